@@ -1,22 +1,26 @@
-//! The annotations by which a Deployment and its ReplicaSets remember revisions and sizes.
+//! The annotations that keep revisions and sizes on a Deployment and its ReplicaSets.
+//!
+//! They are the only memory of the controller beside the status, so a new leader can continue a
+//! rollout. Names and rules are those of upstream's `deployment/util/deployment_util.go`.
 
 use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
 
 use super::limits;
 
-/// Which generation of the template it is: on ReplicaSets, and on the Deployment that of its new
-/// one.
+/// Number of the pod template: on a ReplicaSet its own, on the Deployment that of the new
+/// ReplicaSet.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Revisions a ReplicaSet had before it became the new one again, comma separated.
+/// Earlier revisions of a ReplicaSet that became the new one again, comma separated.
 pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// The Deployment's replicas when the ReplicaSet's size was set last.
+/// `spec.replicas` of the Deployment when it last set the size of the ReplicaSet.
 pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// The same with the surge.
+/// `spec.replicas` plus the surge, at the same time.
 pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-/// Asks for a rollback to a revision; what is left of a field that `extensions/v1beta1` had.
+/// Requests a rollback to a revision. It replaces the field `spec.rollbackTo` of
+/// `extensions/v1beta1`.
 pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// Neither copied to ReplicaSets nor taken back from them.
+/// Annotations that a Deployment and its ReplicaSets do not share.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -26,13 +30,14 @@ const NOT_COPIED: [&str; 6] = [
     ROLLBACK_TO,
 ];
 
-/// Whether this annotation goes from a Deployment to its new ReplicaSet, and back on a rollback.
+/// Whether a Deployment copies this annotation to its new ReplicaSet, and a rollback copies it
+/// back.
 pub(super) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.contains(&key)
 }
 
-/// The annotations of `d` that `rs` has not, or has with another value. None is ever removed from a
-/// ReplicaSet.
+/// The annotations of `d` that `rs` lacks, or has with another value. The controller never removes
+/// an annotation from a ReplicaSet.
 pub(super) fn missing<'a>(
     d: &'a Deployment,
     rs: &'a Annotations,
@@ -57,7 +62,7 @@ pub(super) fn sizes_are_current(d: &Deployment, rs: &ReplicaSet) -> bool {
         .all(|(key, value)| rs.annotations.get(*key) == Some(value))
 }
 
-/// A whole number from 0 to 2147483647 without sign, or nothing.
+/// The annotation as a number from 0 to 2147483647; `None` for any other text and for a sign.
 pub(super) fn non_negative(annotations: &Annotations, key: &str) -> Option<i32> {
     let text = annotations.get(key)?;
     // Rust's parser takes a leading plus, Go's ParseUint does not.
@@ -116,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_users_wrote_is_copied() {
+    fn only_annotations_of_users_are_copied() {
         let d = deployment("web")
             .annotation("team", "a")
             .annotation("same", "x")

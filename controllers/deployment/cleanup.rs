@@ -1,4 +1,6 @@
-//! The history of a Deployment: which old ReplicaSets it need not keep for rollbacks.
+//! The revision history: selects the old ReplicaSets that exceed `revisionHistoryLimit`.
+//!
+//! Upstream: `cleanupDeployment` in `sync.go`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,8 +11,10 @@ use super::replica_sets::by_age;
 use super::revision::revision;
 
 /// The old ReplicaSets to delete, in that order: the lowest revisions beyond
-/// `revisionHistoryLimit`. One that still has pods, or has not seen its last resize, is passed over
-/// without another in its place.
+/// `revisionHistoryLimit`.
+///
+/// A ReplicaSet stays if it still has pods, or if its status is older than its last resize. No
+/// other ReplicaSet is deleted in its place.
 pub(super) fn superfluous(d: &Deployment, old: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
     let Some(limit) = d
         .spec
@@ -32,11 +36,11 @@ pub(super) fn superfluous(d: &Deployment, old: &[Arc<ReplicaSet>]) -> Vec<Arc<Re
         .collect()
 }
 
-/// Oldest revision first; by age where the numbers are equal or one cannot be read.
+/// Sorts by revision, lowest first; by age if revisions are equal or one is unreadable.
 ///
-/// With unreadable numbers among them that is no order (1 before 2 by number, 2 before x and x
-/// before 1 by age), which the sorts of the standard library may refuse with a panic. Insertion
-/// always ends, and is what Go does with short lists.
+/// This comparison is not a total order if some revision is unreadable: 1 < 2 by number, but
+/// 2 < x and x < 1 by age. `slice::sort_by` may panic on such a comparison. Insertion sort always
+/// ends, and Go uses it too for short lists.
 fn sort_by_revision(sets: &mut [&Arc<ReplicaSet>]) {
     for i in 1..sets.len() {
         for j in (1..=i).rev() {
@@ -86,9 +90,9 @@ mod tests {
         let three = || vec![rs("foo-1", 0, 0), rs("foo-2", 0, 0), rs("foo-3", 0, 0)];
         // (why, old, limit, deletions)
         let cases = [
-            ("two too many", three(), Some(1), 2),
+            ("two beyond the limit", three(), Some(1), 2),
             (
-                "only those without pods, wanted or there",
+                "only with size 0 and without pods",
                 vec![
                     rs("foo-1", 0, 0),
                     rs("foo-2", 0, 1),
@@ -99,7 +103,7 @@ mod tests {
                 1,
             ),
             (
-                "none kept",
+                "limit 0 deletes all",
                 vec![rs("foo-1", 0, 0), rs("foo-2", 0, 0)],
                 Some(0),
                 2,
@@ -110,11 +114,11 @@ mod tests {
                 Some(0),
                 0,
             ),
-            ("deleted already", vec![terminating], Some(0), 0),
+            ("terminating", vec![terminating], Some(0), 0),
             ("unlimited", three(), Some(i32::MAX), 0),
             ("no limit", three(), None, 0),
             (
-                "last resize not seen",
+                "last resize not observed",
                 vec![rs("foo-1", 0, 0).metadata("generation", 2)],
                 Some(0),
                 0,
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn test_cleanup_deployment_order() {
-        // Each is created after the one before it.
+        // Each ReplicaSet is younger than the previous one.
         let rs = |at: usize, size: i32, revision: &str| {
             let rs = replica_set(&format!("foo-{at}"))
                 .replicas(size)
@@ -185,19 +189,19 @@ mod tests {
                 &["foo-2", "foo-4"],
             ),
             (
-                "equal revisions go by age",
+                "equal revisions are ordered by age",
                 &[(0, "1"), (0, "1")],
                 1,
                 &["foo-1"],
             ),
             (
-                "unreadable ones go by age",
+                "unreadable revisions are ordered by age",
                 &[(0, "x"), (0, "1")],
                 1,
                 &["foo-1"],
             ),
             (
-                "a circle ends",
+                "sorting ends although the comparison has a cycle",
                 &[(0, "2"), (0, "x"), (0, "1")],
                 2,
                 &["foo-1"],

@@ -8,7 +8,7 @@ pub(super) use steersman_runtime::conditions::{
 };
 use steersman_runtime::object::Condition;
 
-/// Whether a rollout gets on.
+/// Whether the rollout progresses.
 pub(super) const PROGRESSING: &str = "Progressing";
 /// Whether enough pods are available.
 pub(super) const AVAILABLE: &str = "Available";
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn another_reason_goes_to_the_end_and_keeps_the_transition_time() {
+    fn a_new_reason_moves_the_condition_to_the_end_and_keeps_the_transition_time() {
         let mut list = vec![condition(PROGRESSING, TRUE, "One", "", at(1)), available()];
         set(&mut list, condition(PROGRESSING, TRUE, "Two", "", at(9)));
         assert_eq!(list[0], available());

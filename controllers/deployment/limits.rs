@@ -1,39 +1,41 @@
-//! How many pods a rollout may have too many, and how many it may lack.
+//! Resolves `maxSurge` and `maxUnavailable` of a rolling update to numbers of pods.
 //!
-//! Percentages of surge round up and those of unavailability down, so that a rolling update can
-//! always go on: 10 replicas with 25%/25% run between 8 and 13 pods, and 1 replica with 0/25% gets
-//! an unavailability of 1.
+//! `maxSurge` rounds up and `maxUnavailable` rounds down. If both become 0, `maxUnavailable` is 1,
+//! so a rolling update can always continue.
+//!
+//! Examples: 10 replicas with 25%/25% run 8 to 13 pods; 1 replica with 0/25% may lack 1 pod.
+//!
+//! Upstream: `MaxSurge`, `MaxUnavailable` and `ResolveFenceposts` in `deployment_util.go`.
 
 use steersman_runtime::object::{Deployment, IntOrPercent, Strategy};
 
-/// A limit that no API server would have admitted.
+/// An unreadable limit. API validation rejects it, so it occurs only if validation was bypassed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LimitError {
     /// `spec.strategy.rollingUpdate.maxSurge` is missing where it is needed.
     #[error("nil value for IntOrString")]
     Unset,
-    /// A text without a percent sign.
+    /// The limit is a text without a percent sign.
     #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
     NotAPercentage,
-    /// No whole number in front of the percent sign.
+    /// The text before the percent sign is not a whole number.
     #[error("invalid value for IntOrString: invalid value {text:?}: {source}")]
     NotANumber {
         /// The limit as given.
         text: String,
-        /// What is wrong with it.
+        /// The parser's error.
         #[source]
         source: std::num::ParseIntError,
     },
 }
 
-/// Pods above the wanted number; 0 for any strategy but RollingUpdate, and for limits that cannot
-/// be read.
+/// Pods allowed above `spec.replicas`; 0 for the strategy Recreate and for unreadable limits.
 pub(super) fn max_surge(d: &Deployment) -> i32 {
     rolling(d).map_or(0, |(surge, _)| surge)
 }
 
-/// Pods below the wanted number, never more than that number itself; 0 for any strategy but
-/// RollingUpdate.
+/// Pods that may be unavailable, at most `spec.replicas`; 0 for the strategy Recreate and for
+/// unreadable limits.
 pub(super) fn max_unavailable(d: &Deployment) -> i32 {
     rolling(d).map_or(0, |(_, unavailable)| {
         if d.spec.replicas == 0 {
@@ -44,17 +46,19 @@ pub(super) fn max_unavailable(d: &Deployment) -> i32 {
     })
 }
 
-/// The pods that must stay available.
+/// The number of pods that must stay available.
 pub(super) fn min_available(d: &Deployment) -> i32 {
     d.spec.replicas - max_unavailable(d)
 }
 
-/// `deployment.kubernetes.io/max-replicas`: what all ReplicaSets may add up to.
+/// The maximum for the sum of all ReplicaSets' sizes: the annotation
+/// `deployment.kubernetes.io/max-replicas`.
 pub(super) fn max_replicas(d: &Deployment) -> i32 {
     d.spec.replicas.saturating_add(max_surge(d))
 }
 
-/// The pods above `replicas` that `max_surge` allows, taken on its own.
+/// The pods above `replicas` that `max_surge` allows, resolved without `maxUnavailable`. A missing
+/// value is an error, as in upstream's `NewRSNewReplicas`.
 pub(super) fn surge(max_surge: Option<&IntOrPercent>, replicas: i32) -> Result<i32, LimitError> {
     scale(max_surge.ok_or(LimitError::Unset)?, replicas, f64::ceil)
 }
@@ -75,9 +79,8 @@ fn rolling(d: &Deployment) -> Option<(i32, i32)> {
     .ok()
 }
 
-/// Surge and unavailability of a rolling update, resolved together: where rounding leaves no room
-/// for either, one pod may be unavailable, since a surge might not fit a quota (upstream's
-/// `ResolveFenceposts`).
+/// `maxSurge` and `maxUnavailable`, resolved together as in upstream's `ResolveFenceposts`. If both
+/// are 0, one pod may be unavailable, because a quota might forbid a surge.
 fn resolve(
     max_surge: Option<&IntOrPercent>,
     max_unavailable: Option<&IntOrPercent>,
@@ -101,7 +104,7 @@ fn scale(limit: &IntOrPercent, replicas: i32, round: fn(f64) -> f64) -> Result<i
                 text: text.clone(),
                 source,
             })?;
-            // A cast of a float saturates, and both factors are whole numbers of 32 bits.
+            // `as` saturates; an i32 fits into an f64 without loss.
             Ok(round(f64::from(percent) * f64::from(replicas) / 100.0) as i32)
         }
     }
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_examples_hold() {
+    fn limits_are_resolved_for_small_and_large_deployments() {
         // (replicas, maxSurge, maxUnavailable, cap, minAvailable)
         let cases: [(i32, Value, Value, i32, i32); 8] = [
             (10, json!("25%"), json!("25%"), 13, 8),
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_no_rolling_update_is_zero() {
+    fn limits_of_recreate_are_zero() {
         let d = deployment("web").replicas(10).recreate().build();
         assert_eq!(
             (max_surge(&d), max_unavailable(&d), max_replicas(&d)),

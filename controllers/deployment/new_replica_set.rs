@@ -1,5 +1,7 @@
-//! The new ReplicaSet: what it looks like when it is created, and what keeps an existing one in
-//! line with its Deployment.
+//! The new ReplicaSet: builds the object to create, and the update of an existing one.
+//!
+//! The name ends with the hash of the pod template, so a repeated creation meets its own object
+//! (409 AlreadyExists) and creates no second one. Upstream: `getNewReplicaSet` in `sync.go`.
 
 use serde_json::{Map, Value, json};
 use steersman_runtime::object::{Deployment, Object, ReplicaSet};
@@ -11,27 +13,27 @@ use super::replica_sets::{ReplicaSets, sum};
 use super::revision;
 use super::rolling;
 
-/// Label that tells the pods of one ReplicaSet from those of its siblings.
+/// Label that separates the pods of one ReplicaSet from those of the Deployment's other ones.
 pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Longest name of an object.
+/// Longest name of an object, in bytes (a DNS subdomain).
 const NAME_LIMIT: usize = 253;
 
 /// A ReplicaSet to create.
 #[derive(Debug)]
 pub(super) struct NewReplicaSet {
-    /// Its name.
+    /// `metadata.name`.
     pub(super) name: String,
-    /// The pods it starts with.
+    /// `spec.replicas`.
     pub(super) size: i32,
-    /// Its revision.
+    /// The revision in its annotation.
     pub(super) revision: i64,
-    /// What to POST.
+    /// The body of the POST.
     pub(super) object: Map<String, Value>,
 }
 
-/// The ReplicaSet that `d` needs next to the old ones in `sets`; `hash` gives the hash of its
-/// template.
+/// The ReplicaSet to create for `d` beside the old ones in `sets`. `hash` computes the pod template
+/// hash.
 pub(super) fn build(
     d: &Deployment,
     sets: &ReplicaSets,
@@ -70,7 +72,7 @@ pub(super) fn build(
         },
         "spec": {"replicas": size, "selector": selector, "template": template},
     });
-    let object = std::mem::take(object.as_object_mut().expect("it is written as an object"));
+    let object = std::mem::take(object.as_object_mut().expect("the literal is an object"));
     let mut new = NewReplicaSet {
         name,
         size,
@@ -81,9 +83,8 @@ pub(super) fn build(
     Ok(new)
 }
 
-/// The existing new ReplicaSet as it should be stored, or nothing when it is as it should be: with
-/// the annotations of `d`, a revision above those of the old ones, and the `minReadySeconds` of
-/// `d`.
+/// The updated existing new ReplicaSet, or `None` if it is up to date. It gets the annotations and
+/// `minReadySeconds` of `d`, and a revision above those of the old ReplicaSets.
 pub(super) fn update(d: &Deployment, sets: &ReplicaSets) -> Option<Map<String, Value>> {
     let rs = sets.new.as_ref()?;
     let wanted = revision::annotations(d, &rs.annotations, revision::next(&sets.old));
@@ -96,8 +97,9 @@ pub(super) fn update(d: &Deployment, sets: &ReplicaSets) -> Option<Map<String, V
     Some(object)
 }
 
-/// The name of the Deployment and the hash, with the former cut so that both fit. A hash that
-/// leaves no room at all is not cut for, and the API server will refuse the name.
+/// `{deployment}-{hash}`, with `deployment` cut to fit [`NAME_LIMIT`]. If the hash alone exceeds
+/// the limit, nothing is cut (upstream's `generateReplicaSetName`) and the API server rejects the
+/// name.
 fn name(deployment: &str, hash: &str) -> String {
     let room = NAME_LIMIT.saturating_sub(hash.len() + 1);
     let kept = if room > 0 && deployment.len() > room {
@@ -108,14 +110,14 @@ fn name(deployment: &str, hash: &str) -> String {
     format!("{kept}-{hash}")
 }
 
-/// Adds the hash to the labels at `path`, and gives those labels.
+/// Adds the hash to the labels at `path`, and returns those labels.
 fn add_label(object: &mut Value, path: &[&str], hash: &str) -> Value {
     if !object.is_object() {
         *object = json!({});
     }
     let mut labels = object
         .as_object_mut()
-        .expect("it was made an object just now");
+        .expect("the lines above made it an object");
     for field in path {
         labels = entry(labels, field);
     }
@@ -123,7 +125,7 @@ fn add_label(object: &mut Value, path: &[&str], hash: &str) -> Value {
     Value::Object(labels.clone())
 }
 
-/// Zero is left out, as the API server does.
+/// Sets `spec.minReadySeconds`. Zero removes the field, as the API server's encoder omits it.
 fn set_min_ready_seconds(object: &mut Map<String, Value>, seconds: i32) {
     let spec = entry(object, "spec");
     if seconds == 0 {
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_set_is_created_with_everything_in_place() {
+    fn a_new_replica_set_has_all_its_fields() {
         let d = deployment("web")
             .replicas(10)
             .rolling(3, 0)
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recreated_replica_set_starts_at_full_size() {
+    fn with_recreate_a_new_replica_set_starts_at_full_size() {
         let d = deployment("web").replicas(4).recreate().build();
         let new = build(&d, &ReplicaSets::default(), |_| "7d9".to_owned()).unwrap();
         assert_eq!((new.size, new.revision), (4, 1));
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_one_is_written_when_something_is_out_of_line() {
+    fn an_existing_new_replica_set_is_updated_when_a_field_differs() {
         let set = || {
             replica_set("web-1")
                 .replicas(1)
@@ -260,19 +262,19 @@ mod tests {
                 .annotation(REVISION, "5")
                 .build(),
         );
-        // (why, deployment, new, old, changed annotations and minReadySeconds, or nothing)
+        // (why, deployment, new, old, written annotations and minReadySeconds)
         let web = || deployment("web").annotation("team", "a");
         let cases = [
-            ("in line", web(), set(), &old, None),
+            ("up to date", web(), set(), &old, None),
             (
-                "an annotation of its own stays",
+                "an annotation of the ReplicaSet alone stays",
                 web(),
                 set().annotation("own", "x"),
                 &old,
                 None,
             ),
             (
-                "sizes are not looked at",
+                "size annotations are not compared",
                 web().replicas(9),
                 set().annotation(DESIRED_REPLICAS, "1"),
                 &old,
@@ -293,14 +295,14 @@ mod tests {
                 Some((json!({"team": "a", REVISION: "2"}), json!(7))),
             ),
             (
-                "minReadySeconds gone",
+                "minReadySeconds removed",
                 web(),
                 set().spec("minReadySeconds", 7),
                 &old,
                 Some((json!({"team": "a", REVISION: "2"}), Value::Null)),
             ),
             (
-                "rolled back to",
+                "a rollback raises the revision",
                 web(),
                 set(),
                 &newer,

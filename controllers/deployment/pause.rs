@@ -1,5 +1,7 @@
-//! Pausing and resuming: a condition that keeps the time of a pause from counting against the
-//! deadline.
+//! The `Progressing` condition of a paused and of a resumed Deployment.
+//!
+//! Both change `lastUpdateTime`, from which `progressDeadlineSeconds` counts. Thus the time of a
+//! pause does not count against the deadline. Upstream: `checkPausedConditions` in `sync.go`.
 
 use jiff::Timestamp;
 use steersman_runtime::object::{Deployment, DeploymentStatus};
@@ -7,8 +9,8 @@ use steersman_runtime::object::{Deployment, DeploymentStatus};
 use super::conditions::{self, PROGRESSING, UNKNOWN, condition, reason};
 use super::progress;
 
-/// The status that tells of a pause or its end, when it does not yet. A missed deadline is not
-/// covered up.
+/// The status that reports a pause or its end, or `None` if `d` reports it already. A missed
+/// deadline stays in the status.
 pub(super) fn status(d: &Deployment, now: Timestamp) -> Option<DeploymentStatus> {
     progress::deadline(d)?;
     let has = |reason| conditions::has_reason(&d.status.conditions, PROGRESSING, reason);
@@ -36,8 +38,8 @@ mod tests {
     use crate::testing::{self, deployment};
 
     #[test]
-    fn a_pause_is_told_once_and_so_is_its_end() {
-        // (paused, deadline, reason there, reason set)
+    fn a_pause_and_its_end_are_each_reported_once() {
+        // (paused, deadline, current reason, reason set)
         let cases = [
             (true, Some(60), None, Some(reason::DEPLOYMENT_PAUSED)),
             (
@@ -66,8 +68,8 @@ mod tests {
             ),
             (false, None, Some(reason::DEPLOYMENT_PAUSED), None),
         ];
-        for (paused, deadline, there, expected) in cases {
-            let conditions: Vec<_> = there
+        for (paused, deadline, current, expected) in cases {
+            let conditions: Vec<_> = current
                 .iter()
                 .map(|r| testing::condition(PROGRESSING, UNKNOWN, r, 1))
                 .collect();
@@ -82,7 +84,11 @@ mod tests {
                     .reason
                     .clone()
             });
-            assert_eq!(set.as_deref(), expected, "{paused} {deadline:?} {there:?}");
+            assert_eq!(
+                set.as_deref(),
+                expected,
+                "{paused} {deadline:?} {current:?}"
+            );
         }
     }
 }

@@ -1,4 +1,8 @@
-//! Whether a rollout gets on, is done, or takes longer than `progressDeadlineSeconds` allows.
+//! Progress of a rollout: progressing, complete, or beyond `progressDeadlineSeconds`.
+//!
+//! The deadline counts from `lastUpdateTime` of the condition `Progressing`, so it survives a
+//! restart of the controller. Upstream: `progress.go`, and `DeploymentComplete`,
+//! `DeploymentProgressing` and `DeploymentTimedOut` in `deployment_util.go`.
 
 use std::time::Duration;
 
@@ -9,7 +13,7 @@ use super::conditions::{self, FALSE, PROGRESSING, REPLICA_FAILURE, TRUE, conditi
 use super::replica_sets::ReplicaSets;
 use super::status;
 
-/// How long a rollout may go without progress; nothing when it may go on for ever.
+/// The time that a rollout may take without progress; `None` if it is unlimited.
 pub(super) fn deadline(d: &Deployment) -> Option<SignedDuration> {
     let seconds = d
         .spec
@@ -18,8 +22,8 @@ pub(super) fn deadline(d: &Deployment) -> Option<SignedDuration> {
     Some(SignedDuration::from_secs(seconds.into()))
 }
 
-/// Whether `status` says that all pods are of the new template and available, and no others are
-/// left.
+/// Whether `status` reports that all pods have the new template and are available, and that old
+/// pods are gone.
 pub(super) fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = d.spec.replicas;
     status.updated_replicas == replicas
@@ -44,8 +48,7 @@ pub(super) fn rollout_status(
     if deadline(d).is_none() {
         conditions::remove(&mut status.conditions, PROGRESSING);
     } else if !has_completed {
-        // A rollout that has completed is not estimated again: pods that crash or scale later are
-        // no lack of progress.
+        // After a rollout is complete, crashes and scaling do not count as missing progress.
         estimate(d, sets, &mut status, now);
     }
     match replica_failure(sets) {
@@ -55,8 +58,8 @@ pub(super) fn rollout_status(
     status
 }
 
-/// The status that says that the ReplicaSet `name` was found, when nothing was said of progress
-/// before: someone set a deadline only after the rollout.
+/// The status that reports that the ReplicaSet `name` was found. It changes only if `Progressing`
+/// is missing, for example because a user set the deadline after the rollout.
 pub(super) fn found_new(d: &Deployment, name: &str, now: Timestamp) -> DeploymentStatus {
     let mut status = d.status.clone();
     if deadline(d).is_some() && conditions::find(&status.conditions, PROGRESSING).is_none() {
@@ -75,7 +78,7 @@ pub(super) fn found_new(d: &Deployment, name: &str, now: Timestamp) -> Deploymen
     status
 }
 
-/// The status that says that the ReplicaSet `name` was created.
+/// The status that reports that the ReplicaSet `name` was created.
 pub(super) fn created_new(d: &Deployment, name: &str, now: Timestamp) -> DeploymentStatus {
     let message = format!("Created new replica set {name:?}");
     with_progressing(
@@ -90,7 +93,7 @@ pub(super) fn created_new(d: &Deployment, name: &str, now: Timestamp) -> Deploym
     )
 }
 
-/// The status that says why no ReplicaSet could be created.
+/// The status that reports why the creation of the ReplicaSet failed.
 pub(super) fn creation_failed(d: &Deployment, message: &str, now: Timestamp) -> DeploymentStatus {
     with_progressing(
         d,
@@ -113,12 +116,12 @@ fn with_progressing(d: &Deployment, progressing: Condition) -> DeploymentStatus 
 }
 
 fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, now: Timestamp) {
-    let what = match &sets.new {
+    let subject = match &sets.new {
         Some(rs) => format!("ReplicaSet {:?}", &*rs.meta.name),
         None => format!("Deployment {:?}", &*d.meta.name),
     };
     if is_complete(d, status) {
-        let message = format!("{what} has successfully progressed.");
+        let message = format!("{subject} has successfully progressed.");
         let done = condition(
             PROGRESSING,
             TRUE,
@@ -128,11 +131,11 @@ fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, n
         );
         conditions::set(&mut status.conditions, done);
     } else if has_progressed(&d.status, status) {
-        let message = format!("{what} is progressing.");
+        let message = format!("{subject} is progressing.");
         let mut progressing =
             condition(PROGRESSING, TRUE, reason::REPLICA_SET_UPDATED, message, now);
-        // Unlike all others this condition is renewed with the same status and reason too: the
-        // deadline counts from its update.
+        // Only this condition is replaced even with the same status and reason, because the
+        // deadline counts from `lastUpdateTime`.
         if let Some(current) = conditions::find(&d.status.conditions, PROGRESSING)
             && current.status == TRUE
         {
@@ -141,7 +144,7 @@ fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, n
         conditions::remove(&mut status.conditions, PROGRESSING);
         conditions::set(&mut status.conditions, progressing);
     } else if has_timed_out(d, status, now) {
-        let message = format!("{what} has timed out progressing.");
+        let message = format!("{subject} has timed out progressing.");
         let late = condition(
             PROGRESSING,
             FALSE,
@@ -153,7 +156,7 @@ fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, n
     }
 }
 
-/// Whether there are more updated, ready or available pods than before, or fewer old ones.
+/// Whether the number of updated, ready or available pods grew, or the number of old pods shrank.
 fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let old = |status: &DeploymentStatus| status.replicas - status.updated_replicas;
     after.updated_replicas > before.updated_replicas
@@ -170,7 +173,7 @@ fn has_timed_out(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> b
         return false;
     };
     match current.reason.as_str() {
-        // The last rollout; the condition of this one is not there yet.
+        // The condition describes the previous rollout.
         reason::NEW_REPLICA_SET_AVAILABLE => false,
         reason::PROGRESS_DEADLINE_EXCEEDED => true,
         _ => current
@@ -179,12 +182,13 @@ fn has_timed_out(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> b
     }
 }
 
-/// When to look again for a missed deadline, given that `status` is what `d` reports already.
+/// The delay until the next check of the deadline, given that `d` reports `status` already.
 ///
-/// A second is added to what remains, since the condition's time is short of its fraction. Two
-/// cases differ from upstream's `requeueStuckDeployment`, which syncs every few milliseconds in
-/// both: within the last second we come back once, when the deadline has passed; and a completed
-/// rollout that lost pods since is left alone, since no time can change its status.
+/// The result includes one extra second, because the condition's time has no fraction. Upstream's
+/// `requeueStuckDeployment` syncs every few milliseconds in two cases that differ here:
+///
+/// * In the last second before the deadline, one sync follows after the deadline.
+/// * After a completed rollout lost pods, no sync follows, because time alone keeps its status.
 pub(super) fn next_check(
     d: &Deployment,
     status: &DeploymentStatus,
@@ -211,7 +215,7 @@ pub(super) fn next_check(
     Some(left + margin)
 }
 
-/// The failure of the new ReplicaSet, or else of the first one that has any.
+/// The condition `ReplicaFailure` of the new ReplicaSet, or else of the first one that has it.
 fn replica_failure(sets: &ReplicaSets) -> Option<Condition> {
     let found = sets
         .new
@@ -467,7 +471,7 @@ mod tests {
         let d = current(Some(10), 1, [1, 1, 0], &[]);
         assert!(
             !has_timed_out(&d, &d.status, at(80)),
-            "no condition to count from"
+            "without the condition the deadline has no start"
         );
     }
 
@@ -745,8 +749,8 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_the_new_replica_set_is_told_only_with_a_deadline() {
-        // (deadline, reason there, reasons after found, created, failed)
+    fn the_outcome_for_the_new_replica_set_is_reported_only_with_a_deadline() {
+        // (deadline, current reason, reasons after found, created, failed)
         let (found, created, failed) = (
             reason::FOUND_NEW_REPLICA_SET,
             reason::NEW_REPLICA_SET_CREATED,
@@ -762,8 +766,8 @@ mod tests {
                 [Some("Other"), Some(created), Some(failed)],
             ),
         ];
-        for (deadline, there, expected) in cases {
-            let conditions: Vec<_> = there
+        for (deadline, reason, expected) in cases {
+            let conditions: Vec<_> = reason
                 .iter()
                 .map(|r| testing::condition(PROGRESSING, TRUE, r, 1))
                 .collect();
@@ -779,7 +783,7 @@ mod tests {
             assert_eq!(
                 reasons.each_ref().map(Option::as_deref),
                 expected,
-                "{deadline:?} {there:?}"
+                "{deadline:?} {reason:?}"
             );
         }
     }

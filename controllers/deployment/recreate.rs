@@ -1,4 +1,6 @@
-//! Recreate: all old pods go before the first new one comes.
+//! The strategy Recreate: all old pods end before the first new pod is created.
+//!
+//! Two versions of the application never run at the same time. Upstream: `recreate.go`.
 
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use steersman_runtime::object::{Deployment, Pod};
 use super::replica_sets::{ReplicaSets, is_active, sum};
 use super::resize::Resize;
 
-/// The old ReplicaSets that still want pods, to be emptied.
+/// Resizes to 0 for the old ReplicaSets with a size above 0.
 pub(super) fn empty_old(sets: &ReplicaSets) -> Vec<Resize> {
     sets.old
         .iter()
@@ -16,13 +18,14 @@ pub(super) fn empty_old(sets: &ReplicaSets) -> Vec<Resize> {
         .collect()
 }
 
-/// Whether old pods may still run, given all pods of the old ReplicaSets. Terminating ones do, and
-/// those nobody hears of might.
+/// Whether old pods may still run, given all pods of the old ReplicaSets.
+///
+/// Terminating pods still run. Pods of an unknown phase, on a node that does not report, might.
 pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {
     sum(&sets.old, |rs| rs.status.replicas) > 0 || old_pods.iter().any(|pod| !pod.is_finished())
 }
 
-/// The new ReplicaSet at full size, when it is not.
+/// The resize of the new ReplicaSet to full size, or `None` if it has that size.
 pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Option<Resize> {
     sets.new
         .as_ref()

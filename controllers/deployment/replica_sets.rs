@@ -1,23 +1,25 @@
-//! The ReplicaSets of a Deployment, told apart: the new one has the Deployment's template, all
-//! others are old.
+//! The ReplicaSets of a Deployment: the new one has the Deployment's template, all others are old.
+//!
+//! Upstream: `FindNewReplicaSet` and `FindOldReplicaSets` in `deployment_util.go`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use steersman_runtime::object::{Deployment, ReplicaSet};
 
-/// The ReplicaSets a Deployment owns.
+/// The ReplicaSets that a Deployment owns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplicaSets {
-    /// The oldest one whose template equals the Deployment's. After a cluster upgrade there may be
-    /// several such.
+    /// The oldest ReplicaSet with the Deployment's template. Several may exist, for example after
+    /// a cluster upgrade (kubernetes/kubernetes#40415).
     pub(super) new: Option<Arc<ReplicaSet>>,
-    /// All others, oldest first: empty ones, terminating ones and further matching ones too.
+    /// All others, oldest first, including empty ones, terminating ones and further ones with the
+    /// Deployment's template.
     pub(super) old: Vec<Arc<ReplicaSet>>,
 }
 
 impl ReplicaSets {
-    /// Tells `claimed` apart for `d`.
+    /// Divides `claimed` into the new ReplicaSet of `d` and the old ones.
     pub(super) fn of(d: &Deployment, mut claimed: Vec<Arc<ReplicaSet>>) -> Self {
         claimed.sort_by(|a, b| by_age(a, b));
         let new = claimed
@@ -27,33 +29,33 @@ impl ReplicaSets {
         Self { new, old: claimed }
     }
 
-    /// Old ones first, oldest first, then the new one.
+    /// The old ReplicaSets, oldest first, then the new one.
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.old.iter().chain(&self.new)
     }
 
-    /// Those that want pods, in the same order.
+    /// The active ReplicaSets, in the same order.
     pub(super) fn active(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.all().filter(|rs| is_active(rs))
     }
 
-    /// The pods all of them want.
+    /// The sum of all sizes (`spec.replicas`).
     pub(super) fn size(&self) -> i32 {
         sum(self.all(), |rs| rs.spec.replicas)
     }
 }
 
-/// Whether it wants pods.
+/// Whether the size is above 0.
 pub(super) fn is_active(rs: &ReplicaSet) -> bool {
     rs.spec.replicas > 0
 }
 
-/// Oldest first; what was created in the same second goes by name.
+/// Oldest first; by name if both were created in the same second.
 pub(super) fn by_age(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     (a.meta.created, &a.meta.name).cmp(&(b.meta.created, &b.meta.name))
 }
 
-/// Adds up a number of each.
+/// The sum of `number` over all `sets`; it saturates.
 pub(super) fn sum<'a>(
     sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
     number: fn(&ReplicaSet) -> i32,
@@ -117,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn those_of_one_second_go_by_name() {
+    fn replica_sets_of_the_same_second_are_ordered_by_name() {
         let rs = |name: &str, created: i64| replica_set(name).created(created).build();
         assert_eq!(by_age(&rs("b", 1), &rs("a", 1)), Ordering::Greater);
         assert_eq!(by_age(&rs("b", 1), &rs("a", 2)), Ordering::Less);
     }
 
     #[test]
-    fn sums_do_not_wrap() {
+    fn sums_saturate() {
         let sets = [
             Arc::new(replica_set("a").replicas(i32::MAX).build()),
             Arc::new(replica_set("b").replicas(1).build()),

@@ -1,5 +1,7 @@
-//! Setting the size of one ReplicaSet, together with the annotations that remember for which size
-//! of the Deployment it was.
+//! A change of one ReplicaSet's size, together with its size annotations.
+//!
+//! The annotations state the Deployment's size at that time; proportional scaling
+//! (`scaling.rs`) reads them. Upstream: `scaleReplicaSet` in `sync.go`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,20 +12,20 @@ use steersman_runtime::object::{Deployment, ReplicaSet};
 use super::annotations;
 use super::document::set_annotations;
 
-/// A size that one ReplicaSet should have.
+/// The size that a ReplicaSet should get.
 #[derive(Debug, Clone)]
 pub(super) struct Resize {
-    /// Which one.
+    /// The ReplicaSet, as the cache shows it.
     pub(super) set: Arc<ReplicaSet>,
-    /// The size it should have.
+    /// The desired size.
     pub(super) to: i32,
-    /// Stale annotations are reason enough for a write. Otherwise they are only brought up to date
-    /// with a change of size.
+    /// Whether outdated size annotations alone cause a write. Otherwise only a change of size
+    /// updates them.
     pub(super) forced: bool,
 }
 
 impl Resize {
-    /// Writes only when the size differs.
+    /// A resize that is written only if the size differs.
     pub(super) fn lazy(set: &Arc<ReplicaSet>, to: i32) -> Self {
         Self {
             set: Arc::clone(set),
@@ -32,7 +34,7 @@ impl Resize {
         }
     }
 
-    /// Writes when the size or the annotations differ.
+    /// A resize that is written if the size or the annotations differ.
     pub(super) fn forced(set: &Arc<ReplicaSet>, to: i32) -> Self {
         Self {
             set: Arc::clone(set),
@@ -46,12 +48,12 @@ impl Resize {
         self.set.spec.replicas != self.to
     }
 
-    /// Whether there is anything to write for `d`.
+    /// Whether a write is needed, given the owner `d`.
     pub(super) fn is_due(&self, d: &Deployment) -> bool {
         self.changes_size() || self.forced && !annotations::sizes_are_current(d, &self.set)
     }
 
-    /// The ReplicaSet as it should be stored.
+    /// The body of the PUT.
     pub(super) fn object(&self, d: &Deployment) -> Map<String, Value> {
         let mut object = self.set.document.to_object();
         set_annotations(&mut object, annotations::sizes(d));
@@ -59,7 +61,7 @@ impl Resize {
         object
     }
 
-    /// What the Event says; nothing when the size stays.
+    /// The message of the Event; `None` if the size does not change.
     pub(super) fn message(&self) -> Option<String> {
         let from = self.set.spec.replicas;
         let direction = match from.cmp(&self.to) {
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_tells_both_sizes() {
+    fn the_event_states_both_sizes() {
         let set = Arc::new(replica_set("web-1").replicas(3).build());
         // (to, message)
         let cases = [

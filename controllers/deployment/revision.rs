@@ -1,4 +1,8 @@
-//! Revisions: every new template gets the next number, and a template that returns gets a new one.
+//! Revision numbers: each new template gets the next number.
+//!
+//! A template that becomes current again, by a rollback, gets a new number too, and its old number
+//! goes to the history annotation. Upstream: `SetNewReplicaSetAnnotations`, `MaxRevision` and
+//! `LastRevision` in `deployment_util.go`.
 
 use std::sync::Arc;
 
@@ -9,7 +13,7 @@ use super::annotations::{self, REVISION, REVISION_HISTORY};
 /// Longest `revision-history`, in characters.
 const HISTORY_LIMIT: usize = 2000;
 
-/// The revision of `rs`: 0 when it has none, nothing when it cannot be read.
+/// The revision of `rs`: 0 if the annotation is missing, `None` if it is unreadable.
 pub(super) fn revision(rs: &ReplicaSet) -> Option<i64> {
     rs.annotations
         .get(REVISION)
@@ -24,8 +28,8 @@ pub(super) fn next<'a>(old: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i6
         .saturating_add(1)
 }
 
-/// The second highest revision, 0 when there is none. Two ReplicaSets may share the highest number,
-/// which is then this one too.
+/// The second highest revision, or 0. If two ReplicaSets share the highest number, it is that
+/// number.
 pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
     let (mut highest, mut second) = (0, 0);
     for revision in sets.into_iter().filter_map(|rs| revision(rs)) {
@@ -38,15 +42,17 @@ pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i
     second
 }
 
-/// The annotations the new ReplicaSet should have, and whether that calls for a write of its own.
+/// The desired annotations of the new ReplicaSet.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wanted {
+    /// All annotations, including those that stay.
     pub(super) annotations: Annotations,
+    /// Whether a write is needed for them.
     pub(super) changed: bool,
 }
 
-/// What the annotations of the new ReplicaSet, now `current`, should be: with those of `d`, and
-/// with a revision of `next` or more. A revision that is raised goes to the history.
+/// The desired annotations of the new ReplicaSet, given its `current` ones: those of `d` are added,
+/// and the revision is at least `next`. The previous revision goes to the history.
 pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> Wanted {
     let mut wanted = current.clone();
     wanted
@@ -56,8 +62,8 @@ pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> W
         None | Some("") => 0,
         Some(text) => match text.parse::<i64>() {
             Ok(number) => number,
-            // Kept from upstream's SetNewReplicaSetAnnotations: an unreadable revision stops the
-            // copying too.
+            // As in upstream's SetNewReplicaSetAnnotations, an unreadable revision also prevents
+            // the write of the copied annotations.
             Err(_) => {
                 return Wanted {
                     annotations: wanted,
@@ -80,8 +86,8 @@ pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> W
     }
 }
 
-/// `history` with `revision` at the end, and as much gone from its front as the limit asks for;
-/// nothing when it cannot fit.
+/// `history` with `revision` appended. Entries at the front are removed until the text fits
+/// `limit`; `None` if even `revision` alone exceeds it.
 fn longer_history(history: &str, revision: &str, limit: usize) -> Option<String> {
     if history.is_empty() || history.starts_with(',') {
         return Some(revision.to_owned());
@@ -117,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_are_counted_past_what_cannot_be_read() {
+    fn unreadable_revisions_are_ignored() {
         // (revisions, next, last)
         let cases: [(&[Option<&str>], i64, i64); 7] = [
             (&[], 1, 0),
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_revision_stops_the_copying() {
+    fn an_unreadable_revision_prevents_the_write_of_copied_annotations() {
         let current = Annotations::from([(REVISION.to_owned(), "x".to_owned())]);
         let wanted = annotations(
             &deployment("web").annotation("team", "a").build(),
@@ -189,31 +195,31 @@ mod tests {
         assert!(!wanted.changed);
         assert_eq!(
             wanted.annotations["team"], "a",
-            "it goes out with a write for another reason"
+            "a write for another reason includes it"
         );
         assert_eq!(wanted.annotations[REVISION], "x");
     }
 
     #[test]
-    fn an_old_history_loses_its_front() {
+    fn a_long_history_loses_its_first_entries() {
         // (why, history, revision, expected)
         let (long, huge) = (vec!["1234"; 400].join(","), "9".repeat(HISTORY_LIMIT + 1));
         let cases = [
             ("first", "", "1", Some("1".to_owned())),
             ("second", "1", "3", Some("1,3".to_owned())),
             (
-                "at the limit one goes",
+                "at the limit one entry is removed",
                 &long,
                 "5678",
                 Some(format!("{},5678", vec!["1234"; 399].join(","))),
             ),
             (
-                "twice as long, two go",
+                "a twice as long entry removes two",
                 &long,
                 "56789012",
                 Some(format!("{},56789012", vec!["1234"; 398].join(","))),
             ),
-            ("never fits", "1", &huge, None),
+            ("longer than the limit", "1", &huge, None),
         ];
         for (why, history, revision, expected) in cases {
             assert_eq!(
@@ -222,7 +228,7 @@ mod tests {
                 "{why}"
             );
         }
-        // Upstream's own case: five characters hold two revisions.
+        // Upstream's case: five characters hold two revisions.
         assert_eq!(longer_history("17,18", "19", 5), Some("18,19".to_owned()));
     }
 }

@@ -1,5 +1,7 @@
-//! Rollback on request of the deprecated annotation. `kubectl rollout undo` does without it: it
-//! changes the template itself.
+//! Rollback on request of the annotation `deprecated.deployment.rollback.to`.
+//!
+//! Only clients that still send `rollbackTo` of `extensions/v1beta1` set it. `kubectl rollout undo`
+//! patches the template itself. Upstream: `rollback.go`.
 
 use std::sync::Arc;
 
@@ -12,28 +14,28 @@ use super::new_replica_set::POD_TEMPLATE_HASH;
 use super::replica_sets::ReplicaSets;
 use super::revision;
 
-/// What becomes of a request. In every case the annotation goes.
+/// The outcome of a rollback request. In every case the controller removes the annotation.
 #[derive(Debug)]
 pub(super) enum Rollback {
-    /// There is no such revision; why, for the Event.
+    /// The revision does not exist; the text is the message of the Event.
     NotFound(&'static str),
-    /// The revision has the template that the Deployment has.
+    /// The revision has the same template as the Deployment.
     Unchanged,
-    /// The template comes from this one.
+    /// The Deployment gets the template of this ReplicaSet.
     To {
-        /// Where the template is.
+        /// The ReplicaSet with the template.
         set: Arc<ReplicaSet>,
         /// Its revision.
         revision: i64,
     },
 }
 
-/// The revision that `d` should be rolled back to; 0 is the one before the current one.
+/// The requested revision of `d`; 0 means the previous one. Unreadable requests count as absent.
 pub(super) fn requested(d: &Deployment) -> Option<i64> {
     d.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// Finds what a rollback to `revision` needs.
+/// Decides on a rollback of `d` to `revision`.
 pub(super) fn decide(d: &Deployment, sets: &ReplicaSets, revision: i64) -> Rollback {
     let revision = if revision == 0 {
         revision::last(sets.all())
@@ -56,9 +58,10 @@ pub(super) fn decide(d: &Deployment, sets: &ReplicaSets, revision: i64) -> Rollb
     }
 }
 
-/// `d` without the request, and with the template of `to` where there is one. Its annotations come
-/// along, so that a change cause belongs to the template it was written for; others that users gave
-/// `d` are lost.
+/// `d` without the request, and with template and annotations of `to` if it is given.
+///
+/// The annotations belong to the template, such as `kubernetes.io/change-cause`. All other
+/// annotations that users set on `d` are lost, as in upstream's `setDeploymentAnnotationsTo`.
 pub(super) fn object(d: &Deployment, to: Option<&ReplicaSet>) -> Map<String, Value> {
     let mut object = d.document.to_object();
     let mut wanted = d.annotations.clone();
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_decides_where_the_template_comes_from() {
+    fn the_requested_revision_selects_the_replica_set() {
         let d = deployment("web").build();
         let (last, any) = (
             "Unable to find last revision.",
@@ -133,9 +136,9 @@ mod tests {
         );
         // (why, new, old, requested, outcome)
         let cases: [(&str, i64, &[i64], i64, Result<&str, &str>); 7] = [
-            ("last of one", 1, &[], 0, Err(last)),
-            ("last of two", 2, &[1], 0, Ok("rs-1")),
-            ("last is the second highest", 5, &[1, 4], 0, Ok("rs-4")),
+            ("previous of one", 1, &[], 0, Err(last)),
+            ("previous of two", 2, &[1], 0, Ok("rs-1")),
+            ("previous is second highest", 5, &[1, 4], 0, Ok("rs-4")),
             ("by number", 5, &[1, 4], 1, Ok("rs-1")),
             ("current", 5, &[1, 4], 5, Err("unchanged")),
             ("unknown", 5, &[1, 4], 3, Err(any)),
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_leads_nowhere_only_loses_its_annotation() {
+    fn a_request_without_effect_only_loses_its_annotation() {
         let d = deployment("web")
             .annotation(ROLLBACK_TO, "9")
             .annotation("team", "a")

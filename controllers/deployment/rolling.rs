@@ -1,14 +1,14 @@
-//! Rolling updates: how far the new ReplicaSet may grow, and which pods of the old ones may go.
+//! Rolling updates: computes the growth of the new ReplicaSet and the reduction of the old ones.
 //!
-//! Upstream: `rolling.go`. An example, 10 replicas with a surge of 3 and 2 unavailable, so 8 to 13
-//! pods:
+//! Upstream: `rolling.go`. An example: 10 replicas with `maxSurge` 3 and `maxUnavailable` 2, so 8
+//! to 13 pods.
 //!
-//! * The new one starts with 3 (13 in all). Of those none is available, so 13 - 8 - 3 = 2 old ones
-//!   may go: 8 are left.
-//! * The new one grows by 13 - 11 = 2 to 5; 13 - 8 - 5 = 0 old ones may go until some of the 5 are
-//!   available.
-//! * All 5 are: 13 - 8 - 0 = 5 may go, 3 are left. The new one grows to 10, and when those are
-//!   available the last 3 go.
+//! * The new ReplicaSet starts with 3 pods; the total is 13. None of the 3 is available, so
+//!   13 - 8 - 3 = 2 old pods may be removed; 8 old pods remain.
+//! * The new ReplicaSet grows by 13 - 11 = 2 to 5 pods. Until some of them are available,
+//!   13 - 8 - 5 = 0 old pods may be removed.
+//! * All 5 become available: 13 - 8 - 0 = 5 old pods may be removed, 3 remain. The new ReplicaSet
+//!   grows to 10. After these are available, the last 3 old pods are removed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,8 +19,10 @@ use super::limits::{self, LimitError};
 use super::replica_sets::{ReplicaSets, is_active, sum};
 use super::resize::Resize;
 
-/// The size the new ReplicaSet, now `size`, should get when all together have `total`: all at once
-/// for Recreate, as much as the surge leaves room for in a rolling update.
+/// The next size of the new ReplicaSet, given its current `size` and the `total` of all sizes.
+///
+/// Recreate gives the full size. A rolling update grows up to `spec.replicas`, as far as the surge
+/// allows.
 pub(super) fn new_size(d: &Deployment, size: i32, total: i32) -> Result<i32, LimitError> {
     let Strategy::RollingUpdate { max_surge, .. } = &d.spec.strategy else {
         return Ok(d.spec.replicas);
@@ -36,7 +38,7 @@ pub(super) fn new_size(d: &Deployment, size: i32, total: i32) -> Result<i32, Lim
     })
 }
 
-/// The resize of the new ReplicaSet that is due.
+/// The resize of the new ReplicaSet, or `None` if it keeps its size.
 pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Result<Option<Resize>, LimitError> {
     let Some(new) = &sets.new else {
         return Ok(None);
@@ -49,20 +51,25 @@ pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Result<Option<Re
     Ok((to != new.spec.replicas).then(|| Resize::lazy(new, to)))
 }
 
-/// What may go of the old ReplicaSets.
+/// The reduction of the old ReplicaSets.
 #[derive(Debug)]
 pub(super) struct ScaleDown {
-    /// In this order; a ReplicaSet may occur twice, first for its unhealthy pods.
+    /// Resizes in the order of the writes. A ReplicaSet may occur twice: first for its unavailable
+    /// pods, then for available ones.
     pub(super) resizes: Vec<Resize>,
-    /// A ReplicaSet reports more available pods than it wants: its status is from before its last
-    /// resize. The resizes in front of it are good, but nothing further is decided on such numbers,
-    /// and the step counts as one that did nothing.
+    /// A ReplicaSet reports more available pods than its size: its status is older than its last
+    /// resize.
+    ///
+    /// `resizes` then has only the resizes before that ReplicaSet, which are still correct. As in
+    /// upstream's `cleanupUnhealthyReplicas`, the step counts as one without effect.
     pub(super) stale: bool,
 }
 
-/// Which old pods may go now: first those that are not available, since they help nobody, then
-/// available ones as far as enough others are. Pods of the new ReplicaSet that are not available
-/// yet keep as many old ones alive.
+/// The old pods that may be removed now.
+///
+/// Unavailable old pods are removed first, because they serve no traffic. Then available ones
+/// follow, as long as [`limits::min_available`] pods remain. Each unavailable pod of the new
+/// ReplicaSet keeps one old pod.
 pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     let mut down = ScaleDown {
         resizes: Vec::new(),
@@ -100,8 +107,8 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     down
 }
 
-/// Takes up to `room` pods that are not available from `old`, oldest ReplicaSet first. Gives the
-/// sizes then, or nothing when a status is stale.
+/// Removes up to `room` unavailable pods from `old`, oldest ReplicaSet first. Returns the sizes
+/// afterwards, or `None` if a status is stale.
 fn drop_unhealthy(old: &[&Arc<ReplicaSet>], room: i32, down: &mut ScaleDown) -> Option<Vec<i32>> {
     let mut sizes: Vec<i32> = old.iter().map(|rs| rs.spec.replicas).collect();
     let mut left = room;
@@ -210,11 +217,11 @@ mod tests {
             // Both limits are zero, so one may be unavailable.
             (10, 0, 10, 0, 10, 0, &[9]),
             (10, 2, 10, 0, 10, 0, &[8]),
-            // Unhealthy replicas go.
+            // Unhealthy pods are removed.
             (10, 2, 10, 0, 8, 0, &[8]),
-            // One unhealthy replica goes, then one ready pod.
+            // One unhealthy pod is removed, then one ready pod.
             (10, 2, 10, 0, 9, 0, &[9, 8]),
-            // The unavailable pods of the new one keep the old ones.
+            // The unavailable pods of the new ReplicaSet keep the old pods.
             (10, 2, 8, 2, 8, 0, &[]),
         ];
         for (replicas, unavailable, old, new, old_available, new_available, expected) in cases {
@@ -236,7 +243,7 @@ mod tests {
 
     #[test]
     fn test_cleanup_unhealthy_replicas() {
-        // (old, ready, room, expected to go)
+        // (old size, ready, room, expected removals)
         for (size, ready, room, expected) in
             [(10, 8, 1, 1), (10, 8, 3, 2), (10, 8, 0, 0), (10, 10, 3, 0)]
         {
@@ -276,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_from_before_the_last_resize_stops_the_step() {
+    fn a_status_older_than_the_last_resize_stops_the_step() {
         let old = vec![
             rs("a", 4, 2).created(1),
             rs("b", 3, 5).created(2),
@@ -286,12 +293,11 @@ mod tests {
         assert_eq!((sizes(&down), down.stale), (vec![("a", 2)], true));
     }
 
-    /// One row of the worked examples: sizes and available pods of old and new, and what the sync
-    /// does.
+    /// The example of the module header; one row per sync.
     #[test]
-    fn the_worked_rolling_update_holds() {
+    fn the_example_of_a_rolling_update_is_correct() {
         let d = rolling(10, "25%", "25%");
-        assert_eq!(new_size(&d, 0, 10), Ok(3), "sync 1: the new one is created");
+        assert_eq!(new_size(&d, 0, 10), Ok(3), "size at creation");
         // (sync, old, old available, new, new available, new grows to, old shrinks to)
         let cases = [
             (1, 10, 10, 3, 0, None, Some(8)),
@@ -328,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_become_available_one_by_one_replace_one_by_one() {
+    fn each_new_available_pod_replaces_one_old_pod() {
         let d = rolling(10, "25%", "25%");
         let (mut old, mut new, mut available) = (8, 5, 0);
         let mut seen = vec![(old, new)];
@@ -371,9 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_round_to_zero_let_the_old_pod_go_first() {
+    fn with_limits_that_round_to_zero_the_old_pod_is_removed_first() {
         let d = rolling(1, 0, "25%");
-        assert_eq!(new_size(&d, 0, 1), Ok(0), "created empty");
+        assert_eq!(new_size(&d, 0, 1), Ok(0), "size at creation");
         let first = sets(rs("new", 0, 0), vec![rs("old", 1, 1)]);
         assert!(resize_new(&d, &first).unwrap().is_none());
         assert_eq!(sizes(&scale_down_old(&d, &first)), [("old", 0)]);
@@ -385,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_rollout_is_undone_from_its_broken_pods() {
+    fn undoing_a_broken_rollout_removes_its_broken_pods_first() {
         let d = rolling(8, 2, 1);
         // (why, new, old, new grows to, old shrink to)
         let cases = [
@@ -405,7 +411,7 @@ mod tests {
             ),
             ("stuck", rs("b", 3, 0), vec![rs("a", 7, 7)], None, vec![]),
             (
-                "undone: B goes",
+                "undone: B shrinks to 0",
                 rs("a", 7, 7),
                 vec![rs("b", 3, 0)],
                 None,

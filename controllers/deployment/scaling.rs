@@ -1,9 +1,8 @@
-//! Scaling events: a Deployment that gets another size in the middle of a rollout, or while it is
-//! paused.
+//! Proportional scaling: a Deployment changes its size during a rollout or while it is paused.
 //!
-//! The change is spread over all ReplicaSets by their share, so that scaling up does not hasten a
-//! rollout that may be broken, and scaling down does not take the good pods first. Upstream:
-//! `scale` in `sync.go`.
+//! Each ReplicaSet gets a share of the change in proportion to its size. Thus scaling up does not
+//! speed up a rollout that may be broken. Scaling down does not remove only working pods.
+//! Upstream: `scale` in `sync.go`.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -15,15 +14,16 @@ use super::limits;
 use super::replica_sets::{ReplicaSets, by_age, is_active, sum};
 use super::resize::Resize;
 
-/// Whether some active ReplicaSet was sized for another number of replicas of `d`.
+/// Whether the annotation of an active ReplicaSet states another `spec.replicas` of the Deployment
+/// than the current one.
 pub(super) fn is_scaling_event(d: &Deployment, sets: &ReplicaSets) -> bool {
     sets.active()
         .filter_map(|rs| annotations::non_negative(&rs.annotations, DESIRED_REPLICAS))
         .any(|n| n != d.spec.replicas)
 }
 
-/// The sizes that follow from the size of `d`, in the order in which they are to be written. Those
-/// that need no write are left out.
+/// The resizes that follow from the size of `d`, in the order of the writes. Resizes without a
+/// change are omitted.
 pub(super) fn resizes(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
     let active: Vec<&Arc<ReplicaSet>> = sets.active().collect();
     let mut resizes = match active[..] {
@@ -46,13 +46,13 @@ pub(super) fn resizes(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
     resizes
 }
 
-/// The one to grow when none wants pods: the new one, or else the youngest.
+/// The ReplicaSet to scale if none is active: the new one, or else the youngest.
 fn latest(sets: &ReplicaSets) -> Option<&Arc<ReplicaSet>> {
     sets.new.as_ref().or(sets.old.last())
 }
 
-/// Whether the new ReplicaSet has all pods it will ever get, and all are available; then the old
-/// ones are just left over.
+/// Whether the new ReplicaSet has its final size and all its pods are available. The old
+/// ReplicaSets are then superfluous.
 fn is_saturated(d: &Deployment, sets: &ReplicaSets) -> bool {
     let replicas = d.spec.replicas;
     sets.new.as_ref().is_some_and(|rs| {
@@ -66,12 +66,15 @@ fn is_saturated(d: &Deployment, sets: &ReplicaSets) -> bool {
     })
 }
 
-/// Spreads the pods that `d` may have more, or must have fewer, by the shares the ReplicaSets have
-/// now. The largest one comes first and gets what rounding leaves. Of equal ones the youngest grows
-/// first and the oldest shrinks first.
+/// Distributes the pods to add or to remove over the active ReplicaSets, in proportion to their
+/// sizes.
 ///
-/// 10 to 15 replicas with a surge of 4 in the middle of a rollout, 8 old and 5 new pods: 19 - 13 =
-/// 6 more; the old one gets round(8 * 19/13) - 8 = 4, the new one round(5 * 19/13) - 5 = 2.
+/// The largest ReplicaSet comes first and gets the rounding remainder. Of equal sizes, the youngest
+/// grows first and the oldest shrinks first.
+///
+/// An example: 10 to 15 replicas with a surge of 4, during a rollout with 8 old and 5 new pods.
+/// The pods to add are 19 - 13 = 6. The old ReplicaSet gets round(8 * 19/13) - 8 = 4, the new one
+/// round(5 * 19/13) - 5 = 2.
 fn proportional(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
     let mut active: Vec<_> = sets
         .old
@@ -106,7 +109,7 @@ fn proportional(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
         } else {
             fraction.max(left)
         };
-        // Nothing left means a share of nothing, also where the fraction points the other way.
+        // After everything is distributed, a share is 0, even if the fraction has the other sign.
         let share = if left == 0 { 0 } else { share };
         left = left.saturating_sub(share);
         resizes.push(Resize::forced(rs, rs.spec.replicas.saturating_add(share)));
@@ -121,15 +124,15 @@ fn by_size(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     Reverse(a.spec.replicas).cmp(&Reverse(b.spec.replicas))
 }
 
-/// How many pods more (or fewer, below zero) would keep the share of `rs`, as seen from the size
-/// for which it was sized last.
+/// The pods to add to `rs` (or, if negative, to remove) so that it keeps its share of the
+/// Deployment. The share is relative to the annotation `max-replicas` of its last resize.
 fn fraction(d: &Deployment, rs: &ReplicaSet) -> i32 {
     let size = rs.spec.replicas;
     if d.spec.replicas == 0 {
         return -size;
     }
     let before = match annotations::non_negative(&rs.annotations, MAX_REPLICAS) {
-        // Someone tampered with it; the pods there are the next best guess.
+        // The annotation was edited or removed; the current number of pods is the best estimate.
         None | Some(0) => d.status.replicas,
         Some(before) => before,
     };
@@ -137,7 +140,7 @@ fn fraction(d: &Deployment, rs: &ReplicaSet) -> i32 {
         return 0;
     }
     let scaled = f64::from(size) * f64::from(limits::max_replicas(d)) / f64::from(before);
-    // Rounds half away from zero, as upstream does; the cast saturates.
+    // `round` rounds half away from zero, as upstream does; `as` saturates.
     (scaled.round() as i32).saturating_sub(size)
 }
 
@@ -178,9 +181,10 @@ mod tests {
         sizes
     }
 
-    /// One case of upstream's table: a Deployment that went from `before` to `after`, each with its
-    /// surge, and the ReplicaSets foo-v1 (the oldest), foo-v2 ... with their sizes, of which the
-    /// last is the new one when `has_new`.
+    /// One case of upstream's table.
+    ///
+    /// `before` and `after` are replicas and surge of the Deployment. `sizes` are those of the
+    /// ReplicaSets foo-v1 (the oldest), foo-v2 and so on. If `has_new`, the last is the new one.
     struct Case {
         name: &'static str,
         before: (i32, i32),
@@ -343,9 +347,9 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_is_made_up_for() {
-        // Upstream's "failed rs update": 3 to 5 replicas, and foo-v2 alone still has the annotation
-        // of 3.
+    fn a_failed_resize_is_repeated() {
+        // Upstream's "failed rs update": from 3 to 5 replicas. Only foo-v2 still has the
+        // annotation 3.
         let set = |name: &str, size: i32, created: i64, desired: &str| {
             Arc::new(
                 rs(name, size, created)
@@ -487,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_examples_hold() {
+    fn rollouts_in_progress_scale_in_proportion() {
         // (why, replicas, surge, max-replicas before, old, new, expected)
         type Sizes = &'static [(&'static str, i32)];
         let cases: [(&str, i32, Value, &str, Sizes, Option<(&str, i32)>, Sizes); 6] = [
@@ -519,7 +523,7 @@ mod tests {
                 &[("n", 7), ("o", 11)],
             ),
             (
-                "leftover up",
+                "remainder of scaling up",
                 17,
                 json!(2),
                 "13",
@@ -528,7 +532,7 @@ mod tests {
                 &[("x", 7), ("y", 8), ("z", 4)],
             ),
             (
-                "leftover down",
+                "remainder of scaling down",
                 5,
                 json!(2),
                 "13",
@@ -561,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_to_zero_remembers_the_surge() {
+    fn scaling_to_zero_keeps_the_surge_in_the_annotation() {
         let d = rolling(0, 3, 0).build();
         let resizes = resizes(&d, &midway("13", &[("o", 8)], Some(("n", 5))));
         assert_eq!(resizes.len(), 2);
@@ -572,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_goes_once_the_new_one_is_saturated() {
+    fn old_replica_sets_scale_to_zero_once_the_new_one_is_saturated() {
         let d = rolling(3, 1, 0).build();
         let new = rs("new", 3, 9)
             .annotation(DESIRED_REPLICAS, "3")
@@ -628,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn several_active_ones_of_a_recreate_deployment_are_left_to_the_rollout() {
+    fn recreate_deployments_are_not_scaled_proportionally() {
         let d = deployment("web").replicas(3).recreate().build();
         assert!(resizes(&d, &midway("13", &[("o", 8)], Some(("n", 5)))).is_empty());
     }

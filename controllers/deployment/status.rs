@@ -1,4 +1,6 @@
-//! What a Deployment reports: the sums over its ReplicaSets, and whether enough pods are available.
+//! The status of a Deployment: sums over its ReplicaSets, and the condition `Available`.
+//!
+//! Upstream: `calculateStatus` in `sync.go`.
 
 use jiff::Timestamp;
 use steersman_runtime::object::{Deployment, DeploymentStatus, ReplicaSet};
@@ -7,7 +9,7 @@ use super::conditions::{self, AVAILABLE, FALSE, TRUE, condition, reason};
 use super::limits;
 use super::replica_sets::{ReplicaSets, sum};
 
-/// The status of `d` outside of rollouts: nothing is said about progress or failures.
+/// The status of `d` without progress and failures, which `progress.rs` adds during rollouts.
 pub(super) fn compute(d: &Deployment, sets: &ReplicaSets, now: Timestamp) -> DeploymentStatus {
     let available = sum(sets.all(), |rs| rs.status.available_replicas);
     let mut status = DeploymentStatus {
@@ -16,7 +18,8 @@ pub(super) fn compute(d: &Deployment, sets: &ReplicaSets, now: Timestamp) -> Dep
         updated_replicas: sum(&sets.new, |rs| rs.status.replicas),
         ready_replicas: sum(sets.all(), |rs| rs.status.ready_replicas),
         available_replicas: available,
-        // Below zero while a scale-down is on its way: more are available than wanted.
+        // During a scale-down more pods are available than desired; the API allows no negative
+        // number.
         unavailable_replicas: sets.size().saturating_sub(available).max(0),
         terminating_replicas: terminating(sets),
         conditions: d.status.conditions.clone(),
@@ -43,8 +46,8 @@ pub(super) fn compute(d: &Deployment, sets: &ReplicaSets, now: Timestamp) -> Dep
     status
 }
 
-/// The pods on their way out. One that was never synced has none; one that was and does not tell
-/// makes the sum unknown.
+/// The terminating pods of all ReplicaSets. A ReplicaSet without a written status has 0. A
+/// written status without the field makes the sum unknown (`None`).
 fn terminating(sets: &ReplicaSets) -> Option<i32> {
     let count = |rs: &ReplicaSet| match rs.status.terminating_replicas {
         None if rs.status.observed_generation == 0 => Some(0),
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn more_available_than_wanted_is_not_less_than_none_unavailable() {
+    fn unavailable_replicas_is_never_negative() {
         let sets = sets(None, vec![replica_set("old").replicas(1).pods(3, 3)]);
         assert_eq!(
             compute(&deployment("web").build(), &sets, NOW).unavailable_replicas,
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn availability_is_measured_against_the_limit() {
+    fn available_depends_on_max_unavailable() {
         // (replicas, recreate, available, expected)
         let cases = [
             (10, false, 8, TRUE),
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_computed_again_is_the_same() {
+    fn a_second_computation_does_not_change_the_status() {
         let sets = sets(Some(replica_set("new").replicas(1).pods(1, 1)), vec![]);
         let mut d = deployment("web").build();
         d.status = compute(&d, &sets, NOW);

@@ -1,5 +1,5 @@
-//! Stories of whole rollouts, with the ReplicaSet controller and simulated nodes on the in-process
-//! API server.
+//! Tests of whole rollouts against the in-memory API server, together with the ReplicaSet
+//! controller and simulated nodes.
 
 mod ported;
 
@@ -42,12 +42,12 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
 }
 
-/// A merge patch that changes the image, and nothing else.
+/// A merge patch that changes only the image.
 fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
 }
 
-/// Whether the rollout of `web` is over, and its status up to date.
+/// Whether the rollout of `web` is complete and its status up to date.
 fn is_done(state: &State) -> bool {
     let (d, replicas) = (state.deployment("web"), |field: &str, of: &Value| {
         of[field].as_i64().unwrap_or(0)
@@ -61,7 +61,7 @@ fn is_done(state: &State) -> bool {
         && condition_of(d, PROGRESSING).is_none_or(|condition| Some(condition) == DONE)
 }
 
-/// A world in which `web` has been rolled out.
+/// A world with a complete rollout of `deployment`, named `web`.
 async fn rolled_out(deployment: Value) -> World {
     let world = World::with(&CONTROLLERS).await;
     world.create(deployment).await;
@@ -84,7 +84,7 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// Collects every status `web` goes through.
+/// Collects every status of `web`, from now on.
 fn record_statuses(world: &World) -> Arc<Mutex<Vec<DeploymentStatus>>> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&seen);
@@ -99,12 +99,12 @@ fn record_statuses(world: &World) -> Arc<Mutex<Vec<DeploymentStatus>>> {
     seen
 }
 
-/// All ReplicaSets after a change of one of them.
+/// The state of all ReplicaSets after a change of one of them.
 #[derive(Debug)]
 struct Step {
     /// Their sizes, the oldest first.
     sizes: Vec<i32>,
-    /// The pods available, by their statuses.
+    /// The sum of `availableReplicas`.
     available: i32,
 }
 
@@ -126,7 +126,7 @@ fn record_steps(world: &World) -> Arc<Mutex<Vec<Step>>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_deployment_gets_a_replica_set_and_tells_how_it_gets_on() {
+async fn a_new_deployment_gets_a_replica_set_and_reports_its_progress() {
     let world = World::with(&CONTROLLERS).await;
     let statuses = record_statuses(&world);
     let mut d = web(3);
@@ -168,7 +168,7 @@ async fn a_new_deployment_gets_a_replica_set_and_tells_how_it_gets_on() {
         [("ScalingReplicaSet".to_owned(), message)]
     );
 
-    // The creation is told on its own first, then the rollout up to the end.
+    // The first status reports only the creation; the next ones report the rollout.
     let statuses = statuses.lock().unwrap();
     let first = &statuses[0];
     assert_eq!(
@@ -239,7 +239,7 @@ async fn a_rolling_update_stays_within_its_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_write_meets_a_conflict_with_an_earlier_one() {
+async fn writes_of_a_rollout_cause_no_conflicts() {
     let world = rolled_out(web(10)).await;
     roll_to(&world, "two").await;
     world
@@ -250,7 +250,7 @@ async fn no_write_meets_a_conflict_with_an_earlier_one() {
         )
         .await;
     world
-        .until("brought in line", |state| {
+        .until("annotations copied", |state| {
             annotation(state.replica_set("two"), "team") == Some("b")
         })
         .await;
@@ -264,11 +264,11 @@ async fn no_write_meets_a_conflict_with_an_earlier_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_at_rest_nor_after_a_restart() {
+async fn a_settled_deployment_is_not_written_even_after_a_restart() {
     let mut world = rolled_out(web(3)).await;
     roll_to(&world, "two").await;
     let (before, writes) = (world.state(), world.writes().len());
-    // Everything is synced again.
+    // A restart syncs every object again.
     world.restart(&CONTROLLERS).await;
     let after = world.at_rest().await;
     assert_eq!(world.writes()[writes..], [] as [String; 0]);
@@ -301,7 +301,7 @@ async fn an_undone_rollout_gives_the_old_replica_set_a_new_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_by_annotation_takes_template_and_annotations_back() {
+async fn a_rollback_by_annotation_restores_template_and_annotations() {
     let mut d = web(2);
     d["metadata"]["annotations"] = json!({"change-cause": "create"});
     let world = rolled_out(d).await;
@@ -321,20 +321,20 @@ async fn a_rollback_by_annotation_takes_template_and_annotations_back() {
             json!({"metadata": {"annotations": {ROLLBACK_TO: "1"}}}),
         )
         .await;
-    let back = |state: &State| {
+    let rolled_back = |state: &State| {
         is_done(state) && size(state.replica_set("one")) == 2 && size(state.replica_set("two")) == 0
     };
-    world.until("rolled back", back).await;
+    world.until("rolled back", rolled_back).await;
     let state = world.at_rest().await;
     let d = state.deployment("web");
     assert_eq!(annotation(d, ROLLBACK_TO), None);
     assert_eq!(annotation(d, REVISION), Some("3"));
-    let done = (
+    let succeeded = (
         "DeploymentRollback".to_owned(),
         "Rolled back deployment \"web\" to revision 1".to_owned(),
     );
     assert!(
-        state.events_about("web").contains(&done),
+        state.events_about("web").contains(&succeeded),
         "{:?}",
         state.events_about("web")
     );
@@ -461,7 +461,7 @@ async fn a_paused_deployment_scales_but_does_not_roll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreate_starts_the_first_new_pod_after_the_last_old_one_is_gone() {
+async fn recreate_creates_the_first_new_pod_after_the_last_old_pod_is_gone() {
     let mut d = web(3);
     d["spec"]["strategy"] = json!({"type": "Recreate"});
     let world = rolled_out(d).await;
@@ -498,20 +498,20 @@ async fn recreate_starts_the_first_new_pod_after_the_last_old_one_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_makes_another_hash() {
-    // The name that the ReplicaSet will get, learnt from a twin.
+async fn a_name_collision_changes_the_hash() {
+    // A first world with the same Deployment shows the name that its ReplicaSet gets.
     let name = {
         let world = rolled_out(web(1)).await;
         world.state().replica_set("one")["metadata"]["name"].clone()
     };
     let world = World::with(&CONTROLLERS).await;
-    let stranger = json!({
+    let unrelated = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "other"}}, "template": {
             "metadata": {"labels": {"app": "other"}}, "spec": {"containers": [{"name": "main", "image": "other"}]},
         }},
     });
-    world.create(stranger).await;
+    world.create(unrelated).await;
     world.create(web(1)).await;
     world.until("rolled out", is_done).await;
     let state = world.at_rest().await;
@@ -520,12 +520,12 @@ async fn a_taken_name_makes_another_hash() {
     assert_eq!(
         state.with_image("other").count(),
         1,
-        "the stranger is left alone"
+        "the unrelated ReplicaSet stays"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn history_beyond_the_limit_goes() {
+async fn revisions_beyond_the_history_limit_are_deleted() {
     let mut d = web(2);
     d["spec"]["revisionHistoryLimit"] = json!(1);
     let world = rolled_out(d).await;
@@ -549,7 +549,7 @@ async fn history_beyond_the_limit_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_gets_nowhere_misses_its_deadline_and_recovers() {
+async fn a_rollout_without_progress_misses_its_deadline_and_recovers() {
     let mut d = web(2);
     d["spec"]["progressDeadlineSeconds"] = json!(60);
     d["spec"]["template"]["metadata"]["annotations"] = json!({BEHAVIOUR: "never-ready"});
@@ -585,7 +585,7 @@ async fn an_orphan_that_matches_is_adopted_and_rolled_over() {
     let before = world.state();
     let (d, rs) = (before.deployment("web"), before.replica_set("one"));
     let name = rs["metadata"]["name"].as_str().unwrap();
-    // Let go by hand.
+    // A user removes the owner reference.
     world
         .patch(
             "replicasets",
@@ -613,7 +613,7 @@ async fn an_orphan_that_matches_is_adopted_and_rolled_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_that_is_deleted_is_forgotten() {
+async fn a_deployment_recreated_under_its_name_is_rolled_out() {
     let world = rolled_out(web(1)).await;
     world.delete("deployments", "web").await;
     let state = world.at_rest().await;
@@ -623,9 +623,9 @@ async fn a_deployment_that_is_deleted_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_whose_creation_nobody_noted_is_found_again() {
+async fn a_new_replica_set_that_the_status_does_not_mention_is_used() {
     let mut world = rolled_out(web(2)).await;
-    // As if the last manager had ended between the creation and the status.
+    // The state after a manager that ended between the creation and the status update.
     world.restart(&[]).await;
     let forget = json!({"metadata": {"annotations": {REVISION: null}}, "status": null});
     world.patch("deployments", "web/status", forget).await;
@@ -652,7 +652,7 @@ async fn a_replica_set_whose_creation_nobody_noted_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collision_counted_before_a_restart_is_not_met_again() {
+async fn the_collision_count_is_used_after_a_restart() {
     let mut world = World::with(&[]).await;
     world.create(web(1)).await;
     world
@@ -675,7 +675,7 @@ async fn a_collision_counted_before_a_restart_is_not_met_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_fails_is_told_and_tried_again() {
+async fn a_failed_creation_is_reported_and_repeated() {
     let world = World::with(&CONTROLLERS).await;
     let refusal = Status::new(403, "Forbidden", "exceeded quota: q");
     let rule = world
@@ -693,7 +693,7 @@ async fn a_creation_that_fails_is_told_and_tried_again() {
     assert_eq!(
         status.get("observedGeneration"),
         None,
-        "nothing else is told: {status}"
+        "the status reports only the failure: {status}"
     );
     let message = status["conditions"][0]["message"].as_str().unwrap();
     assert!(
@@ -711,7 +711,7 @@ async fn a_creation_that_fails_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_replica_set_that_cannot_be_scaled_does_not_stop_the_rollout_for_good() {
+async fn a_rollout_continues_after_updates_of_an_old_replica_set_failed() {
     let world = rolled_out(web(2)).await;
     let name = world.state().replica_set("one")["metadata"]["name"]
         .as_str()
@@ -728,7 +728,7 @@ async fn an_old_replica_set_that_cannot_be_scaled_does_not_stop_the_rollout_for_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
+async fn a_wrong_size_annotation_does_not_block_a_rollout() {
     let world = rolled_out(web(2)).await;
     let name = world.state().replica_set("one")["metadata"]["name"]
         .as_str()
@@ -746,13 +746,13 @@ async fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
     assert_eq!(
         world.writes()[writes..],
         [] as [String; 0],
-        "by itself it changes nothing"
+        "the annotation alone causes no write"
     );
     roll_to(&world, "two").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_lags_behind_makes_no_write_twice() {
+async fn a_stale_cache_causes_no_duplicate_writes() {
     let mut d = web(2);
     d["spec"]["revisionHistoryLimit"] = json!(5);
     let world = rolled_out(d).await;
@@ -760,7 +760,7 @@ async fn a_cache_that_lags_behind_makes_no_write_twice() {
     let faults = world.cluster.faults();
     let relabel = |value: &str| json!({"metadata": {"labels": {"wake": value}}});
 
-    // The deletion is not seen, and the Deployment wakes up again.
+    // The cache does not show the deletion, and a new label triggers another sync.
     faults.stall_watches("replicasets");
     let writes = world.writes().len();
     world
@@ -785,7 +785,7 @@ async fn a_cache_that_lags_behind_makes_no_write_twice() {
     faults.resume_watches("replicasets");
     world.at_rest().await;
 
-    // Neither is the creation.
+    // The cache does not show the creation.
     faults.stall_watches("replicasets");
     let writes = world.writes().len();
     world.patch("deployments", "web", image("three")).await;
@@ -810,7 +810,7 @@ async fn a_cache_that_lags_behind_makes_no_write_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
+async fn a_sync_ends_at_its_first_fenced_write_without_a_status_or_event() {
     let mut world = World::bare().await;
     let gate = world.restart_fenced(&CONTROLLERS[..1]).await;
     gate.set_open(false);
@@ -819,7 +819,7 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
     assert_eq!(
         gate.refused(),
         1,
-        "the ReplicaSet, and neither a status nor an Event"
+        "only the creation, without a status or Event"
     );
     gate.set_open(true);
     world.at_rest().await;
@@ -828,13 +828,14 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
         .patch("deployments", "web", json!({"spec": {"replicas": 5}}))
         .await;
     tokio::time::sleep(ONE_SYNC).await;
-    assert_eq!(gate.refused(), 1, "the size");
+    assert_eq!(gate.refused(), 1, "only the resize");
     gate.set_open(true);
     let state = world.at_rest().await;
     assert_eq!(size(state.replica_set("one")), 5);
 
-    // The first write of a rollout without a surge is the one that takes old pods away, once there
-    // is an empty new ReplicaSet.
+    // Without a surge, and with an empty new ReplicaSet, the first write of a rollout shrinks the
+    // old ReplicaSet. The next lines prepare that state: available pods by a patched status, a
+    // rollout that waits because it is paused, and a loaded new ReplicaSet.
     let old = world
         .find(
             "replicasets",
@@ -885,19 +886,19 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
     assert_eq!(
         gate.refused(),
         1,
-        "the size of the old one, and no status after it"
+        "only the resize of the old ReplicaSet, without a status"
     );
     gate.set_open(true);
     world
-        .until("the old one shrinks", |state| {
+        .until("the old ReplicaSet shrinks", |state| {
             size(state.replica_set("one")) == 4
         })
         .await;
 }
 
-/// Upstream's verbosities: nothing at 0, decisions and writes at 2 (debug), each sync at 4 (trace).
+/// Upstream logs decisions and writes at verbosity 2 (debug), and each sync at 4 (trace).
 #[tokio::test(start_paused = true)]
-async fn a_rollout_is_logged_at_the_levels_of_upstream() {
+async fn a_rollout_is_logged_at_upstream_verbosities() {
     let log = Log::collect();
     let world = rolled_out(web(2)).await;
     roll_to(&world, "two").await;

@@ -1,11 +1,12 @@
-//! Scenarios of upstream's unit and integration tests that need a whole controller, under their
-//! names.
+//! Scenarios of upstream's unit and integration tests that need a whole controller.
+//!
+//! Each doc comment names the upstream test. `docs/parity.md` lists all of them.
 
 use std::time::Duration;
 
 use super::*;
 
-/// Longer than any retry that matters here.
+/// Longer than the first retries of a sync.
 const A_WHILE: Duration = Duration::from_secs(30);
 
 fn replica_set_of(name: &str, labels: Value) -> Value {
@@ -51,8 +52,8 @@ async fn sync_deployment_dont_do_anything_during_deletion() {
     );
 }
 
-/// `TestSyncDeploymentDeletionRace`: the cache says alive, the server says deleted, and an orphan
-/// matches.
+/// `TestSyncDeploymentDeletionRace`: the Deployment is terminating, its cached copy is not, and an
+/// orphan matches its selector.
 #[tokio::test(start_paused = true)]
 async fn sync_deployment_deletion_race() {
     let mut d = web(1);
@@ -64,7 +65,7 @@ async fn sync_deployment_deletion_race() {
     orphan["spec"]["replicas"] = json!(0);
     orphan["spec"]["template"]["metadata"]["labels"]["orphan"] = json!("yes");
     world.create(orphan).await;
-    let asked = |_: &State| {
+    let read_live = |_: &State| {
         let requests = world.cluster.requests();
         requests.iter().any(|r| {
             r.verb == "get"
@@ -72,7 +73,9 @@ async fn sync_deployment_deletion_race() {
                 && r.user_agent.ends_with("deployment-controller")
         })
     };
-    world.until("a look at the live Deployment", asked).await;
+    world
+        .until("a live read of the Deployment", read_live)
+        .await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(
         controller(&world.find("replicasets", "orphan").unwrap()),
@@ -96,7 +99,7 @@ async fn overlapping_deployments_keep_their_own_replica_sets() {
     let available =
         |state: &State, name: &str| state.deployment(name)["status"]["availableReplicas"].clone();
     world
-        .until("both", |state| {
+        .until("both available", |state| {
             available(state, "web") == 2 && available(state, "second") == 3
         })
         .await;
@@ -170,7 +173,7 @@ async fn general_replica_set_adoption() {
         .as_str()
         .unwrap()
         .to_owned();
-    // (what the only reference points to, without controlling; references afterwards)
+    // (the only owner reference, with `controller: false`; number of references afterwards)
     let cases = [
         (
             json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}),
@@ -204,7 +207,7 @@ async fn general_replica_set_adoption() {
     }
 }
 
-/// `TestDeploymentAvailableCondition`: available are pods that have been ready for
+/// `TestDeploymentAvailableCondition`: a pod is available after it was ready for
 /// `minReadySeconds`.
 #[tokio::test(start_paused = true)]
 async fn deployment_available_condition() {
@@ -247,7 +250,7 @@ async fn deployment_available_condition() {
 
 /// `TestPausedDeployment`, from the start.
 #[tokio::test(start_paused = true)]
-async fn a_deployment_created_paused_makes_no_replica_set_until_it_is_resumed() {
+async fn a_deployment_created_paused_gets_its_replica_set_when_it_is_resumed() {
     let world = World::with(&CONTROLLERS).await;
     let mut d = web(1);
     d["spec"]["paused"] = json!(true);
@@ -260,9 +263,10 @@ async fn a_deployment_created_paused_makes_no_replica_set_until_it_is_resumed() 
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("1"));
 }
 
-/// The third part of `TestDeploymentRollingUpdate`: a roll-out is overtaken by the next one.
+/// The third part of `TestDeploymentRollingUpdate`: the template changes again before the rollout
+/// is complete.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_is_rolled_over_by_the_next() {
+async fn a_new_template_replaces_an_unfinished_rollout() {
     let world = rolled_out(web(4)).await;
     let mut stuck = image("dont-finish");
     stuck["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: "fail"}});
@@ -289,7 +293,8 @@ async fn a_rollout_is_rolled_over_by_the_next() {
     assert_eq!(sizes, [0, 0, 4]);
 }
 
-/// `TestTerminatingReplicasDeploymentStatus`, with its gate on.
+/// `TestTerminatingReplicasDeploymentStatus` with the feature gate
+/// `DeploymentReplicaSetTerminatingReplicas` enabled.
 #[tokio::test(start_paused = true)]
 async fn terminating_replicas_deployment_status() {
     let mut d = web(6);
@@ -317,8 +322,10 @@ async fn terminating_replicas_deployment_status() {
         .await;
 }
 
-/// `TestDontSyncDeploymentsWithEmptyPodSelector`: one that selects every pod is told so, and gets
-/// no ReplicaSet.
+/// `TestDontSyncDeploymentsWithEmptyPodSelector`: a Deployment that selects every pod gets an
+/// Event and no ReplicaSet.
+///
+/// `load` bypasses the validation that refuses such a Deployment.
 #[tokio::test(start_paused = true)]
 async fn dont_sync_deployments_with_empty_pod_selector() {
     let world = World::with(&CONTROLLERS).await;
@@ -338,9 +345,9 @@ async fn dont_sync_deployments_with_empty_pod_selector() {
         ),
         (0, &json!(1))
     );
-    let said = "This deployment is selecting all pods. A non-empty selector is required.";
+    let message = "This deployment is selecting all pods. A non-empty selector is required.";
     assert_eq!(
         state.events_about("web"),
-        [("SelectingAll".to_owned(), said.to_owned())]
+        [("SelectingAll".to_owned(), message.to_owned())]
     );
 }

@@ -1,4 +1,7 @@
-//! Who an object is, or is said to be by a reference.
+//! Coordinates: the identity of an object, as observed or as an owner reference states it.
+//!
+//! References may contradict each other and the object with that UID. Upstream:
+//! `objectReference` in `graph.go`, and `getAlternateOwnerIdentity` in `graph_builder.go`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,20 +9,20 @@ use std::sync::Arc;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{OwnerReference, Uid};
 
-/// Type, place and UID of an object. Ordered by kind first, as the search for another identity
-/// wants it.
+/// Type, namespace, name and UID of an object. The order of the fields is the sort order of
+/// [`Coordinates::alternate`], which starts with the kind as upstream's does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Coordinates {
     pub(super) kind: Sym,
     pub(super) api_version: Sym,
-    /// Empty for cluster-scoped objects, and where it is not known.
+    /// Empty for cluster-scoped objects and if it is unknown.
     pub(super) namespace: Sym,
     pub(super) name: Arc<str>,
     pub(super) uid: Uid,
 }
 
 impl Coordinates {
-    /// What `reference` says of the owner of an object in `namespace`.
+    /// The owner according to `reference` in an object of `namespace`.
     pub(super) fn of_owner(reference: &OwnerReference, namespace: &Sym) -> Self {
         Self {
             kind: reference.kind.clone(),
@@ -30,24 +33,27 @@ impl Coordinates {
         }
     }
 
-    /// Whether `reference` means the object with these coordinates, its namespace aside.
-    pub(super) fn are_meant_by(&self, reference: &OwnerReference) -> bool {
+    /// Whether `reference` matches these coordinates. A reference has no namespace.
+    pub(super) fn matches(&self, reference: &OwnerReference) -> bool {
         reference.uid == self.uid
             && *reference.name == *self.name
             && reference.kind == self.kind
             && reference.api_version == self.api_version
     }
 
-    /// Who an owner that is proven not to be this may be instead, given what is said of owners in
-    /// which namespaces: going round all that is said of its UID, in order.
-    pub(super) fn another<'a>(
+    /// The next identity to look up for an owner that does not exist under these coordinates.
+    ///
+    /// `claims` are owner references with the namespaces of their dependents. The candidates with
+    /// this UID are sorted. The result is the first one after `self`, or else the first of all, so
+    /// repeated calls check every identity in turn.
+    pub(super) fn alternate<'a>(
         &self,
         claims: impl Iterator<Item = (&'a Sym, &'a OwnerReference)>,
     ) -> Option<Self> {
         let others = claims
             .filter(|(_, owner)| owner.uid == self.uid)
             .map(|(namespace, owner)| {
-                // What was asked for was of a cluster-scoped type.
+                // `self` was looked up as cluster-scoped, so owners of its type have no namespace.
                 let is_cluster_scoped = self.namespace.is_empty()
                     && owner.kind == self.kind
                     && owner.api_version == self.api_version;
@@ -69,7 +75,8 @@ impl Coordinates {
             .cloned()
     }
 
-    /// Whether nothing in `namespace` (empty: nothing cluster-scoped) can have this as its owner.
+    /// Whether objects in `namespace` (empty: cluster-scoped objects) cannot have this owner. A
+    /// namespaced owner has dependents only in its own namespace.
     pub(super) fn is_out_of_reach_of(&self, namespace: &Sym) -> bool {
         !self.namespace.is_empty() && self.namespace != *namespace
     }
@@ -142,8 +149,8 @@ mod tests {
             ["v1", "v2", "v3", "v4", "v5"].map(|version| (version, "kind", namespace, "name"))
         };
         let (namespaced, clustered) = (ordered("ns1"), ordered(""));
-        let said = |namespace, all: [Id; 5]| all.map(|id| (namespace, id)).to_vec();
-        // (name, who says what of the owner, who it is not, expected)
+        let claimed_in = |namespace, all: [Id; 5]| all.map(|id| (namespace, id)).to_vec();
+        // (name, namespaces and references of dependents, absent identity, expected)
         let cases: Vec<(&str, Vec<(&str, Id)>, Id, Option<Id>)> = vec![
             (
                 "namespaced alternate version",
@@ -195,25 +202,25 @@ mod tests {
             ),
             (
                 "namespaced ref from namespaced child returns first if absent is sorted last",
-                said("ns1", namespaced),
+                claimed_in("ns1", namespaced),
                 namespaced[4],
                 Some(namespaced[0]),
             ),
             (
                 "namespaced ref from namespaced child returns next after absent",
-                said("ns1", namespaced),
+                claimed_in("ns1", namespaced),
                 namespaced[3],
                 Some(namespaced[4]),
             ),
             (
                 "cluster ref from cluster child returns first if absent is sorted last",
-                said("", clustered),
+                claimed_in("", clustered),
                 clustered[4],
                 Some(clustered[0]),
             ),
             (
                 "cluster ref from cluster child returns next after absent",
-                said("", clustered),
+                claimed_in("", clustered),
                 clustered[3],
                 Some(clustered[4]),
             ),
@@ -235,17 +242,17 @@ mod tests {
                 Some(CLUSTER_KIND_NOWHERE),
             ),
         ];
-        for (name, said, absent, expected) in cases {
+        for (name, claims, absent, expected) in cases {
             let unrelated = (
                 Sym::new("ns1"),
                 reference(("v1", "Parent", "ns1", "name"), "anotheruid"),
             );
-            let said = said
+            let claims = claims
                 .into_iter()
                 .map(|(namespace, id)| (Sym::new(namespace), reference(id, "uid")));
-            let said: Vec<(Sym, OwnerReference)> = said.chain([unrelated]).collect();
+            let claims: Vec<(Sym, OwnerReference)> = claims.chain([unrelated]).collect();
             let found = coordinates(absent)
-                .another(said.iter().map(|(namespace, owner)| (namespace, owner)));
+                .alternate(claims.iter().map(|(namespace, owner)| (namespace, owner)));
             assert_eq!(found, expected.map(coordinates), "{name}");
         }
     }

@@ -1,19 +1,27 @@
-//! Sets of nodes, small where few are in them.
+//! Sets of nodes with little memory for few elements.
+//!
+//! A large cluster has one set per object, and most are empty, so a `HashSet` in each node would
+//! dominate the memory of the graph.
 
 use std::collections::HashSet;
 
-/// Place of a node in the graph's table; a sixth of what a UID takes, and there is one for each end
-/// of each reference.
+/// Index of a node in the graph's table.
+///
+/// It takes a sixth of the memory of a UID, and the graph stores one for each end of a reference.
 pub(super) type Slot = u32;
 
-/// So many are found by looking at all of them.
+/// Largest number of elements that a linear search handles.
 const FEW: usize = 16;
 
-/// The nodes that refer to one node: most have none, many a few, and some have thousands.
+/// The nodes that refer to one node. Most nodes have no dependents, many have few, and some have
+/// thousands.
 #[derive(Debug)]
 pub(super) enum Dependents {
     Few(Vec<Slot>),
-    #[expect(clippy::box_collection, reason = "it is rare, and a set is six words")]
+    #[expect(
+        clippy::box_collection,
+        reason = "large sets are rare, and a HashSet takes six words"
+    )]
     Many(Box<HashSet<Slot>>),
 }
 
@@ -33,7 +41,7 @@ impl Dependents {
         }
     }
 
-    /// A set that this empties takes no memory.
+    /// Removes `slot`. The set frees its memory if it becomes empty.
     pub(super) fn remove(&mut self, slot: Slot) {
         match self {
             Self::Few(few) => few.retain(|known| *known != slot),
@@ -68,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_holds_each_once_however_many_there_are() {
+    fn small_and_large_sets_hold_each_slot_once() {
         let mut dependents = Dependents::default();
         for count in 1..4 * FEW {
             let slot = Slot::try_from(count).unwrap();
@@ -85,7 +93,7 @@ mod tests {
         }
         assert!(
             dependents.is_empty() && matches!(dependents, Dependents::Few(_)),
-            "nothing is kept of a large set"
+            "an empty set keeps no memory"
         );
     }
 }

@@ -1,4 +1,7 @@
-//! The graph as a picture, in Graphviz's language, to the letter of upstream's.
+//! The debug page of the graph, in the DOT language of Graphviz.
+//!
+//! The text equals upstream's byte for byte, so tools for upstream's page work here too.
+//! Upstream: `dump.go`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -35,7 +38,7 @@ impl Vertex {
         }
     }
 
-    /// An owner that the graph does not have, and of which only a reference tells.
+    /// An owner without a node, known only from references.
     fn missing(coordinates: Coordinates) -> Self {
         let (being_deleted, deleting_dependents, is_virtual) = (false, false, false);
         Self {
@@ -48,15 +51,15 @@ impl Vertex {
     }
 }
 
-/// Nodes and edges, taken from a graph at one moment. `Display` writes Graphviz.
+/// A snapshot of the nodes and edges of a graph. `Display` writes DOT.
 pub(super) struct Picture {
     vertices: BTreeMap<Uid, Vertex>,
     edges: BTreeSet<(Uid, Uid)>,
 }
 
 impl Picture {
-    /// All that owns or is owned; with `around`, what is connected to these UIDs by nodes of the
-    /// graph.
+    /// All nodes with owners or dependents. If `around` is not empty, only those connected to these
+    /// UIDs.
     pub(super) fn of(graph: &Graph, around: &[Uid]) -> Self {
         let wanted = (!around.is_empty()).then(|| connected(graph, around));
         let (mut vertices, mut edges, mut missing) =
@@ -82,7 +85,8 @@ impl Picture {
     }
 }
 
-/// The UIDs that the query of a request names; one without a text names none that exists.
+/// The UIDs in the query of a request. The parameter `uid` without a value stands for the empty
+/// UID, which no object has.
 pub(super) fn asked_for(query: &str) -> Vec<Uid> {
     let pairs = query
         .split('&')
@@ -93,7 +97,7 @@ pub(super) fn asked_for(query: &str) -> Vec<Uid> {
         .collect()
 }
 
-/// The nodes that can be reached from these along edges in either direction.
+/// The UIDs of all nodes reachable from `from` along edges in either direction.
 fn connected(graph: &Graph, from: &[Uid]) -> HashSet<Uid> {
     let mut neighbours: HashMap<Uid, Vec<Uid>> = HashMap::new();
     for (node, owners, _) in graph.iter() {

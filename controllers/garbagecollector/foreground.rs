@@ -1,17 +1,20 @@
-//! When an object that waits for its dependents has waited long enough.
+//! Foreground deletion: the next step for an owner that waits for its dependents.
+//!
+//! Upstream: `processDeletingDependentsItem` in `garbagecollector.go`.
 
 use super::graph::{NodeKey, NodeView};
 
-/// What an object that is deleted in the foreground does next.
+/// The next step of a foreground deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing holds it any more: its finalizer goes.
+    /// No dependent blocks the deletion: the finalizer is removed.
     Finish,
-    /// It waits; these dependents are to be looked at, the others are waiting themselves.
+    /// The owner waits. These dependents are enqueued; the others already wait for their own
+    /// dependents.
     WaitFor(Vec<NodeKey>),
 }
 
-/// `blocking` are the dependents whose reference blocks the deletion.
+/// The next step, given the dependents with `blockOwnerDeletion` in their reference.
 pub(super) fn next(blocking: &[NodeView]) -> Step {
     if blocking.is_empty() {
         return Step::Finish;

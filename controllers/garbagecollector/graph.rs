@@ -1,11 +1,13 @@
-//! Who owns whom: every object seen, every owner only heard of, and what a change of either asks to
-//! be looked at.
+//! The graph of owners and dependents, and the keys to enqueue after each change.
 //!
 //! changes of metadata, proofs of absence -> graph -> [`Effects`]
 //!
-//! No IO happens here and nothing is decided: the graph says which objects deserve a look. It may
-//! be wrong or late; whoever deletes asks the API server first. An owner that is referenced but was
-//! never seen is a *virtual* node, whose coordinates are those of some reference to it.
+//! The graph contains every observed object, and every owner that a reference names. An owner that
+//! no informer has shown is a *virtual* node; its coordinates come from one of the references.
+//!
+//! The graph only selects the objects to check; it performs no IO. It may be wrong or outdated,
+//! because each deletion follows a live read. Upstream: `graph.go`,
+//! `graph_builder.go`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -19,8 +21,10 @@ use super::coordinates::Coordinates;
 use super::dependents::{Dependents, Slot};
 use super::unseen::Reference;
 
-/// Names a node in the queues. When a virtual node turns out to be someone else, its key changes
-/// with it, and so does its back-off.
+/// The key of a node in the queues.
+///
+/// When the coordinates of a virtual node change, it gets a new incarnation. Queued work for the
+/// old coordinates then finds no node, and the back-off starts again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     pub(super) uid: Uid,
@@ -53,16 +57,16 @@ impl Seen<'_> {
     }
 }
 
-/// What a change of the graph asks for.
+/// The consequences of a change of the graph.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Effects {
-    /// Nodes to look at: perhaps to be deleted.
+    /// Nodes for the queue `attempt_to_delete`.
     pub(super) delete: Vec<NodeKey>,
-    /// The same, after a back-off.
+    /// Nodes for the same queue, after a back-off.
     pub(super) delete_later: Vec<NodeKey>,
-    /// Nodes whose dependents are to be orphaned.
+    /// Nodes for the queue `attempt_to_orphan`.
     pub(super) orphan: Vec<NodeKey>,
-    /// Dependents with a reference to an object that is known to be in another namespace.
+    /// Dependents with a reference to an owner in another namespace; each gets an Event.
     pub(super) out_of_reach: Vec<(Coordinates, OwnerReference)>,
 }
 
@@ -71,10 +75,11 @@ pub(super) struct Effects {
 pub(super) struct NodeView {
     pub(super) key: NodeKey,
     pub(super) coordinates: Coordinates,
-    /// Heard of, never seen.
+    /// Whether only references name the object, and no informer has shown it.
     pub(super) is_virtual: bool,
+    /// Whether the object has a deletion timestamp.
     pub(super) being_deleted: bool,
-    /// Its deletion waits for its dependents.
+    /// Whether its foreground deletion waits for its dependents.
     pub(super) deleting_dependents: bool,
 }
 
@@ -125,9 +130,9 @@ impl Node {
             .any(|reference| reference.uid == *owner && reference.block_owner_deletion)
     }
 
-    /// Whether some reference of this node means `owner`, and whether some reference to that UID
-    /// means something else.
-    fn agreement(&self, owner: &Coordinates) -> (bool, bool) {
+    /// Whether a reference of this node matches `owner`, and whether a reference to the same UID
+    /// does not match it.
+    fn matches_and_differs(&self, owner: &Coordinates) -> (bool, bool) {
         if owner.is_out_of_reach_of(&self.coordinates.namespace) {
             return (false, true);
         }
@@ -137,30 +142,34 @@ impl Node {
                 .filter(|reference| reference.uid == owner.uid)
         };
         (
-            to_uid().any(|r| owner.are_meant_by(r)),
-            to_uid().any(|r| !owner.are_meant_by(r)),
+            to_uid().any(|r| owner.matches(r)),
+            to_uid().any(|r| !owner.matches(r)),
         )
     }
 }
 
-/// The graph.
+/// The graph of owners and dependents.
 #[derive(Default)]
 pub(super) struct Graph {
+    /// Nodes by slot; `None` for free slots.
     nodes: Vec<Option<Box<Node>>>,
     free: Vec<Slot>,
-    /// Slots by the UID of their node, which only the node holds: a UID takes as much as six slots.
+    /// Slots by the UID of their node. The table does not store the UID, which takes as much memory
+    /// as six slots.
     slots: HashTable<Slot>,
     hasher: RandomState,
-    /// Dependents of nodes that were taken out, by the UID they still refer to: an owner may be
-    /// seen again when the server's history goes back. Empty when all is collected.
-    bereft: HashMap<Uid, Dependents>,
+    /// Dependents of removed nodes, by the UID of the removed owner.
+    ///
+    /// After an etcd restore an informer may show the owner again. An entry lasts until its
+    /// dependents are removed or change their references.
+    removed_owners: HashMap<Uid, Dependents>,
     incarnations: u32,
-    /// Owners proven absent.
+    /// Owners that the API server reported as absent.
     pub(super) absent: AbsentOwners,
 }
 
 impl Graph {
-    /// An object was added or updated; `old` is what its informer showed before.
+    /// Applies an added or updated object; `old` is its previous state in the informer.
     pub(super) fn observe(&mut self, seen: Seen<'_>, old: Option<&Meta>) -> Effects {
         let (meta, mut effects) = (seen.meta, Effects::default());
         self.absent.remove(&seen.coordinates());
@@ -173,7 +182,7 @@ impl Graph {
             None => {
                 let incarnation = self.next_incarnation();
                 let mut node = Node::new(seen.coordinates(), meta.owners.clone(), incarnation);
-                // Also when its deletion began while there was no such node.
+                // The deletion may have begun before this node existed.
                 node.deleting_dependents = meta.is_terminating() && meta.finalizers.foreground;
                 let slot = self.insert(node);
                 self.link(slot, &meta.owners.clone(), &mut effects);
@@ -185,7 +194,7 @@ impl Graph {
         effects
     }
 
-    /// An informer no longer shows an object.
+    /// Applies the deletion of an object from an informer.
     pub(super) fn removed(&mut self, seen: Seen<'_>) -> Effects {
         let mut effects = Effects::default();
         if let Some(slot) = self.slot(&seen.meta.uid) {
@@ -195,7 +204,10 @@ impl Graph {
         effects
     }
 
-    /// The API server has said that there is no object with these coordinates.
+    /// Applies the answer of the API server that no object has these coordinates.
+    ///
+    /// An observed node or a virtual node with other claims stays. Dependents that refer to these
+    /// coordinates are enqueued, and a virtual node gets its next possible identity.
     pub(super) fn proven_absent(&mut self, gone: &Coordinates) -> Effects {
         let mut effects = Effects::default();
         let Some(slot) = self.slot(&gone.uid) else {
@@ -222,7 +234,7 @@ impl Graph {
         }
         if is_virtual
             && is_this
-            && let Some(other) = gone.another(self.claims(&differing))
+            && let Some(other) = gone.alternate(self.claims(&differing))
         {
             let incarnation = self.next_incarnation();
             let node = self.node_mut(slot);
@@ -232,7 +244,7 @@ impl Graph {
         effects
     }
 
-    /// The node that `key` was made for, unless it is gone or has become another.
+    /// The node of `key`; `None` if it was removed or has a new incarnation.
     pub(super) fn get(&self, key: &NodeKey) -> Option<NodeView> {
         self.found(key).map(Node::view)
     }
@@ -242,13 +254,13 @@ impl Graph {
         self.dependents_where(key, |_| true)
     }
 
-    /// Those of them that its foreground deletion waits for.
+    /// The dependents with `blockOwnerDeletion` in their reference to this node.
     pub(super) fn blocking_dependents(&self, key: &NodeKey) -> Vec<NodeView> {
         self.dependents_where(key, |node| node.blocks(&key.uid))
     }
 
-    /// Whether an informer has shown the dependent with this reference; one that blocks is not
-    /// known where it blocked nobody.
+    /// Whether the graph has this reference. A blocking reference counts as missing if the graph
+    /// has it as a non-blocking one.
     pub(super) fn knows(
         &self,
         Reference {
@@ -263,7 +275,7 @@ impl Graph {
             .is_some_and(|slot| self.node(slot).owners.iter().any(is_it))
     }
 
-    /// Whether there are dependents, and whether one of them waits for its own dependents.
+    /// Whether the node has dependents, and whether one of them waits for its own dependents.
     pub(super) fn about_dependents(&self, uid: &Uid) -> (bool, bool) {
         let Some(node) = self.slot(uid).map(|slot| self.node(slot)) else {
             return (false, false);
@@ -275,7 +287,7 @@ impl Graph {
         (!node.dependents.is_empty(), one_waits)
     }
 
-    /// Every node with its owners, in no order.
+    /// Every node with its owners, and whether it has dependents; unordered.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeView, &Owners, bool)> {
         self.nodes
             .iter()
@@ -324,7 +336,7 @@ impl Graph {
 
     fn insert(&mut self, mut node: Node) -> Slot {
         let uid = node.coordinates.uid.clone();
-        node.dependents = self.bereft.remove(&uid).unwrap_or_default();
+        node.dependents = self.removed_owners.remove(&uid).unwrap_or_default();
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.nodes[slot as usize] = Some(Box::new(node));
@@ -332,8 +344,7 @@ impl Graph {
             }
             None => {
                 self.nodes.push(Some(Box::new(node)));
-                Slot::try_from(self.nodes.len() - 1)
-                    .expect("four thousand million objects do not fit any memory")
+                Slot::try_from(self.nodes.len() - 1).expect("memory holds fewer than 2^32 nodes")
             }
         };
         let Self {
@@ -342,7 +353,7 @@ impl Graph {
             hasher,
             ..
         } = self;
-        // Slots are in the table exactly while they hold a node.
+        // The table contains exactly the slots that hold a node.
         let hash = |slot: &Slot| {
             nodes[*slot as usize]
                 .as_ref()
@@ -368,8 +379,8 @@ impl Graph {
         node
     }
 
-    /// An informer has told who a node is. Dependents that thought otherwise are looked at again:
-    /// this covers references seen before their owner.
+    /// Sets the observed coordinates of a node. Dependents with a different reference are enqueued;
+    /// this covers references that arrived before their owner.
     fn identify(&mut self, slot: Slot, observed: Coordinates, effects: &mut Effects) {
         let node = self.node(slot);
         let was_virtual = node.is_virtual;
@@ -382,7 +393,7 @@ impl Graph {
                 }
                 effects.delete.push(dependent.key());
             }
-            // The key of a node seen before stays: somebody may have promised to look at it.
+            // An observed node keeps its key, because a queue may contain it.
             let incarnation = if was_virtual {
                 self.next_incarnation()
             } else {
@@ -394,12 +405,12 @@ impl Graph {
         self.node_mut(slot).is_virtual = false;
     }
 
-    /// Dependents by whether they mean `owner`; one with several references to its UID can be on
-    /// both sides.
+    /// The dependents with a reference that matches `owner`, and those with one that does not. A
+    /// dependent with several references to the UID may be in both lists.
     fn partition(&self, slot: Slot, owner: &Coordinates) -> (Vec<Slot>, Vec<Slot>) {
         let (mut matching, mut differing) = (Vec::new(), Vec::new());
         for dependent in self.node(slot).dependents.iter() {
-            let (agrees, differs) = self.node(dependent).agreement(owner);
+            let (agrees, differs) = self.node(dependent).matches_and_differs(owner);
             if agrees {
                 matching.push(dependent);
             }
@@ -410,7 +421,7 @@ impl Graph {
         (matching, differing)
     }
 
-    /// What these nodes say of their owners, each with the namespace it says it in.
+    /// The owner references of these nodes, each with the namespace of its node.
     fn claims(&self, slots: &[Slot]) -> impl Iterator<Item = (&Sym, &OwnerReference)> {
         let nodes = slots.iter().map(|slot| self.node(*slot));
         nodes.flat_map(|node| {
@@ -420,15 +431,15 @@ impl Graph {
         })
     }
 
-    /// Takes over new owner references, and wakes owners that wait for a reference that no longer
-    /// blocks them.
+    /// Replaces the owner references of a node. Enqueues owners that lose a blocking reference,
+    /// because their foreground deletion may now continue.
     fn change_owners(&mut self, slot: Slot, new: &Owners, effects: &mut Effects) {
         let old = self.node(slot).owners.clone();
         if old == *new {
             return;
         }
-        // Of several references to one UID the last old and the first new one count, and the other
-        // new ones are added, as upstream has it.
+        // Several references may have the same UID. The last old one is compared with the first
+        // new one; the other new ones count as added. Upstream's `referencesDiffs` does the same.
         let mut left: BTreeMap<&Uid, &OwnerReference> =
             old.iter().map(|owner| (&owner.uid, owner)).collect();
         let (mut added, mut unblocked) = (Vec::new(), Vec::new());
@@ -455,9 +466,10 @@ impl Graph {
         left.into_keys().for_each(|uid| self.unlink(slot, uid));
     }
 
-    /// Makes a node a dependent of its owners. One with a doubtful reference is looked at.
+    /// Makes a node a dependent of its owners. Enqueues the node if a reference contradicts the
+    /// coordinates of its owner.
     fn link(&mut self, slot: Slot, owners: &[OwnerReference], effects: &mut Effects) {
-        let mut doubtful = false;
+        let mut needs_check = false;
         for owner in owners {
             let namespace = self.node(slot).coordinates.namespace.clone();
             let (owner_slot, is_new) = match self.slot(&owner.uid) {
@@ -475,7 +487,7 @@ impl Graph {
                 }
             };
             self.node_mut(owner_slot).dependents.insert(slot);
-            if is_new || doubtful {
+            if is_new || needs_check {
                 continue;
             }
             let found = self.node(owner_slot);
@@ -483,25 +495,25 @@ impl Graph {
                 if !found.is_virtual {
                     out_of_reach(self.node(slot), &owner.uid, effects);
                 }
-                doubtful = true;
+                needs_check = true;
             } else {
                 let unproven = found.is_virtual
                     && found.coordinates.namespace.is_empty()
                     && !namespace.is_empty();
-                doubtful = unproven || !found.coordinates.are_meant_by(owner);
+                needs_check = unproven || !found.coordinates.matches(owner);
             }
         }
-        if doubtful {
+        if needs_check {
             effects.delete.push(self.node(slot).key());
         }
     }
 
-    /// Ends a dependence. An owner only heard of goes with the last one who spoke of it.
+    /// Removes a dependent from its owner. A virtual owner is removed with its last dependent.
     fn unlink(&mut self, slot: Slot, owner: &Uid) {
-        if let Some(bereft) = self.bereft.get_mut(owner) {
-            bereft.remove(slot);
-            if bereft.is_empty() {
-                self.bereft.remove(owner);
+        if let Some(dependents) = self.removed_owners.get_mut(owner) {
+            dependents.remove(slot);
+            if dependents.is_empty() {
+                self.removed_owners.remove(owner);
             }
         }
         let Some(owner_slot) = self.slot(owner) else {
@@ -514,6 +526,8 @@ impl Graph {
         }
     }
 
+    /// Enqueues the node when its deletion with a collector finalizer begins, so only on the change
+    /// that completes timestamp and finalizer.
     fn start_deletion(
         &mut self,
         slot: Slot,
@@ -539,20 +553,20 @@ impl Graph {
         }
     }
 
-    /// Takes a node out. Its dependents are looked at, and so are those of its owners that wait for
-    /// dependents to go.
+    /// Removes a node. Enqueues its dependents, and those of its owners that wait for their
+    /// dependents.
     fn remove(&mut self, slot: Slot, coordinates: Coordinates, effects: &mut Effects) {
         let node = self.free(slot);
         if !node.dependents.is_empty() {
             self.absent.insert(coordinates);
-            // A node may be its own owner.
+            // A node may be its own owner, and it is removed.
             effects.delete.extend(
                 node.dependents
                     .iter()
                     .filter(|other| *other != slot)
                     .map(|other| self.node(other).key()),
             );
-            self.bereft
+            self.removed_owners
                 .insert(node.coordinates.uid.clone(), node.dependents);
         }
         for owner in node.owners.iter() {
@@ -566,6 +580,7 @@ impl Graph {
     }
 }
 
+/// Records a reference to an owner in another namespace, for an Event.
 fn out_of_reach(dependent: &Node, owner: &Uid, effects: &mut Effects) {
     let reference = dependent
         .owners

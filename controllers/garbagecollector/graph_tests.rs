@@ -1,4 +1,4 @@
-//! Tables of the graph, with the cases of upstream's graph builder tests.
+//! Tests of the graph, with the cases of upstream's `graph_builder_test.go` and `dump_test.go`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::coordinates::Coordinates;
 use super::dump::{Picture, asked_for};
 use super::graph::{Effects, Graph, NodeKey, Seen};
 
-/// A reference to `kind/name` of core/v1 with this UID.
+/// An owner reference to an object of `v1`.
 fn reference(kind: &str, name: &str, uid: &str, blocks: bool) -> OwnerReference {
     let (api_version, controller) = ("v1".into(), false);
     OwnerReference {
@@ -23,7 +23,7 @@ fn reference(kind: &str, name: &str, uid: &str, blocks: bool) -> OwnerReference 
     }
 }
 
-/// An object called after its UID.
+/// Metadata of an object with its UID as name.
 fn meta(namespace: &str, uid: &str, owners: &[OwnerReference]) -> Meta {
     Meta {
         namespace: namespace.into(),
@@ -56,9 +56,9 @@ fn coordinates(kind: &str, namespace: &str, name: &str, uid: &str) -> Coordinate
     }
 }
 
-/// The graph with all changes told as changes of core/v1 Pods.
+/// A graph of which every observed object is a Pod.
 #[derive(Default)]
-struct Story(Graph);
+struct TestGraph(Graph);
 
 fn uids(keys: &[NodeKey]) -> Vec<String> {
     let mut uids: Vec<String> = keys.iter().map(|key| key.uid.to_string()).collect();
@@ -67,12 +67,12 @@ fn uids(keys: &[NodeKey]) -> Vec<String> {
     uids
 }
 
-impl Story {
-    fn see(&mut self, meta: &Meta) -> Effects {
-        self.change(None, meta)
+impl TestGraph {
+    fn observe(&mut self, meta: &Meta) -> Effects {
+        self.update(None, meta)
     }
 
-    fn change(&mut self, old: Option<&Meta>, new: &Meta) -> Effects {
+    fn update(&mut self, old: Option<&Meta>, new: &Meta) -> Effects {
         self.0.observe(
             Seen {
                 api_version: &Sym::new("v1"),
@@ -83,7 +83,7 @@ impl Story {
         )
     }
 
-    fn lose(&mut self, meta: &Meta) -> Effects {
+    fn remove(&mut self, meta: &Meta) -> Effects {
         self.0.removed(Seen {
             api_version: &Sym::new("v1"),
             kind: &Sym::new("Pod"),
@@ -109,7 +109,7 @@ impl Story {
         nodes
     }
 
-    fn who(&self, uid: &str) -> Option<Coordinates> {
+    fn coordinates_of(&self, uid: &str) -> Option<Coordinates> {
         self.0
             .iter()
             .map(|(node, ..)| node.coordinates)
@@ -118,33 +118,33 @@ impl Story {
 }
 
 #[test]
-fn an_owner_only_heard_of_is_checked_until_it_is_seen_or_nobody_speaks_of_it() {
-    let mut story = Story::default();
+fn a_virtual_owner_lasts_until_it_is_observed_or_its_last_reference_is_removed() {
+    let mut graph = TestGraph::default();
     let child = meta("a", "child", &[reference("Pod", "owner", "owner", false)]);
-    assert_eq!(uids(&story.see(&child).delete), ["owner"]);
-    assert_eq!(story.nodes(), ["(owner)", "child"]);
+    assert_eq!(uids(&graph.observe(&child).delete), ["owner"]);
+    assert_eq!(graph.nodes(), ["(owner)", "child"]);
     assert_eq!(
-        story.see(&meta("a", "owner", &[])),
+        graph.observe(&meta("a", "owner", &[])),
         Effects::default(),
-        "as it was said to be"
+        "the owner matches the reference"
     );
-    assert_eq!(story.nodes(), ["child", "owner"]);
+    assert_eq!(graph.nodes(), ["child", "owner"]);
 
-    let mut story = Story::default();
-    story.see(&child);
-    story.change(Some(&child), &meta("a", "child", &[]));
-    assert_eq!(story.nodes(), ["child"]);
-    story.see(&child);
-    story.lose(&child);
-    assert_eq!(story.nodes(), Vec::<String>::new());
+    let mut graph = TestGraph::default();
+    graph.observe(&child);
+    graph.update(Some(&child), &meta("a", "child", &[]));
+    assert_eq!(graph.nodes(), ["child"]);
+    graph.observe(&child);
+    graph.remove(&child);
+    assert_eq!(graph.nodes(), Vec::<String>::new());
 }
 
 #[test]
-fn doubtful_references_are_looked_at_whether_the_owner_is_seen_before_or_after() {
-    // (why, namespace of the dependent, its reference, looked at, told)
+fn dependents_with_wrong_references_are_enqueued_in_either_order_of_events() {
+    // (why, namespace of the dependent, its reference, enqueued, gets an Event)
     let cases = [
         (
-            "good",
+            "correct",
             "a",
             reference("Pod", "owner", "owner", true),
             false,
@@ -179,23 +179,23 @@ fn doubtful_references_are_looked_at_whether_the_owner_is_seen_before_or_after()
             true,
         ),
     ];
-    for (why, namespace, reference, looked_at, told) in cases {
+    for (why, namespace, reference, enqueued, gets_event) in cases {
         let (owner, child) = (
             meta("a", "owner", &[]),
             meta(namespace, "child", std::slice::from_ref(&reference)),
         );
-        let expected: &[&str] = if looked_at { &["child"] } else { &[] };
-        let told: Vec<_> = told
+        let expected: &[&str] = if enqueued { &["child"] } else { &[] };
+        let events: Vec<_> = gets_event
             .then(|| (coordinates("Pod", namespace, "child", "child"), reference))
             .into_iter()
             .collect();
         for owner_first in [true, false] {
-            let mut story = Story::default();
-            story.see(if owner_first { &owner } else { &child });
-            let effects = story.see(if owner_first { &child } else { &owner });
+            let mut graph = TestGraph::default();
+            graph.observe(if owner_first { &owner } else { &child });
+            let effects = graph.observe(if owner_first { &child } else { &owner });
             assert_eq!(
                 (uids(&effects.delete), &effects.out_of_reach),
-                (expected.iter().map(|s| (*s).to_owned()).collect(), &told),
+                (expected.iter().map(|s| (*s).to_owned()).collect(), &events),
                 "{why}, owner first: {owner_first}"
             );
         }
@@ -203,18 +203,18 @@ fn doubtful_references_are_looked_at_whether_the_owner_is_seen_before_or_after()
 }
 
 #[test]
-fn a_deletion_wakes_dependents_and_owners_that_wait() {
-    let mut story = Story::default();
+fn a_deletion_enqueues_dependents_and_waiting_owners() {
+    let mut graph = TestGraph::default();
     let owner = meta("a", "owner", &[]);
     let middle = meta("a", "middle", &[reference("Pod", "owner", "owner", true)]);
     let leaf = meta("a", "leaf", &[reference("Pod", "middle", "middle", false)]);
     [&owner, &middle, &leaf]
         .into_iter()
-        .for_each(|meta| drop(story.see(meta)));
+        .for_each(|meta| drop(graph.observe(meta)));
     assert_eq!(
         uids(
-            &story
-                .change(
+            &graph
+                .update(
                     Some(&owner),
                     &deleting(owner.clone(), &["foregroundDeletion"])
                 )
@@ -222,31 +222,31 @@ fn a_deletion_wakes_dependents_and_owners_that_wait() {
         ),
         ["middle", "owner"]
     );
-    let effects = story.lose(&middle);
+    let effects = graph.remove(&middle);
     assert_eq!(uids(&effects.delete), ["leaf", "owner"]);
     assert!(
-        story
+        graph
             .0
             .absent
             .contains(&coordinates("Pod", "a", "middle", "middle"))
     );
     assert_eq!(
-        story.lose(&leaf),
+        graph.remove(&leaf),
         Effects::default(),
-        "nobody waits, nothing depends"
+        "no waiting owner and no dependents"
     );
-    assert_eq!(story.nodes(), ["owner"]);
+    assert_eq!(graph.nodes(), ["owner"]);
 }
 
 #[test]
-fn only_the_beginning_of_a_deletion_starts_something() {
+fn only_the_start_of_a_deletion_enqueues_the_object() {
     let alive = meta("a", "x", &[]);
     let plain = deleting(alive.clone(), &[]);
     let foreground = deleting(alive.clone(), &["foregroundDeletion"]);
     let orphan = deleting(alive.clone(), &["orphan"]);
     let mut marked = alive.clone();
     marked.finalizers = foreground.finalizers;
-    // (old, new, deleted, orphaned)
+    // (old, new, enqueued for deletion, enqueued for orphaning)
     let cases = [
         (None, &alive, false, false),
         (None, &marked, false, false),
@@ -261,7 +261,7 @@ fn only_the_beginning_of_a_deletion_starts_something() {
         (Some(&orphan), &orphan, false, false),
     ];
     for (at, (old, new, deleted, orphaned)) in cases.into_iter().enumerate() {
-        let effects = Story::default().change(old, new);
+        let effects = TestGraph::default().update(old, new);
         assert_eq!(
             (!effects.delete.is_empty(), !effects.orphan.is_empty()),
             (deleted, orphaned),
@@ -271,26 +271,26 @@ fn only_the_beginning_of_a_deletion_starts_something() {
 }
 
 #[test]
-fn an_owner_seen_again_in_the_middle_of_its_deletion_still_waits() {
+fn an_owner_first_observed_during_its_deletion_waits_for_its_dependents() {
     let owner = deleting(meta("a", "owner", &[]), &["foregroundDeletion"]);
     let child = meta("a", "child", &[reference("Pod", "owner", "owner", true)]);
-    let mut story = Story::default();
+    let mut graph = TestGraph::default();
     assert_eq!(
-        story.change(Some(&owner), &owner),
+        graph.update(Some(&owner), &owner),
         Effects::default(),
-        "it began before"
+        "the deletion began before"
     );
-    story.see(&child);
-    assert_eq!(uids(&story.lose(&child).delete), ["owner"]);
+    graph.observe(&child);
+    assert_eq!(uids(&graph.remove(&child).delete), ["owner"]);
 }
 
 #[test]
-fn of_several_references_to_one_uid_those_that_come_later_are_looked_at() {
+fn further_references_to_the_same_uid_are_checked() {
     let (right, wrong) = (
         reference("Pod", "owner", "owner", true),
         reference("Pod", "other", "owner", true),
     );
-    // (before, after, looked at)
+    // (before, after, enqueued)
     let cases: [(&[OwnerReference], &[OwnerReference], &[&str]); 4] = [
         (
             std::slice::from_ref(&right),
@@ -309,45 +309,45 @@ fn of_several_references_to_one_uid_those_that_come_later_are_looked_at() {
         ),
         (&[right.clone(), wrong.clone()], &[], &["owner"]),
     ];
-    for (before, after, looked_at) in cases {
-        let mut story = Story::default();
-        story.see(&meta("a", "owner", &[]));
+    for (before, after, enqueued) in cases {
+        let mut graph = TestGraph::default();
+        graph.observe(&meta("a", "owner", &[]));
         let old = meta("a", "child", before);
-        story.see(&old);
-        let effects = story.change(Some(&old), &meta("a", "child", after));
-        assert_eq!(uids(&effects.delete), looked_at, "{before:?} -> {after:?}");
+        graph.observe(&old);
+        let effects = graph.update(Some(&old), &meta("a", "child", after));
+        assert_eq!(uids(&effects.delete), enqueued, "{before:?} -> {after:?}");
         assert_eq!(
-            story.0.about_dependents(&Uid::new("owner")).0,
+            graph.0.about_dependents(&Uid::new("owner")).0,
             !after.is_empty()
         );
     }
 }
 
 #[test]
-fn an_owner_that_waits_is_woken_when_a_reference_no_longer_blocks_it() {
+fn an_owner_is_enqueued_when_a_reference_no_longer_blocks_it() {
     let blocking = || reference("Pod", "owner", "owner", true);
-    let loose = || reference("Pod", "owner", "owner", false);
-    // (before, after, woken)
+    let not_blocking = || reference("Pod", "owner", "owner", false);
+    // (before, after, owner is enqueued)
     let cases: [(&[OwnerReference], &[OwnerReference], bool); 6] = [
         (&[blocking()], &[], true),
-        (&[blocking()], &[loose()], true),
-        (&[loose()], &[], false),
-        (&[loose()], &[blocking()], false),
+        (&[blocking()], &[not_blocking()], true),
+        (&[not_blocking()], &[], false),
+        (&[not_blocking()], &[blocking()], false),
         (&[blocking()], &[blocking()], false),
         (&[], &[blocking()], false),
     ];
-    for (before, after, woken) in cases {
-        let mut story = Story::default();
-        story.see(&meta("a", "owner", &[]));
+    for (before, after, enqueued) in cases {
+        let mut graph = TestGraph::default();
+        graph.observe(&meta("a", "owner", &[]));
         let old = meta("a", "child", before);
-        story.see(&old);
-        let effects = story.change(Some(&old), &meta("a", "child", after));
+        graph.observe(&old);
+        let effects = graph.update(Some(&old), &meta("a", "child", after));
         assert_eq!(
             uids(&effects.delete) == ["owner"],
-            woken,
+            enqueued,
             "{before:?} -> {after:?}"
         );
-        let owner = story
+        let owner = graph
             .0
             .iter()
             .map(|(node, ..)| node.key)
@@ -355,49 +355,49 @@ fn an_owner_that_waits_is_woken_when_a_reference_no_longer_blocks_it() {
             .unwrap();
         let blocked = after.iter().any(|reference| reference.block_owner_deletion);
         assert_eq!(
-            story.0.blocking_dependents(&owner).len(),
+            graph.0.blocking_dependents(&owner).len(),
             usize::from(blocked)
         );
     }
 }
 
 #[test]
-fn a_virtual_owner_is_looked_for_under_every_identity_said_of_it_in_turn() {
-    let mut story = Story::default();
+fn a_virtual_owner_takes_each_identity_of_its_references_in_turn() {
+    let mut graph = TestGraph::default();
     for (child, namespace, kind) in [
         ("1", "a", "B"),
         ("2", "a", "A"),
         ("3", "b", "B"),
         ("4", "a", "C"),
     ] {
-        story.see(&meta(
+        graph.observe(&meta(
             namespace,
             child,
             &[reference(kind, "x", "owner", true)],
         ));
     }
     assert_eq!(
-        story.who("owner"),
+        graph.coordinates_of("owner"),
         Some(coordinates("B", "a", "x", "owner")),
-        "as it was first heard of"
+        "the identity of the first reference"
     );
-    // (proven absent, looked at, next identity)
+    // (proven absent, enqueued dependent, next identity)
     let rounds = [
         (("B", "a"), "1", ("B", "b")),
         (("B", "b"), "3", ("C", "a")),
         (("C", "a"), "4", ("A", "a")),
         (("A", "a"), "2", ("B", "a")),
     ];
-    for ((kind, namespace), looked_at, (next_kind, next_namespace)) in rounds {
-        let effects = story
+    for ((kind, namespace), enqueued, (next_kind, next_namespace)) in rounds {
+        let effects = graph
             .0
             .proven_absent(&coordinates(kind, namespace, "x", "owner"));
         assert_eq!(
             (uids(&effects.delete), uids(&effects.delete_later)),
-            (vec![looked_at.to_owned()], vec!["owner".to_owned()])
+            (vec![enqueued.to_owned()], vec!["owner".to_owned()])
         );
         assert_eq!(
-            story.who("owner"),
+            graph.coordinates_of("owner"),
             Some(coordinates(next_kind, next_namespace, "x", "owner"))
         );
     }
@@ -405,26 +405,26 @@ fn a_virtual_owner_is_looked_for_under_every_identity_said_of_it_in_turn() {
 
 #[test]
 fn an_identity_of_a_cluster_scoped_type_has_no_namespace() {
-    let mut story = Story::default();
-    story.see(&meta("", "1", &[reference("Node", "x", "owner", true)]));
-    story.see(&meta("a", "2", &[reference("Node", "y", "owner", true)]));
-    story
+    let mut graph = TestGraph::default();
+    graph.observe(&meta("", "1", &[reference("Node", "x", "owner", true)]));
+    graph.observe(&meta("a", "2", &[reference("Node", "y", "owner", true)]));
+    graph
         .0
         .proven_absent(&coordinates("Node", "", "x", "owner"));
     assert_eq!(
-        story.who("owner"),
+        graph.coordinates_of("owner"),
         Some(coordinates("Node", "", "y", "owner"))
     );
 }
 
 #[test]
-fn a_proof_of_absence_removes_only_what_it_is_about() {
+fn a_proof_of_absence_removes_only_a_node_with_these_coordinates() {
     let good = meta("a", "good", &[reference("Pod", "owner", "owner", true)]);
     let bad = meta("a", "bad", &[reference("Pod", "other", "owner", true)]);
-    // (why, whether the owner was seen, dependents, proven absent, looked at, left)
+    // (why, owner was observed, dependents, name proven absent, enqueued, nodes afterwards)
     let cases: [(&str, bool, &[&Meta], &str, &[&str], &[&str]); 5] = [
         (
-            "virtual, all agree",
+            "virtual, all references match",
             false,
             &[&good],
             "owner",
@@ -432,7 +432,7 @@ fn a_proof_of_absence_removes_only_what_it_is_about() {
             &["good"],
         ),
         (
-            "virtual, another is left",
+            "virtual, another reference remains",
             false,
             &[&good, &bad],
             "owner",
@@ -440,7 +440,7 @@ fn a_proof_of_absence_removes_only_what_it_is_about() {
             &["(owner)", "bad", "good"],
         ),
         (
-            "virtual, not what it is taken for",
+            "virtual, absence of other coordinates",
             false,
             &[&good, &bad],
             "other",
@@ -448,28 +448,28 @@ fn a_proof_of_absence_removes_only_what_it_is_about() {
             &["(owner)", "bad", "good"],
         ),
         (
-            "seen, proof about something else",
+            "observed, absence of other coordinates",
             true,
             &[&good, &bad],
             "other",
             &["bad"],
             &["bad", "good", "owner"],
         ),
-        ("seen", true, &[&good], "owner", &["good"], &["good"]),
+        ("observed", true, &[&good], "owner", &["good"], &["good"]),
     ];
-    for (why, seen, dependents, absent, looked_at, left) in cases {
-        let mut story = Story::default();
-        dependents.iter().for_each(|meta| drop(story.see(meta)));
-        if seen {
-            story.see(&meta("a", "owner", &[]));
+    for (why, observed, dependents, absent, enqueued, nodes) in cases {
+        let mut graph = TestGraph::default();
+        dependents.iter().for_each(|meta| drop(graph.observe(meta)));
+        if observed {
+            graph.observe(&meta("a", "owner", &[]));
         }
-        let effects = story
+        let effects = graph
             .0
             .proven_absent(&coordinates("Pod", "a", absent, "owner"));
-        assert_eq!(uids(&effects.delete), looked_at, "{why}");
-        assert_eq!(story.nodes(), left, "{why}");
+        assert_eq!(uids(&effects.delete), enqueued, "{why}");
+        assert_eq!(graph.nodes(), nodes, "{why}");
         assert!(
-            story
+            graph
                 .0
                 .absent
                 .contains(&coordinates("Pod", "a", absent, "owner")),
@@ -479,31 +479,31 @@ fn a_proof_of_absence_removes_only_what_it_is_about() {
 }
 
 #[test]
-fn an_object_may_own_itself_and_slots_are_used_again() {
-    let mut story = Story::default();
+fn an_object_may_own_itself_and_slots_are_reused() {
+    let mut graph = TestGraph::default();
     let own = meta("a", "x", &[reference("Pod", "x", "x", true)]);
-    story.see(&own);
-    assert_eq!(story.nodes(), ["x"]);
-    assert_eq!(story.lose(&own), Effects::default());
-    story.see(&meta("a", "y", &[reference("Pod", "z", "z", true)]));
-    assert_eq!(story.nodes(), ["(z)", "y"]);
+    graph.observe(&own);
+    assert_eq!(graph.nodes(), ["x"]);
+    assert_eq!(graph.remove(&own), Effects::default());
+    graph.observe(&meta("a", "y", &[reference("Pod", "z", "z", true)]));
+    assert_eq!(graph.nodes(), ["(z)", "y"]);
 }
 
 #[test]
-fn the_picture_is_upstreams() {
-    let mut story = Story::default();
-    story.see(&deleting(meta("a", "owner", &[]), &["foregroundDeletion"]));
-    story.see(&meta(
+fn the_dot_page_equals_upstreams() {
+    let mut graph = TestGraph::default();
+    graph.observe(&deleting(meta("a", "owner", &[]), &["foregroundDeletion"]));
+    graph.observe(&meta(
         "a",
         "child",
         &[reference("Pod", "owner", "owner", true)],
     ));
-    story.see(&meta(
+    graph.observe(&meta(
         "a",
         "other",
         &[reference("Pod", "gone", "gone", true)],
     ));
-    story.see(&meta("a", "alone", &[]));
+    graph.observe(&meta("a", "alone", &[]));
     let expected = r#"strict digraph full {
   // Node definitions.
   "child" [
@@ -537,14 +537,14 @@ fn the_picture_is_upstreams() {
 }
 "#;
     assert_eq!(
-        Picture::of(&story.0, &[Uid::new("child")]).to_string(),
+        Picture::of(&graph.0, &[Uid::new("child")]).to_string(),
         expected
     );
     assert_eq!(
-        Picture::of(&story.0, &[Uid::new("unknown")]).to_string(),
+        Picture::of(&graph.0, &[Uid::new("unknown")]).to_string(),
         "strict digraph full {\n}\n"
     );
-    let all = Picture::of(&story.0, &[]).to_string();
+    let all = Picture::of(&graph.0, &[]).to_string();
     assert!(
         all.contains("Pod.v1/gone\\nvirtual\\n") && !all.contains("alone"),
         "{all}"
@@ -552,25 +552,25 @@ fn the_picture_is_upstreams() {
 }
 
 #[test]
-fn what_is_seen_is_not_absent() {
-    let mut story = Story::default();
+fn an_observed_object_is_removed_from_the_absent_owners() {
+    let mut graph = TestGraph::default();
     let owner = meta("a", "owner", &[]);
     [
         &owner,
         &meta("a", "leaf", &[reference("Pod", "owner", "owner", true)]),
     ]
     .into_iter()
-    .for_each(|meta| drop(story.see(meta)));
-    story.lose(&owner);
+    .for_each(|meta| drop(graph.observe(meta)));
+    graph.remove(&owner);
     assert!(
-        story
+        graph
             .0
             .absent
             .contains(&coordinates("Pod", "a", "owner", "owner"))
     );
-    story.see(&owner);
+    graph.observe(&owner);
     assert!(
-        !story
+        !graph
             .0
             .absent
             .contains(&coordinates("Pod", "a", "owner", "owner"))
@@ -621,9 +621,9 @@ fn owners_and_dependents_agree_after_every_event() {
                 Delete("2"),
             ],
         ),
-        // Ours: history goes back.
+        // Cases of our own: after an etcd restore a removed owner exists again.
         (
-            "seen again",
+            "owner observed again",
             &[
                 Add("1", &[]),
                 Add("2", &["1"]),
@@ -634,7 +634,7 @@ fn owners_and_dependents_agree_after_every_event() {
             ],
         ),
         (
-            "heard of again",
+            "owner referenced again",
             &[
                 Add("1", &[]),
                 Add("2", &["1"]),
@@ -644,7 +644,7 @@ fn owners_and_dependents_agree_after_every_event() {
             ],
         ),
         (
-            "left meanwhile",
+            "reference removed before the owner is observed again",
             &[
                 Add("1", &[]),
                 Add("2", &["1"]),
@@ -662,22 +662,22 @@ fn owners_and_dependents_agree_after_every_event() {
         meta("a", uid, &references)
     };
     for (name, events) in cases {
-        let mut story = Story::default();
+        let mut graph = TestGraph::default();
         for event in events {
             match event {
-                Add(uid, owners) => drop(story.see(&owned(uid, owners))),
+                Add(uid, owners) => drop(graph.observe(&owned(uid, owners))),
                 Update(uid, owners) => {
-                    drop(story.change(Some(&owned(uid, &[])), &owned(uid, owners)))
+                    drop(graph.update(Some(&owned(uid, &[])), &owned(uid, owners)))
                 }
-                Delete(uid) => drop(story.lose(&owned(uid, &["doesn't matter"]))),
+                Delete(uid) => drop(graph.remove(&owned(uid, &["doesn't matter"]))),
             }
-            story.verify(name);
+            graph.verify(name);
         }
     }
 }
 
-impl Story {
-    /// Whether dependents are those who say so, for every owner that the graph has.
+impl TestGraph {
+    /// Asserts that the dependents of each node are exactly the nodes that refer to it.
     fn verify(&self, name: &str) {
         for (owner, ..) in self.0.iter() {
             let refer = |owners: &Owners| {
@@ -723,7 +723,7 @@ fn to_dot_graph() {
     let missing = || vec![ALPHA, ("charlie", &[] as &[&str])];
     let two_chains = || [simple(), GOLF.to_vec()].concat();
     let both = || [FIRST, SECOND].concat();
-    // (name, objects with their owners, UIDs asked for, edges)
+    // (name, objects with their owners, requested UIDs, edges)
     let cases: Vec<(&str, Vec<(&str, &[&str])>, &[&str], Vec<&str>)> = vec![
         ("simple", simple(), &[], FIRST.to_vec()),
         ("missing", missing(), &[], FIRST.to_vec()),
@@ -761,24 +761,27 @@ fn to_dot_graph() {
             both(),
         ),
     ];
-    for (name, objects, asked, edges) in cases {
-        let mut story = Story::default();
+    for (name, objects, requested, edges) in cases {
+        let mut graph = TestGraph::default();
         for (uid, owners) in &objects {
             let owners: Vec<OwnerReference> = owners
                 .iter()
                 .map(|owner| reference("Pod", owner, owner, false))
                 .collect();
-            story.see(&meta("a", uid, &owners));
+            graph.observe(&meta("a", uid, &owners));
         }
         if name == "missing" {
-            // Somebody found out that there is no such owner; its dependents still refer to it.
-            story
+            // A live read proved the owner absent; its dependents still refer to it.
+            graph
                 .0
                 .proven_absent(&coordinates("Pod", "a", "bravo", "bravo"));
         }
         let picture = Picture::of(
-            &story.0,
-            &asked.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>(),
+            &graph.0,
+            &requested
+                .iter()
+                .map(|uid| Uid::new(uid))
+                .collect::<Vec<_>>(),
         )
         .to_string();
         let shown = |line: &&str| line.contains("->");
@@ -793,26 +796,26 @@ fn to_dot_graph() {
                 .iter()
                 .map(|edge| format!("\"{edge}\""))
                 .collect::<Vec<_>>(),
-            "{name} {asked:?}"
+            "{name} {requested:?}"
         );
         let nodes: std::collections::BTreeSet<&str> =
             edges.iter().flat_map(|edge| edge.split('-')).collect();
         assert_eq!(
             picture.matches("\n    uid=").count(),
             nodes.len(),
-            "{name} {asked:?}"
+            "{name} {requested:?}"
         );
         let absent = r#"label="uid=bravo\nnamespace=\nPod.v1/bravo\nmissingFromGraph\n""#;
         assert_eq!(
             picture.contains(absent),
-            name == "missing" && asked.is_empty(),
-            "{name} {asked:?} {picture}"
+            name == "missing" && requested.is_empty(),
+            "{name} {requested:?} {picture}"
         );
     }
 }
 
 #[test]
-fn a_query_names_uids() {
+fn a_query_may_have_several_uids() {
     for (query, expected) in [
         ("", &[] as &[&str]),
         ("x=1", &[]),
@@ -832,13 +835,13 @@ fn a_query_names_uids() {
 #[test]
 fn names_are_escaped_as_upstream_does() {
     let uid = "ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹";
-    let mut story = Story::default();
-    story.see(&meta(
+    let mut graph = TestGraph::default();
+    graph.observe(&meta(
         "ref1ns",
         uid,
         &[reference("ref2kind-", "ref2name-", "ref2-", false)],
     ));
-    let picture = Picture::of(&story.0, &[]).to_string();
+    let picture = Picture::of(&graph.0, &[]).to_string();
     let edge = r#"  "ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹" -> "ref2-";"#;
     assert!(picture.lines().any(|line| line == edge), "{picture}");
     let label = r#"    label="uid=ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\nnamespace=ref1ns\nPod.v1/ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\n""#;

@@ -1,4 +1,7 @@
-//! Which resource serves the objects of a kind, as discovery last told.
+//! Maps kinds of owner references to resource types, as of the last discovery.
+//!
+//! An owner reference has `apiVersion` and kind, but a request needs the resource (plural) and its
+//! scope. Upstream uses a `RESTMapper` for this.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,14 +11,14 @@ use steersman_runtime::resource::ResourceType;
 
 use super::coordinates::split_api_version;
 
-/// Resources by `apiVersion` and kind, in every version that is served.
+/// Resource types by `apiVersion` and kind, for every served version.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     served: RwLock<HashMap<(String, String), Arc<ResourceType>>>,
 }
 
 impl Kinds {
-    /// Takes over a new discovery. What it could not list stays as it was.
+    /// Applies a new discovery. Group versions that failed in it keep their earlier entries.
     pub(super) fn update(&self, discovery: &Discovery) {
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
         served.retain(|(api_version, _), _| {
@@ -30,7 +33,7 @@ impl Kinds {
             .iter()
             .flat_map(|group| &group.versions)
             .flat_map(|(_, resources)| resources);
-        // Kinds without objects to read, such as reviews, own nothing.
+        // Objects of a kind without the verb `get`, such as reviews, cannot be owners.
         for found in all.filter(|found| found.allows("get")) {
             let key = (
                 found.resource.api_version().into_owned(),
@@ -42,7 +45,7 @@ impl Kinds {
         }
     }
 
-    /// The resource of a kind; `None` when nothing serves it, as far as is known.
+    /// The resource type of a kind; `None` if discovery has not reported it.
     pub(super) fn resource(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceType>> {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
         served

@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, Registry};
 
-/// Counts syncs of the monitors that went wrong.
+/// Registers the counter of failed monitor syncs.
 pub(super) fn sync_errors(registry: &Registry) -> Result<IntCounter, prometheus::Error> {
     let errors = IntCounter::new(
         "garbagecollector_controller_resources_sync_error_total",

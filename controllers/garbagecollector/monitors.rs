@@ -1,4 +1,10 @@
-//! Which types are watched: all that can be deleted, as discovery shows them coming and going.
+//! Monitors: one metadata informer for each deletable type that discovery reports.
+//!
+//! discovery (every 30 s) -> types to watch -> informers started or stopped -> graph
+//!
+//! Types of an API group with failed discovery keep their informers, so an unavailable aggregated
+//! API server does not empty the graph. Upstream: `Sync` and `GetDeletableResources` in
+//! `garbagecollector.go`, and `syncMonitors` in `graph_builder.go`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
@@ -16,13 +22,15 @@ use tokio::time::Instant;
 use super::handlers;
 use super::sync::Collector;
 
-/// Between the end of one look at discovery and the next.
+/// Time between the end of one discovery and the start of the next. Upstream's `Sync` has the same
+/// period.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// How long new monitors may take before that is an error worth telling.
+/// Time for new monitors to sync. A longer time is logged and counted as an error.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
-/// Group and plural of types that own nothing and are owned in great numbers.
+/// Group and plural of ignored types, as in upstream's `DefaultIgnoredResources`. A cluster has
+/// many Events, and they own no objects.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 /// The informers that feed the graph.
@@ -31,8 +39,8 @@ pub(super) struct Monitors {
     pub(super) discovery: ApiClient,
     pub(super) collector: Arc<Collector>,
     pub(super) errors: IntCounter,
-    /// Those whose handler is in place, now or from before they were dropped.
-    heard: HashSet<ResourceType>,
+    /// Types with a registered handler. A stopped informer keeps its handler for the next start.
+    with_handlers: HashSet<ResourceType>,
     tasks: Tasks,
 }
 
@@ -43,13 +51,13 @@ impl Monitors {
         collector: Arc<Collector>,
         errors: IntCounter,
     ) -> Self {
-        let (heard, tasks) = (HashSet::new(), Tasks::default());
+        let (with_handlers, tasks) = (HashSet::new(), Tasks::default());
         Self {
             informers,
             discovery,
             collector,
             errors,
-            heard,
+            with_handlers,
             tasks,
         }
     }
@@ -69,7 +77,8 @@ impl Monitors {
         }
     }
 
-    /// Starts and stops monitors as discovery has it, and waits for new ones for a while.
+    /// Starts and stops monitors according to discovery. Waits up to [`SYNC_LIMIT`] until all are
+    /// synced.
     pub(super) async fn sync(&mut self, stop: &CancellationToken) {
         let discovery = match discover(&self.discovery).await {
             Ok(discovery) => discovery,
@@ -114,7 +123,8 @@ impl Monitors {
         self.wait(stop).await;
     }
 
-    /// Types of groups that could not be listed and were watched well before.
+    /// The synced types of group versions that failed in discovery. Upstream's `Sync` keeps the
+    /// same ones.
     fn kept_despite(&self, discovery: &Discovery) -> Vec<ResourceType> {
         let failed = |resource: &ResourceType| {
             let of = GroupVersion {
@@ -132,8 +142,8 @@ impl Monitors {
 
     fn start_one(&mut self, resource: ResourceType, stop: &CancellationToken) {
         let informer = self.informers.metadata(&resource);
-        if self.heard.insert(resource.clone()) {
-            // The collector holds the informers.
+        if self.with_handlers.insert(resource.clone()) {
+            // The collector owns the informers, so a strong reference would be a cycle.
             let collector = Arc::downgrade(&self.collector);
             informer.add_handler(handlers::handler(collector.clone(), &resource));
             informer.on_rewind(move || {
@@ -147,7 +157,8 @@ impl Monitors {
         self.watched().insert(resource, informer);
     }
 
-    /// What the graph knows of the type stays, as nobody has said that the objects are gone.
+    /// Stops one monitor. The graph keeps the objects of the type, because their deletion is not
+    /// proven.
     fn stop_one(&mut self, resource: &ResourceType) {
         let informer = self.watched().remove(resource);
         if let Some(informer) = informer {
@@ -174,7 +185,7 @@ impl Monitors {
     }
 }
 
-/// The types whose objects can be followed and deleted, in the version each group prefers.
+/// The types with the verbs `delete`, `list` and `watch`, in the preferred version of each group.
 fn deletable(discovery: &Discovery) -> HashSet<ResourceType> {
     let is_ignored = |r: &ResourceType| {
         IGNORED
@@ -251,7 +262,7 @@ mod tests {
             group: "foo".to_owned(),
             version: "v1".to_owned(),
         };
-        // (name, groups, group versions that are none, failed ones, expected)
+        // (name, groups, unparsable group versions, failed group version, expected)
         let cases: [(
             &str,
             Vec<ServedGroup>,
@@ -334,7 +345,7 @@ mod tests {
                 .any(|(resource, informer)| resource.to_string() == plural && informer.is_synced())
         }
 
-        /// Syncs, and says how many errors that counted.
+        /// Syncs the monitors and returns the number of counted errors.
         async fn sync(&mut self) -> u64 {
             let before = self.monitors.errors.get();
             self.monitors.sync(&self.stop).await;
@@ -344,12 +355,12 @@ mod tests {
 
     const GROUPS: [&str; 4] = ["apps", "batch", "policy", ""];
 
-    /// Upstream: `TestGarbageCollectorConstruction`, `TestGarbageCollectorSync`. What comes and
-    /// goes there are types; here it is what can be discovered and watched of them.
+    /// Upstream: `TestGarbageCollectorConstruction`, `TestGarbageCollectorSync`. Upstream changes
+    /// the served types; this test makes discovery and watches of fixed types fail instead.
     #[tokio::test(start_paused = true)]
     async fn garbage_collector_sync() {
         let mut stage = Stage::new().await;
-        assert!(!stage.is_watched("pods"), "nothing before the first sync");
+        assert!(!stage.is_watched("pods"), "before the first sync");
         let cluster = stage.world.cluster.clone();
         let faults = cluster.faults();
         let broken = Status::new(500, "InternalError", "no conversion");
@@ -359,7 +370,7 @@ mod tests {
         assert_eq!(
             stage.sync().await,
             1,
-            "a type that does not sync is an error"
+            "a type that does not sync counts as an error"
         );
         assert!(
             stage.is_synced("pods") && stage.is_watched("secrets") && !stage.is_synced("secrets")
@@ -368,10 +379,10 @@ mod tests {
         assert_eq!(stage.sync().await, 0, "no change, no error");
 
         faults.show_in_discovery("apps");
-        assert_eq!(stage.sync().await, 1, "the broken type is waited for again");
+        assert_eq!(stage.sync().await, 1, "the broken type times out again");
         assert!(stage.is_synced("deployments.apps"));
 
-        // What fails to be discovered is kept, but for what never synced.
+        // Types with failed discovery stay watched if they were synced.
         GROUPS
             .iter()
             .for_each(|group| faults.hide_from_discovery(group));
@@ -392,18 +403,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_ended_is_gone() {
+    async fn handlers_do_not_keep_an_ended_collector_alive() {
         let mut stage = Stage::new().await;
         stage.sync().await;
         assert!(stage.is_synced("pods"));
         let collector = Arc::downgrade(&stage.monitors.collector);
         drop(stage.monitors);
-        assert!(collector.upgrade().is_none(), "its informers hold it");
+        assert!(
+            collector.upgrade().is_none(),
+            "the informers hold the collector"
+        );
     }
 
-    /// Upstream: `TestGarbageCollectorSync`, where discovery returns nothing but an error.
+    /// Upstream: `TestGarbageCollectorSync`, the part where discovery returns only an error.
     #[tokio::test(start_paused = true)]
-    async fn without_any_discovery_everything_stays_as_it_is() {
+    async fn a_failed_discovery_keeps_all_monitors() {
         let mut stage = Stage::new().await;
         stage.sync().await;
         let before = stage.monitors.watched().len();

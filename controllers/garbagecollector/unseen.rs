@@ -1,14 +1,20 @@
-//! Dependents that no cache shows: who begins to lead may do so with caches that lack what the
-//! leader before did.
+//! Unseen dependents: dependents that the caches of a new leader lack.
 //!
-//! An owner that is let go while they are unknown is gone before those it was to wait for, and
-//! those that were to be orphaned are deleted after it. So as long as the graph has not heard of
-//! all of a type up to the revision our leadership began with, owners are let go only after a list
-//! of that type, of the latest state, in their namespace. Upstream trusts its caches here.
+//! The caches of a new leader may be older than writes of the previous leader. An owner must keep
+//! its finalizer while the graph lacks a dependent of it:
 //!
-//! Not covered are types that never synced, as nobody waits for what cannot be read; leadership
-//! without a Lease, which begins at no known revision; and types that cannot be listed for long:
-//! collection goes on then, as it does upstream.
+//! * With foreground deletion, the owner would disappear before that dependent.
+//! * With orphaning, that dependent would keep its reference and be deleted later.
+//!
+//! Each type must therefore reach the resource version at which this leadership term began. Before
+//! that, the collector lists the type in the namespace of the owner, at the latest version, before
+//! it removes a finalizer. Upstream trusts its caches here.
+//!
+//! Three cases are not covered:
+//!
+//! * Types that never synced: one unreadable type would block all deletions.
+//! * Leadership without a Lease: the resource version of its start is unknown.
+//! * Types that fail to be listed for [`LIST_LIMIT`]: collection continues, as upstream's does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,28 +29,31 @@ use steersman_runtime::object::Uid;
 use steersman_runtime::resource::ResourceType;
 use tokio::time::Instant;
 
-/// How long after our leadership began owners wait for a type that cannot be listed. The caches of
-/// all others are up to date by then: bookmarks come every minute.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time after the start of the leadership term during which owners wait for a type that cannot be
+/// listed. The caches of all other types are current by then, because bookmarks arrive every
+/// minute.
+const LIST_LIMIT: Duration = Duration::from_secs(120);
 
-/// The types that are followed, and how far.
+/// The watched types, and how far their caches are.
 pub(super) struct Watched {
     informers: Mutex<HashMap<ResourceType, MetadataInformer>>,
     complete: Mutex<Complete>,
-    /// The revision our leadership began with, and when it did.
-    since: u64,
-    begun: Instant,
+    /// Resource version at which this leadership term began.
+    term_start_rv: u64,
+    /// Time at which this leadership term began.
+    term_start: Instant,
 }
 
-/// Types and namespaces (empty for all) whose lists had nothing that the graph did not know.
+/// Lists after which the graph needs no further check.
 #[derive(Default)]
 struct Complete {
+    /// Types and namespaces (empty for all) for which the graph had every reference of a list.
     lists: HashSet<(ResourceType, Sym)>,
-    /// How often everything was forgotten.
+    /// Number of rewinds. A list that started before a rewind must not be added to `lists`.
     rewinds: u64,
 }
 
-/// A reference to `owner` that the API server has.
+/// A reference from `dependent` to `owner`, as a live list shows it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reference<'a> {
     pub(super) dependent: &'a Uid,
@@ -53,13 +62,13 @@ pub(super) struct Reference<'a> {
 }
 
 impl Watched {
-    /// Nothing yet; `since` is the revision our leadership begins with.
-    pub(super) fn new(since: u64) -> Self {
+    /// No types yet. `term_start_rv` is the resource version at which this leadership term begins.
+    pub(super) fn new(term_start_rv: u64) -> Self {
         Self {
             informers: Mutex::default(),
             complete: Mutex::default(),
-            since,
-            begun: Instant::now(),
+            term_start_rv,
+            term_start: Instant::now(),
         }
     }
 
@@ -69,7 +78,7 @@ impl Watched {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No list counts as complete any more: the server's history went back.
+    /// Discards all complete lists, because the server's resource versions went back.
     pub(super) fn rewound(&self) {
         let mut complete = self.complete();
         complete.lists.clear();
@@ -80,21 +89,23 @@ impl Watched {
         self.complete.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_late(&self, informer: &MetadataInformer) -> bool {
-        informer.is_synced() && informer.told_version() < self.since
+    /// Whether a synced informer has not reached the start of the leadership term.
+    fn is_behind(&self, informer: &MetadataInformer) -> bool {
+        informer.is_synced() && informer.told_version() < self.term_start_rv
     }
 
-    /// The types of which the graph may lack objects in this namespace, or anywhere when it is
-    /// empty, that were there when we began.
-    fn late_types(&self, namespace: &Sym) -> Vec<ResourceType> {
+    /// The types of which the graph may lack dependents in this namespace, or in all namespaces if
+    /// it is empty.
+    fn types_behind(&self, namespace: &Sym) -> Vec<ResourceType> {
         let informers = self.informers();
-        let late: Vec<&ResourceType> = informers
+        let behind: Vec<&ResourceType> = informers
             .iter()
-            .filter(|(_, informer)| self.is_late(informer))
+            .filter(|(_, informer)| self.is_behind(informer))
             .map(|(resource, _)| resource)
             .collect();
         let mut complete = self.complete();
-        if late.is_empty() {
+        // Caches only move forward, so the lists are needed no longer.
+        if behind.is_empty() {
             complete.lists = HashSet::new();
         }
         let is_complete = |of: &ResourceType| {
@@ -102,8 +113,8 @@ impl Watched {
                 .into_iter()
                 .any(|namespace| complete.lists.contains(&(of.clone(), namespace)))
         };
-        // Nobody outside of a namespace can refer to an owner in it.
-        let may_depend = late
+        // Cluster-scoped objects cannot depend on an owner in a namespace.
+        let may_depend = behind
             .into_iter()
             .filter(|resource| namespace.is_empty() || resource.namespaced);
         may_depend
@@ -112,8 +123,10 @@ impl Watched {
             .collect()
     }
 
-    /// Whether the API server has a dependent of `owner`, which is in this namespace, that `knows`
-    /// does not. What it knows must be read after this: it may have come meanwhile.
+    /// Whether the API server has a dependent of `owner` that `knows` does not report. `namespace`
+    /// is that of the owner.
+    ///
+    /// The caller must read the graph after this call, because dependents may arrive during it.
     pub(super) async fn lacks_dependents(
         &self,
         client: &ApiClient,
@@ -121,22 +134,23 @@ impl Watched {
         owner: &Uid,
         knows: impl Fn(Reference<'_>) -> bool,
     ) -> Result<bool, PageError> {
-        for resource in self.late_types(namespace) {
-            let still_late = self
+        for resource in self.types_behind(namespace) {
+            // The informer may have caught up during the lists of other types.
+            let still_behind = self
                 .informers()
                 .get(&resource)
-                .is_some_and(|informer| self.is_late(informer));
-            if !still_late {
+                .is_some_and(|informer| self.is_behind(informer));
+            if !still_behind {
                 continue;
             }
             match self
-                .lacks_of_type(client, &resource, namespace, owner, &knows)
+                .lacks_dependents_of_type(client, &resource, namespace, owner, &knows)
                 .await
             {
                 Ok(false) => {}
-                // The type is gone, or none of its objects can be asked for.
+                // The type was removed, or it lacks the verb `list`.
                 Err(error) if error.is_unsupported() => {}
-                Err(error) if self.begun.elapsed() > PATIENCE => {
+                Err(error) if self.term_start.elapsed() > LIST_LIMIT => {
                     tracing::warn!(%resource, %error, "dependents of this type may be unknown, and it cannot be listed");
                 }
                 answer => return answer,
@@ -145,7 +159,8 @@ impl Watched {
         Ok(false)
     }
 
-    async fn lacks_of_type(
+    /// The same for one type. It records the list as complete if the graph has all references.
+    async fn lacks_dependents_of_type(
         &self,
         client: &ApiClient,
         resource: &ResourceType,

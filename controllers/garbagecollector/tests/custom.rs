@@ -1,16 +1,16 @@
-//! Custom resources as owners and dependents: upstream's integration tests, and definitions that
-//! come and go.
+//! Custom resources as owners and dependents, and CustomResourceDefinitions that are created and
+//! deleted.
 
 use super::*;
 
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 
-/// Longer than it takes the collector to find a type that is new.
-const A_LOOK_AT_DISCOVERY: Duration = Duration::from_secs(35);
+/// Longer than the collector needs to discover a new type.
+const ONE_DISCOVERY: Duration = Duration::from_secs(35);
 
 impl World {
-    /// Serves widgets.
+    /// Creates the CustomResourceDefinition of widgets.
     async fn define(&self) {
         let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
         let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
@@ -52,7 +52,7 @@ impl World {
         .await;
     }
 
-    /// Watches of widgets that the collector opened so far.
+    /// The number of watches of widgets that the collector opened so far.
     fn watches_of_widgets(&self) -> usize {
         self.cluster
             .requests()
@@ -65,14 +65,14 @@ impl World {
 /// Upstream: `TestCustomResourceCascadingDeletion`, `TestMixedRelationships`.
 #[tokio::test(start_paused = true)]
 async fn custom_resources_own_and_are_owned() {
-    let world = World::collected().await;
+    let world = World::with_collector().await;
     world.define().await;
     let owner = world.widget("owner", &[]).await;
     world.widget("dependent", &[(&owner, true)]).await;
-    world.map("core-dependent", &[(&owner, true)]).await;
-    let core = world.map("core-owner", &[]).await;
+    world.config_map("core-dependent", &[(&owner, true)]).await;
+    let core = world.config_map("core-owner", &[]).await;
     world.widget("dependent-of-core", &[(&core, true)]).await;
-    tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+    tokio::time::sleep(ONE_DISCOVERY).await;
     world
         .delete_as(
             "widgets",
@@ -87,12 +87,12 @@ async fn custom_resources_own_and_are_owned() {
 
 #[tokio::test(start_paused = true)]
 async fn custom_resources_are_orphaned_and_deleted_in_the_background() {
-    let world = World::collected().await;
+    let world = World::with_collector().await;
     world.define().await;
     let (a, b) = (world.widget("a", &[]).await, world.widget("b", &[]).await);
     world.widget("of-a", &[(&a, true)]).await;
     world.widget("of-both", &[(&a, true), (&b, true)]).await;
-    tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+    tokio::time::sleep(ONE_DISCOVERY).await;
     world
         .delete_as("widgets", "a", json!({"propagationPolicy": "Orphan"}))
         .await;
@@ -109,29 +109,29 @@ async fn custom_resources_are_orphaned_and_deleted_in_the_background() {
 
 /// Upstream: `TestCRDDeletionCascading`, both passes.
 #[tokio::test(start_paused = true)]
-async fn what_instances_owned_goes_with_their_definition_each_time() {
-    let world = World::collected().await;
+async fn dependents_of_custom_resources_are_deleted_with_the_definition() {
+    let world = World::with_collector().await;
     for pass in 1..=2 {
         world.define().await;
         let owner = world.widget("owner", &[]).await;
-        world.map("dependent", &[(&owner, false)]).await;
-        tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
-        assert_eq!(world.watches_of_widgets(), pass, "one more in each pass");
+        world.config_map("dependent", &[(&owner, false)]).await;
+        tokio::time::sleep(ONE_DISCOVERY).await;
+        assert_eq!(world.watches_of_widgets(), pass, "one watch in each pass");
         world.until_left(&["owner", "dependent"]).await;
         world.cluster.delete(DEFINITION).await.unwrap();
         world.until_left(&[]).await;
-        tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+        tokio::time::sleep(ONE_DISCOVERY).await;
         assert_eq!(
             world.watches_of_widgets(),
             pass,
-            "nobody watches what is not served"
+            "a deleted type is not watched"
         );
     }
 }
 
-/// All controllers together: whoever needs a type, it is listed and watched once.
+/// Runs all controllers. Several of them use the same types.
 #[tokio::test(start_paused = true)]
-async fn there_is_one_watch_per_type_however_many_controllers_use_it() {
+async fn all_controllers_share_one_list_and_one_watch_per_type() {
     let mut world = World::bare().await;
     world.define().await;
     world.cluster.clear_requests();

@@ -1,4 +1,4 @@
-//! What flags of the collector change.
+//! The flags of the garbage collector.
 
 use steersman_devcluster::faults::Matcher;
 
@@ -13,15 +13,19 @@ async fn started(flag: &str, value: &str) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_is_switched_off_asks_for_nothing_and_lets_every_policy_wait() {
+async fn a_disabled_collector_sends_no_requests_and_deletions_wait_for_it() {
     let mut world = started("enable-garbage-collector", "false").await;
     for (name, policy) in [("a", "Background"), ("b", "Foreground"), ("c", "Orphan")] {
-        let owner = world.map(name, &[]).await;
-        world.map(&format!("of-{name}"), &[(&owner, true)]).await;
+        let owner = world.config_map(name, &[]).await;
+        world
+            .config_map(&format!("of-{name}"), &[(&owner, true)])
+            .await;
         world.delete_with(name, policy).await;
     }
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&["b", "c", "of-a", "of-b", "of-c"]).await;
+    world
+        .until_config_maps(&["b", "c", "of-a", "of-b", "of-c"])
+        .await;
     assert_eq!(
         world
             .cluster
@@ -31,20 +35,22 @@ async fn a_collector_that_is_switched_off_asks_for_nothing_and_lets_every_policy
         0
     );
 
-    // Whoever is switched on later finishes what was begun.
+    // After it is enabled, the collector completes these deletions.
     world.restart(&[DESCRIPTOR]).await;
-    world.until_maps(&["of-c"]).await;
+    world.until_config_maps(&["of-c"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_objects_are_worked_on_at_once_as_the_flag_says() {
+async fn concurrent_gc_syncs_limits_the_number_of_parallel_requests() {
     let long = Duration::from_secs(20);
     for (workers, at_once) in [(1, 1), (3, 3), (20, 8), (0, 0), (-1, 0)] {
         for (policy, verb) in [("Background", "delete"), ("Orphan", "patch")] {
             let world = started("concurrent-gc-syncs", &workers.to_string()).await;
             for number in 0..8 {
-                let owner = world.map(&format!("a{number}"), &[]).await;
-                world.map(&format!("b{number}"), &[(&owner, true)]).await;
+                let owner = world.config_map(&format!("a{number}"), &[]).await;
+                world
+                    .config_map(&format!("b{number}"), &[(&owner, true)])
+                    .await;
             }
             tokio::time::sleep(A_WHILE).await;
             let ours = Matcher::new(verb, "configmaps").client("kube-controller-manager");

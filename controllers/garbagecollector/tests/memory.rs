@@ -1,7 +1,10 @@
-//! What an object in the graph costs, beyond the name and references that it has in common with the
-//! cache of its informer, and with them. Linux only, and only when asked for, as other tests in the
-//! process would be measured, too: `cargo test --release -p steersman-controllers -- --ignored
-//! what_an_object_in_the_graph_costs --nocapture`.
+//! Memory of an object in the graph, without and with the name and references that it shares with
+//! the cache of its informer.
+//!
+//! The test is ignored by default, because it measures the whole process, including other tests.
+//! It reads `/proc` and runs on Linux only:
+//! `cargo test --release -p steersman-controllers -- --ignored memory_per_object_in_the_graph
+//! --nocapture`.
 
 use std::sync::Arc;
 
@@ -14,13 +17,13 @@ use crate::garbagecollector::graph::{Graph, Seen};
 
 const OBJECTS: usize = 100_000;
 
-/// Bytes that an object may cost beyond what the cache holds.
+/// Maximum of bytes per object, beside the memory of the cache.
 const LIMIT: usize = 400;
 
-/// How many others have the same owners, as the pods of a ReplicaSet do.
+/// Number of objects with the same owner, as with the pods of a ReplicaSet.
 const SIBLINGS: usize = 20;
 
-/// Bytes of this process in memory.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -66,7 +69,7 @@ fn object(number: usize, owners: &[usize]) -> Meta {
 
 #[test]
 #[ignore = "measures memory"]
-fn what_an_object_in_the_graph_costs() {
+fn memory_per_object_in_the_graph() {
     let mut dice = Dice(1);
     let mut up_to_three = |number: usize| -> Vec<usize> {
         let mut owners: Vec<usize> = (0..dice.roll(4).min(number))
@@ -86,8 +89,8 @@ fn what_an_object_in_the_graph_costs() {
         ("at most 3 owners each, at random", &mut up_to_three),
         ("pods of ReplicaSets", &mut { alike }),
     ];
-    for (way, (what, owners_of)) in ways.into_iter().enumerate() {
-        // Other names and UIDs than before, none of which is known to an interner.
+    for (way, (name, owners_of)) in ways.into_iter().enumerate() {
+        // Each round has its own names and UIDs, so the interners contain none of them yet.
         let first = way * OBJECTS;
         let (api_version, kind) = (Sym::new("apps/v1"), Sym::new("ReplicaSet"));
         let empty = resident();
@@ -117,12 +120,12 @@ fn what_an_object_in_the_graph_costs() {
         let shared = (before - empty) / OBJECTS - size_of::<Meta>();
         let average = edges as f64 / OBJECTS as f64;
         println!(
-            "{what}: {each} bytes per object, {} with name and references, {average:.1} owners on average",
+            "{name}: {each} bytes per object, {} with name and references, {average:.1} owners on average",
             each + shared
         );
         assert_eq!(graph.iter().count(), OBJECTS);
-        assert!(each <= LIMIT, "{what}");
-        // What is freed would be used again, and the next measurement would see nothing.
+        assert!(each <= LIMIT, "{name}");
+        // The next round would reuse freed memory and measure too little.
         std::mem::forget((graph, cached));
     }
 }

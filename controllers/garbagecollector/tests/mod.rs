@@ -1,4 +1,6 @@
-//! Stories of the garbage collector on a test cluster: ConfigMaps and Secrets that own each other.
+//! Tests of the garbage collector against the in-memory API server.
+//!
+//! ConfigMaps and Secrets own each other, because no other controller acts on them.
 
 mod conflicting;
 mod custom;
@@ -19,11 +21,10 @@ use super::DESCRIPTOR;
 use crate::testing::NAMESPACE;
 use crate::testing::world::World;
 
-/// Long enough for everything that is not held up to have happened, two looks at discovery
-/// included.
+/// Long enough for all work without injected delays, including two rounds of discovery.
 const A_WHILE: Duration = Duration::from_secs(65);
 
-/// A ConfigMap that the objects of `owners` own; with `true` it blocks the deletion.
+/// A ConfigMap with references to `owners`; the flag is `blockOwnerDeletion`.
 fn owned(name: &str, owners: &[(&Value, bool)]) -> Value {
     let reference = |(owner, blocks): &(&Value, bool)| {
         json!({
@@ -35,19 +36,21 @@ fn owned(name: &str, owners: &[(&Value, bool)]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}})
 }
 
-fn held(mut object: Value) -> Value {
+/// `object` with a finalizer of another program, so its deletion waits for the test.
+fn with_finalizer(mut object: Value) -> Value {
     object["metadata"]["finalizers"] = json!(["example.com/hold"]);
     object
 }
 
 impl World {
-    async fn collected() -> Self {
+    /// A cluster with a running garbage collector.
+    async fn with_collector() -> Self {
         let mut world = Self::bare().await;
         world.restart(&[DESCRIPTOR]).await;
         world
     }
 
-    async fn map(&self, name: &str, owners: &[(&Value, bool)]) -> Value {
+    async fn config_map(&self, name: &str, owners: &[(&Value, bool)]) -> Value {
         self.create(owned(name, owners)).await
     }
 
@@ -63,7 +66,7 @@ impl World {
             .unwrap();
     }
 
-    async fn let_go(&self, name: &str) {
+    async fn remove_finalizers(&self, name: &str) {
         self.patch(
             "configmaps",
             name,
@@ -72,16 +75,16 @@ impl World {
         .await;
     }
 
-    fn maps(&self) -> Vec<String> {
+    fn config_maps(&self) -> Vec<String> {
         let maps = self.cluster.objects("configmaps");
         maps.iter()
             .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
             .collect()
     }
 
-    async fn until_maps(&self, expected: &[&str]) {
+    async fn until_config_maps(&self, expected: &[&str]) {
         self.until(&format!("left with {expected:?}"), |_| {
-            self.maps() == expected
+            self.config_maps() == expected
         })
         .await;
     }
@@ -98,8 +101,8 @@ impl World {
             .collect()
     }
 
-    /// What the collector asked for and wrote, discovery and watches aside.
-    fn collector_asked(&self) -> Vec<String> {
+    /// The collector's requests for single ConfigMaps: verb, name and status code.
+    fn collector_requests(&self) -> Vec<String> {
         let ours = |agent: &str| agent.ends_with("/generic-garbage-collector");
         let requests = self.cluster.requests();
         let requests = requests
@@ -119,83 +122,99 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_deleted_object_owned_goes_in_turn() {
-    let world = World::collected().await;
-    let a = world.map("a", &[]).await;
-    let b = world.map("b", &[(&a, false)]).await;
-    world.map("c", &[(&b, true)]).await;
-    world.map("d", &[]).await;
+async fn background_deletion_deletes_dependents_level_by_level() {
+    let world = World::with_collector().await;
+    let a = world.config_map("a", &[]).await;
+    let b = world.config_map("b", &[(&a, false)]).await;
+    world.config_map("c", &[(&b, true)]).await;
+    world.config_map("d", &[]).await;
     tokio::time::sleep(A_WHILE).await;
     world.cluster.clear_requests();
     world.delete_with("a", "Background").await;
-    world.until_maps(&["d"]).await;
+    world.until_config_maps(&["d"]).await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(
-        world.collector_asked(),
+        world.collector_requests(),
         ["get b 200", "delete b 200", "get c 200", "delete c 200"],
-        "one read and one write each"
+        "one read and one write for each dependent"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreground_deletion_waits_for_what_blocks_it_and_for_nothing_else() {
-    let world = World::collected().await;
-    let a = world.map("a", &[]).await;
-    world.create(held(owned("blocking", &[(&a, true)]))).await;
-    world.create(held(owned("loose", &[(&a, false)]))).await;
-    let nested = world.map("nested", &[(&a, true)]).await;
-    world.map("leaf", &[(&nested, true)]).await;
+async fn foreground_deletion_waits_only_for_blocking_dependents() {
+    let world = World::with_collector().await;
+    let a = world.config_map("a", &[]).await;
+    world
+        .create(with_finalizer(owned("blocking", &[(&a, true)])))
+        .await;
+    world
+        .create(with_finalizer(owned("not-blocking", &[(&a, false)])))
+        .await;
+    let nested = world.config_map("nested", &[(&a, true)]).await;
+    world.config_map("leaf", &[(&nested, true)]).await;
     tokio::time::sleep(A_WHILE).await;
     world.delete_with("a", "Foreground").await;
-    world.until_maps(&["a", "blocking", "loose"]).await;
+    world
+        .until_config_maps(&["a", "blocking", "not-blocking"])
+        .await;
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&["a", "blocking", "loose"]).await;
+    world
+        .until_config_maps(&["a", "blocking", "not-blocking"])
+        .await;
     assert!(
-        world.find("configmaps", "loose").unwrap()["metadata"]["deletionTimestamp"].is_string()
+        world.find("configmaps", "not-blocking").unwrap()["metadata"]["deletionTimestamp"]
+            .is_string()
     );
-    world.let_go("blocking").await;
-    world.until_maps(&["loose"]).await;
-    world.let_go("loose").await;
-    world.until_maps(&[]).await;
+    world.remove_finalizers("blocking").await;
+    world.until_config_maps(&["not-blocking"]).await;
+    world.remove_finalizers("not-blocking").await;
+    world.until_config_maps(&[]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_lose_their_reference_and_stay() {
-    let world = World::collected().await;
-    let (a, other) = (world.map("a", &[]).await, world.map("other", &[]).await);
-    world.map("b", &[(&a, true)]).await;
-    world.map("c", &[(&a, false), (&other, false)]).await;
+    let world = World::with_collector().await;
+    let (a, other) = (
+        world.config_map("a", &[]).await,
+        world.config_map("other", &[]).await,
+    );
+    world.config_map("b", &[(&a, true)]).await;
+    world.config_map("c", &[(&a, false), (&other, false)]).await;
     tokio::time::sleep(A_WHILE).await;
     world.cluster.clear_requests();
     world.delete_with("a", "Orphan").await;
-    world.until_maps(&["b", "c", "other"]).await;
+    world.until_config_maps(&["b", "c", "other"]).await;
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&["b", "c", "other"]).await;
+    world.until_config_maps(&["b", "c", "other"]).await;
     assert_eq!(world.owners_of("b"), Vec::<String>::new());
     assert_eq!(world.owners_of("c"), ["other"]);
-    let mut asked = world.collector_asked();
-    asked[..2].sort();
+    let mut requests = world.collector_requests();
+    // The two patches run in parallel.
+    requests[..2].sort();
     assert_eq!(
-        asked,
+        requests,
         ["patch b 200", "patch c 200", "get a 200", "patch a 200"]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_another_owner_survives_and_forgets_the_one_that_waits() {
-    let world = World::collected().await;
-    let (a, solid) = (world.map("a", &[]).await, world.map("solid", &[]).await);
-    world.map("b", &[(&a, true), (&solid, true)]).await;
+async fn an_object_with_a_second_owner_stays_and_loses_its_reference_to_the_waiting_owner() {
+    let world = World::with_collector().await;
+    let (a, second) = (
+        world.config_map("a", &[]).await,
+        world.config_map("second", &[]).await,
+    );
+    world.config_map("b", &[(&a, true), (&second, true)]).await;
     world.delete_with("a", "Foreground").await;
-    world.until_maps(&["b", "solid"]).await;
-    assert_eq!(world.owners_of("b"), ["solid"]);
+    world.until_config_maps(&["b", "second"]).await;
+    assert_eq!(world.owners_of("b"), ["second"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_in_a_circle_do_not_wait_for_each_other_for_ever() {
-    let world = World::collected().await;
-    let a = world.map("a", &[]).await;
-    let b = world.map("b", &[(&a, true)]).await;
+async fn foreground_deletion_ends_for_owners_in_a_cycle() {
+    let world = World::with_collector().await;
+    let a = world.config_map("a", &[]).await;
+    let b = world.config_map("b", &[(&a, true)]).await;
     let back = owned("a", &[(&b, true)])["metadata"]["ownerReferences"].clone();
     world
         .patch(
@@ -205,15 +224,15 @@ async fn owners_in_a_circle_do_not_wait_for_each_other_for_ever() {
         )
         .await;
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&["a", "b"]).await;
+    world.until_config_maps(&["a", "b"]).await;
     world.delete_with("a", "Foreground").await;
-    world.until_maps(&[]).await;
+    world.until_config_maps(&[]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn references_to_what_is_not_there_do_not_keep_an_object_and_references_to_the_unknown_do() {
-    let world = World::collected().await;
-    let a = world.map("a", &[]).await;
+async fn only_existing_owners_and_owners_of_unknown_kinds_keep_an_object() {
+    let world = World::with_collector().await;
+    let a = world.config_map("a", &[]).await;
     let change = |field: &str, value: &str| {
         let mut other = a.clone();
         match field {
@@ -240,7 +259,7 @@ async fn references_to_what_is_not_there_do_not_keep_an_object_and_references_to
         ),
     ];
     for (name, owner, _) in &cases {
-        world.map(name, &[(owner, true)]).await;
+        world.config_map(name, &[(owner, true)]).await;
     }
     let mut stay: Vec<&str> = cases
         .iter()
@@ -249,14 +268,14 @@ async fn references_to_what_is_not_there_do_not_keep_an_object_and_references_to
         .chain(["a"])
         .collect();
     stay.sort_unstable();
-    world.until_maps(&stay).await;
+    world.until_config_maps(&stay).await;
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&stay).await;
+    world.until_config_maps(&stay).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_in_another_namespace_is_none_and_an_event_says_so() {
-    let world = World::collected().await;
+async fn an_owner_in_another_namespace_does_not_count_and_causes_an_event() {
+    let world = World::with_collector().await;
     world
         .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
         .await;
@@ -264,19 +283,19 @@ async fn an_owner_in_another_namespace_is_none_and_an_event_says_so() {
     elsewhere["metadata"]["namespace"] = json!("other");
     let a = world.create(elsewhere).await;
     tokio::time::sleep(A_WHILE).await;
-    world.map("stranger", &[(&a, true)]).await;
+    world.config_map("dependent", &[(&a, true)]).await;
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {
         "name": "wide", "ownerReferences": owned("x", &[(&a, true)])["metadata"]["ownerReferences"],
     }});
     world.create(role).await;
-    world.until_maps(&["a"]).await;
+    world.until_config_maps(&["a"]).await;
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&["a"]).await;
+    world.until_config_maps(&["a"]).await;
     assert!(
         world.find("clusterroles", "wide").is_some(),
-        "cluster-scoped objects are left alone"
+        "a cluster-scoped dependent stays"
     );
-    let events = world.state().events_about("stranger");
+    let events = world.state().events_about("dependent");
     let uid = a["metadata"]["uid"].as_str().unwrap();
     let message = format!(
         "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace \"default\""
@@ -285,7 +304,7 @@ async fn an_owner_in_another_namespace_is_none_and_an_event_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
+async fn the_debug_page_shows_the_graph_and_a_metric_counts_sync_errors() {
     let mut world = World::bare().await;
     let pages = std::cell::OnceCell::new();
     world
@@ -299,9 +318,9 @@ async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
         .unwrap()
         .get("garbage-collector-controller/graph")
         .unwrap();
-    let a = world.map("a", &[]).await;
-    let b = world.map("b", &[(&a, true)]).await;
-    world.map("alone", &[]).await;
+    let a = world.config_map("a", &[]).await;
+    let b = world.config_map("b", &[(&a, true)]).await;
+    world.config_map("alone", &[]).await;
     tokio::time::sleep(A_WHILE).await;
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let edge = format!("  {:?} -> {:?};\n", uid(&b), uid(&a));
@@ -314,7 +333,7 @@ async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
             "{query}: {shown}"
         );
     }
-    assert_eq!(graph("uid=nobody").body, "strict digraph full {\n}\n");
+    assert_eq!(graph("uid=unknown").body, "strict digraph full {\n}\n");
 
     let counted = |name: &str| {
         let families = world.registry.gather();
@@ -328,5 +347,5 @@ async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
     assert!(counted(ERRORS) == 0.0);
     world.cluster.faults().hide_from_discovery(EVERY_GROUP);
     tokio::time::sleep(A_WHILE).await;
-    assert!(counted(ERRORS) >= 2.0, "one in 30 seconds");
+    assert!(counted(ERRORS) >= 2.0, "one error every 30 seconds");
 }

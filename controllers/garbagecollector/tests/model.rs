@@ -1,5 +1,6 @@
-//! Random owner graphs of two kinds, with circles, deletions and faults against a model that knows
-//! nothing of the controller.
+//! Random owner graphs with cycles, deletions and faults, compared with a model.
+//!
+//! The model states only which objects must remain, and is independent of the controller's code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,24 +13,26 @@ use steersman_runtime::resource::ResourceType;
 
 use super::*;
 
-/// How many seeds, unless `GC_SEEDS` says. A failing one is printed, and `GC_SEED` plays it again,
-/// after those that it shared a cluster with: what they did to the watches may matter.
+/// Number of seeds; the variable `GC_SEEDS` overrides it.
+///
+/// A failing seed is printed, and `GC_SEED` repeats it. The seeds before it in the same cluster run
+/// again too, because their effects on the watches may matter.
 const SEEDS: u64 = 1000;
 
-/// How long nothing may be asked for the collector to count as done with what it knows.
+/// Time without requests after which the collector counts as idle.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How often it may be found like that before what it should still hear of has come: a watch that
-/// ends again and again is opened again after up to a minute.
+/// Number of idle periods to wait for late watch events. After repeated ends, a watch is reopened
+/// with a delay of up to a minute.
 const PATIENCE: u32 = 60;
 
-/// Seeds that share a cluster, one after the other.
+/// Number of seeds that use the same cluster, one after the other.
 const BATCH: u64 = 100;
 
-/// What owns and is owned: plural and kind.
+/// The types of owners and dependents: plural and kind.
 const KINDS: [(&str, &str); 2] = [("configmaps", "ConfigMap"), ("secrets", "Secret")];
 
-/// The plural of what has this name.
+/// The plural for the object with this name.
 fn plural_of(name: &str) -> &'static str {
     KINDS
         .iter()
@@ -38,7 +41,7 @@ fn plural_of(name: &str) -> &'static str {
         .0
 }
 
-/// Splitmix64: the same numbers everywhere for one seed.
+/// Random numbers by Splitmix64, which are the same for a seed on every platform.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -51,11 +54,12 @@ impl Dice {
     }
 }
 
-/// What must remain: names with the names of their owners.
+/// The objects that must remain: names with the names of their owners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Model(BTreeMap<String, BTreeSet<String>>);
 
 impl Model {
+    /// Deletes an object, and all objects that lose their last owner by it.
     fn delete(&mut self, name: &str, policy: &str) {
         self.0.remove(name);
         if policy == "Orphan" {
@@ -77,6 +81,7 @@ impl Model {
     }
 }
 
+/// The objects in the cluster.
 fn remaining(world: &World) -> Model {
     let objects = KINDS
         .iter()
@@ -92,7 +97,7 @@ fn remaining(world: &World) -> Model {
     Model(objects.map(entry).collect())
 }
 
-/// Says how to play a seed again when it fails, however it does.
+/// Prints the command that repeats a seed if the test panics.
 struct Replay(u64);
 
 impl Drop for Replay {
@@ -100,15 +105,15 @@ impl Drop for Replay {
         if std::thread::panicking() {
             let seed = self.0;
             eprintln!(
-                "seed {seed} failed; again: GC_SEED={seed} cargo test -p steersman-controllers whatever_is_deleted -- --nocapture"
+                "seed {seed} failed; again: GC_SEED={seed} cargo test -p steersman-controllers remaining_objects_equal_the_model -- --nocapture"
             );
         }
     }
 }
 
-/// Makes what the collector asks and hears of `victim` and others go wrong a few times. The rules
-/// are over when they are removed.
-fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
+/// Injects a few random faults into the collector's requests and watches, for `victim` and other
+/// objects. They end when the returned rules are removed.
+fn inject_faults(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
     let faults = world.cluster.faults();
     let plural = plural_of(victim);
     let ours = |verb| Matcher::new(verb, plural).client("kube-controller-manager");
@@ -132,8 +137,8 @@ fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
         },
         _ => return rules,
     };
-    // Dependents that were never heard of are not orphaned, by nobody's collector: what is left out
-    // is about the victim.
+    // A dropped event must concern the victim: also upstream's collector does not orphan a
+    // dependent that its watch omits.
     let about = if matches!(fault, EventFault::Drop { .. }) {
         ours("watch").name(victim)
     } else {
@@ -143,10 +148,10 @@ fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
     rules
 }
 
-/// The latest version of each kind that the collector has heard of.
-struct Heard([Arc<AtomicU64>; KINDS.len()]);
+/// The latest resource version of each kind that the collector's informers have shown.
+struct Observed([Arc<AtomicU64>; KINDS.len()]);
 
-impl Heard {
+impl Observed {
     fn by(world: &World) -> Self {
         Self(KINDS.map(|(plural, kind)| {
             let latest = Arc::new(AtomicU64::new(0));
@@ -159,7 +164,7 @@ impl Heard {
                 plural,
                 namespaced: true,
             };
-            let heard = Arc::clone(&latest);
+            let observed = Arc::clone(&latest);
             world
                 .informers
                 .metadata(&resource)
@@ -167,16 +172,16 @@ impl Heard {
                     if let MetadataChange::Added(meta) | MetadataChange::Updated { new: meta, .. } =
                         change
                     {
-                        heard.fetch_max(meta.resource_version, Ordering::Relaxed);
+                        observed.fetch_max(meta.resource_version, Ordering::Relaxed);
                     }
                 });
             latest
         }))
     }
 
-    /// Waits until it has heard of `objects`: dependents it does not know of are not orphaned,
-    /// neither by upstream's collector.
-    async fn of(&self, objects: &[Value]) {
+    /// Waits until the informers have shown `objects`. A dependent that the graph lacks would not be
+    /// orphaned, as with upstream's collector.
+    async fn wait_for(&self, objects: &[Value]) {
         let version = |object: &Value| {
             object["metadata"]["resourceVersion"]
                 .as_str()
@@ -191,36 +196,36 @@ impl Heard {
                 .map(version)
                 .max()
                 .unwrap_or(0);
-            let heard = async {
+            let reached = async {
                 while latest.load(Ordering::Relaxed) < version {
                     tokio::time::sleep(QUIET).await;
                 }
             };
-            let heard = tokio::time::timeout(QUIET * PATIENCE, heard).await;
+            let reached = tokio::time::timeout(QUIET * PATIENCE, reached).await;
             assert!(
-                heard.is_ok(),
-                "it has not heard of version {version} of {kind}"
+                reached.is_ok(),
+                "no informer has shown version {version} of {kind}"
             );
         }
     }
 }
 
-/// A collector at work, and what it heard.
+/// A cluster with a running collector, and the versions that its informers have shown.
 struct Stage {
     world: World,
-    heard: Heard,
+    observed: Observed,
 }
 
 impl Stage {
     async fn new() -> Self {
-        let world = World::collected().await;
-        let heard = Heard::by(&world);
-        Self { world, heard }
+        let world = World::with_collector().await;
+        let observed = Observed::by(&world);
+        Self { world, observed }
     }
 
-    /// Starts the collector anew. With `seen`, its server's cache is still at that revision, and
-    /// catches up a second later.
-    async fn restart(&mut self, seen: Option<u64>) {
+    /// Restarts the collector. With `stale`, the API server's watch cache shows that older revision
+    /// for one second.
+    async fn restart(&mut self, stale: Option<u64>) {
         let ours = |(plural, _): (&str, _)| {
             let matcher = Matcher {
                 resource: Some(plural.to_owned()),
@@ -229,9 +234,9 @@ impl Stage {
             matcher.client("kube-controller-manager")
         };
         let faults = self.world.cluster.faults();
-        let views = seen.map(|revision| KINDS.map(|kind| faults.hold_view(ours(kind), revision)));
+        let views = stale.map(|revision| KINDS.map(|kind| faults.hold_view(ours(kind), revision)));
         self.world.restart(&[DESCRIPTOR]).await;
-        self.heard = Heard::by(&self.world);
+        self.observed = Observed::by(&self.world);
         if let Some(views) = views {
             tokio::time::sleep(Duration::from_secs(1)).await;
             views
@@ -241,8 +246,8 @@ impl Stage {
     }
 }
 
-/// Makes objects that own each other at random, some in circles, and says what they are.
-async fn populate(Stage { world, heard }: &Stage, seed: u64, dice: &mut Dice) -> Model {
+/// Creates random objects with random owners, some in cycles, and returns their model.
+async fn populate(Stage { world, observed }: &Stage, seed: u64, dice: &mut Dice) -> Model {
     let (mut model, mut made) = (Model::default(), Vec::<Value>::new());
     for number in 0..4 + dice.roll(9) {
         let mut owners: BTreeMap<String, (Value, bool)> = BTreeMap::new();
@@ -264,7 +269,7 @@ async fn populate(Stage { world, heard }: &Stage, seed: u64, dice: &mut Dice) ->
     for _ in 0..dice.roll(6).saturating_sub(2) {
         let (first, second) = (dice.roll(made.len()), dice.roll(made.len()));
         let (name, owner) = (name_of(&made[first]), name_of(&made[second]));
-        // One that owns itself waits for itself, here as there.
+        // An object that owns itself would wait for itself, as with upstream's collector.
         if first != second && model.0.get_mut(&name).unwrap().insert(owner) {
             let mut references = made[first]["metadata"]["ownerReferences"]
                 .as_array()
@@ -283,7 +288,7 @@ async fn populate(Stage { world, heard }: &Stage, seed: u64, dice: &mut Dice) ->
                 .await;
         }
     }
-    heard.of(&made).await;
+    observed.wait_for(&made).await;
     model
 }
 
@@ -303,7 +308,7 @@ async fn run(stage: &mut Stage, seed: u64) {
             break;
         }
         let name = names[dice.roll(names.len())].clone();
-        let rules = misfortune(&stage.world, &name, &mut dice);
+        let rules = inject_faults(&stage.world, &name, &mut dice);
         let policy = ["Background", "Foreground", "Orphan"][dice.roll(3)];
         let path = cluster.path(plural_of(&name), NAMESPACE, &name);
         let before = cluster.revision();
@@ -327,7 +332,7 @@ async fn run(stage: &mut Stage, seed: u64) {
             .into_iter()
             .for_each(|rule| cluster.faults().remove(rule));
     }
-    // The next seed begins with nothing.
+    // The next seed starts with an empty cluster.
     for name in model.0.into_keys() {
         let _ = cluster
             .delete(&cluster.path(plural_of(&name), NAMESPACE, &name))
@@ -341,23 +346,23 @@ async fn run(stage: &mut Stage, seed: u64) {
     .await;
 }
 
-/// Waits until the collector is done and `model` is what remains.
+/// Waits until the collector is idle and the remaining objects equal `model`.
 async fn settle(world: &World, model: &Model, when: &str) {
     let mut before = None;
     for _ in 0..PATIENCE {
-        let asked = asked(world);
-        if before == Some(asked) && remaining(world) == *model {
+        let requests = request_count(world);
+        if before == Some(requests) && remaining(world) == *model {
             return;
         }
-        before = Some(asked);
+        before = Some(requests);
         tokio::time::sleep(QUIET).await;
     }
     assert_eq!(remaining(world), *model, "{when}");
-    panic!("{when}: the collector does not come to rest");
+    panic!("{when}: the collector does not become idle");
 }
 
-/// How much the collector has asked for.
-fn asked(world: &World) -> u64 {
+/// The number of the collector's requests so far, for [`KINDS`].
+fn request_count(world: &World) -> u64 {
     let counts = world.cluster.request_counts("kube-controller-manager");
     let about = |resource: &str| KINDS.iter().any(|(plural, _)| *plural == resource);
     counts
@@ -368,11 +373,11 @@ fn asked(world: &World) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_deleted_however_what_remains_is_what_the_model_says() {
+async fn remaining_objects_equal_the_model() {
     let number = |name: &str| {
         std::env::var(name).ok().map(|text| {
             text.parse::<u64>()
-                .expect("a number of a seed, or of seeds")
+                .expect("GC_SEED and GC_SEEDS must be numbers")
         })
     };
     let all = || 0..number("GC_SEEDS").unwrap_or(SEEDS);

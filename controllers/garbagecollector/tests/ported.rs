@@ -1,10 +1,12 @@
-//! Upstream's unit tests of the worker and its integration tests, with their values, as stories.
+//! Upstream's unit tests of the worker and its integration tests, with their values.
+//!
+//! Each doc comment names the upstream test. `docs/parity.md` lists all of them.
 
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::{Qualified, Status};
 
-use super::stage::Node::{Heard, Known};
-use super::stage::Step::{Looks, Lose, Rest, See, Work};
+use super::stage::Node::{Observed, Virtual};
+use super::stage::Step::{Nodes, Observe, OnlyRetries, Process, Remove};
 use super::stage::{Id, Stage};
 use super::*;
 
@@ -16,14 +18,14 @@ const POD: Id = Id("v1", "Pod", "ns1", "ToBeDeletedPod", "456");
 async fn attempt_to_delete_item() {
     const CHILD: Id = Id("v1", "Pod", "ns1", "child", "789");
     let stage = Stage::new(&[(POD, &[OWNER]), (CHILD, &[POD])]).await;
-    stage.take(See(CHILD, &[POD])).await;
-    let asked = &[
+    stage.take(Observe(CHILD, &[POD])).await;
+    let requests = &[
         "get pods/ToBeDeletedPod 200",
         "get replicationcontrollers/owner1 404",
         "delete pods/ToBeDeletedPod 200",
     ];
-    stage.take(Work(POD, asked)).await;
-    stage.take(Looks(&[Known(CHILD), Heard(POD)])).await;
+    stage.take(Process(POD, requests)).await;
+    stage.take(Nodes(&[Observed(CHILD), Virtual(POD)])).await;
 }
 
 /// Upstream: `TestAttemptToDeleteItemDeleteObjectNotFound`,
@@ -50,7 +52,7 @@ async fn attempt_to_delete_item_delete_object_not_found() {
             .cluster
             .faults()
             .reject(Matcher::new("delete", "pods"), gone, Some(1));
-        stage.take(See(POD, &[])).await;
+        stage.take(Observe(POD, &[])).await;
         stage.collector.to_delete.add(stage.key_of(POD));
         let owner = if owner_waits {
             "get replicationcontrollers/owner1 200"
@@ -58,14 +60,14 @@ async fn attempt_to_delete_item_delete_object_not_found() {
             "get replicationcontrollers/owner1 404"
         };
         let delete = "delete pods/ToBeDeletedPod 404";
-        let worked = stage.work().await;
-        assert_eq!(worked.as_deref(), Some(POD.4));
+        let processed = stage.process().await;
+        assert_eq!(processed.as_deref(), Some(POD.4));
         assert_eq!(
-            stage.asked(),
+            stage.requests(),
             ["get pods/ToBeDeletedPod 200", owner, delete]
         );
-        stage.take(Looks(&[])).await;
-        stage.take(Rest(&[])).await;
+        stage.take(Nodes(&[])).await;
+        stage.take(OnlyRetries(&[])).await;
     }
 }
 
@@ -79,38 +81,38 @@ async fn absent_owner_cache() {
     const POD3: Id = Id("v1", "Pod", "ns1", "rc2Pod1", "21");
     let stage = Stage::new(&[(POD1, &[RC1]), (POD2, &[RC1]), (POD3, &[RC2])]).await;
     for pod in [POD1, POD2, POD3] {
-        stage.take(See(pod, &[])).await;
+        stage.take(Observe(pod, &[])).await;
         stage.collector.to_delete.add(stage.key_of(pod));
     }
     const GET_RC1: &str = "get replicationcontrollers/rc1 404";
     stage
-        .take(Work(
+        .take(Process(
             POD1,
             &["get pods/rc1Pod1 200", GET_RC1, "delete pods/rc1Pod1 200"],
         ))
         .await;
     stage
-        .take(Work(
+        .take(Process(
             POD2,
             &["get pods/rc1Pod2 200", "delete pods/rc1Pod2 200"],
         ))
         .await;
     const GET_RC2: &str = "get replicationcontrollers/rc2 404";
     stage
-        .take(Work(
+        .take(Process(
             POD3,
             &["get pods/rc2Pod1 200", GET_RC2, "delete pods/rc2Pod1 200"],
         ))
         .await;
-    stage.take(Lose(POD1, &[])).await;
+    stage.take(Remove(POD1, &[])).await;
 }
 
 /// Upstream: `TestOrphanDependentsFailure`.
 #[tokio::test(start_paused = true)]
 async fn orphan_dependents_failure() {
-    let world = World::collected().await;
-    let a = world.map("a", &[]).await;
-    world.map("b", &[(&a, true)]).await;
+    let world = World::with_collector().await;
+    let a = world.config_map("a", &[]).await;
+    world.config_map("b", &[(&a, true)]).await;
     let conflict = Status::modified(
         Qualified {
             name: "configmaps",
@@ -124,14 +126,14 @@ async fn orphan_dependents_failure() {
         Some(3),
     );
     world.delete_with("a", "Orphan").await;
-    world.until_maps(&["b"]).await;
+    world.until_config_maps(&["b"]).await;
     assert_eq!(world.owners_of("b"), Vec::<String>::new());
     let refused = world
-        .collector_asked()
+        .collector_requests()
         .iter()
         .filter(|asked| *asked == "patch b 409")
         .count();
-    assert_eq!(refused, 3, "tried again until it worked");
+    assert_eq!(refused, 3, "repeated until the patch succeeds");
 }
 
 fn replication_controller(name: &str, finalizers: &[&str]) -> Value {
@@ -142,7 +144,8 @@ fn replication_controller(name: &str, finalizers: &[&str]) -> Value {
     })
 }
 
-/// A pod of upstream's: its references name no controller, and block nobody unless told.
+/// A pod of upstream's tests. Its references have no `controller`; the flag of each owner is
+/// `blockOwnerDeletion`.
 fn pod(name: &str, owners: &[(&Value, bool)], finalizers: &[&str]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "fake-name", "image": "fakeimage"}]},
@@ -165,7 +168,7 @@ impl World {
 /// Upstream: `TestCascadingDeletion`.
 #[tokio::test(start_paused = true)]
 async fn cascading_deletion() {
-    let world = World::collected().await;
+    let world = World::with_collector().await;
     let deleted = world.create(replication_controller("test.rc.1", &[])).await;
     let remaining = world.create(replication_controller("test.rc.2", &[])).await;
     world
@@ -196,12 +199,12 @@ async fn cascading_deletion() {
     assert_eq!(world.names("replicationcontrollers"), ["test.rc.2"]);
 }
 
-/// Upstream: `TestStressingCascadingDeletion`, which makes ten of each.
+/// Upstream: `TestStressingCascadingDeletion`, which creates ten owners per collection.
 #[tokio::test(start_paused = true)]
 async fn stressing_cascading_deletion() {
     const EACH: usize = 3;
-    let world = World::collected().await;
-    // (finalizers of the owner, options of its deletion, whether its pods stay)
+    let world = World::with_collector().await;
+    // (finalizers of the owner, options of its deletion, its pods stay)
     let collections: [(&[&str], Value, bool); 5] = [
         (&[], json!({}), true),
         (&["orphan"], json!({}), true),
@@ -238,7 +241,7 @@ async fn stressing_cascading_deletion() {
         })
         .await;
     world
-        .until("their pods gone, or orphans", |_| {
+        .until("their pods deleted or orphaned", |_| {
             world.names("pods") == stay
         })
         .await;
@@ -251,7 +254,7 @@ async fn stressing_cascading_deletion() {
 /// Upstream: `TestDoubleDeletionWithFinalizer`.
 #[tokio::test(start_paused = true)]
 async fn double_deletion_with_finalizer() {
-    let world = World::collected().await;
+    let world = World::with_collector().await;
     world.create(pod("lucy", &[], &["x/y"])).await;
     for step in 1..=2 {
         world
@@ -270,8 +273,8 @@ async fn double_deletion_with_finalizer() {
     assert_eq!(world.find("pods", "lucy"), None);
 }
 
-/// Upstream: `TestBlockingOwnerRefDoesBlock`, `TestNonBlockingOwnerRefDoesNotBlock`, where the
-/// collector starts late.
+/// Upstream: `TestBlockingOwnerRefDoesBlock`, `TestNonBlockingOwnerRefDoesNotBlock`. The collector
+/// starts after the objects exist.
 #[tokio::test(start_paused = true)]
 async fn only_a_blocking_owner_ref_does_block() {
     for blocks in [true, false] {
@@ -303,7 +306,7 @@ async fn only_a_blocking_owner_ref_does_block() {
     }
 }
 
-/// Upstream: `TestCrossNamespaceReferences`, with and without watch cache.
+/// Upstream: `TestCrossNamespaceReferences`, its cases with and without watch cache.
 #[tokio::test(start_paused = true)]
 async fn cross_namespace_references() {
     let mut world = World::bare().await;
@@ -368,7 +371,9 @@ async fn cross_namespace_references() {
         .create(secret("a", "invalid-child-c-0".to_owned(), &json!([bad])))
         .await;
     world
-        .until("a new one goes, too", |_| starting("invalid-child-c-") == 0)
+        .until("a new bad child gone", |_| {
+            starting("invalid-child-c-") == 0
+        })
         .await;
     assert_eq!(starting("child-"), 10);
 }
@@ -376,7 +381,7 @@ async fn cross_namespace_references() {
 /// Upstream: `TestClusterScopedOwners`.
 #[tokio::test(start_paused = true)]
 async fn cluster_scoped_owners() {
-    let world = World::collected().await;
+    let world = World::with_collector().await;
     world.cluster.faults().stall_watches("persistentvolumes");
     let spec = json!({"hostPath": {"path": "/foo"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"]});
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-valid"}, "spec": spec});
@@ -388,9 +393,9 @@ async fn cluster_scoped_owners() {
         ("cm-missing", &missing),
         ("cm-invalid", &unknown),
     ] {
-        world.map(name, &[(owner, false)]).await;
+        world.config_map(name, &[(owner, false)]).await;
     }
-    world.until_maps(&["cm-invalid", "cm-valid"]).await;
+    world.until_config_maps(&["cm-invalid", "cm-valid"]).await;
     tokio::time::sleep(A_WHILE).await;
-    world.until_maps(&["cm-invalid", "cm-valid"]).await;
+    world.until_config_maps(&["cm-invalid", "cm-valid"]).await;
 }

@@ -1,5 +1,7 @@
-//! A stage for cases of upstream: objects at the API server, a graph that is told what a case says
-//! and no more, and one worker that works when the case says so.
+//! A collector under step-by-step control, for upstream's test cases.
+//!
+//! A case loads objects into the API server and applies events to the graph itself. One worker
+//! processes one key at a time. No informer runs, so each case fixes the order of events.
 
 use std::sync::Arc;
 
@@ -51,7 +53,7 @@ impl Id {
         }
     }
 
-    /// As an informer shows it.
+    /// The metadata that an informer shows.
     fn meta(self, owners: &[Self]) -> Meta {
         let references: Vec<OwnerReference> =
             owners.iter().map(|owner| owner.reference()).collect();
@@ -78,7 +80,7 @@ impl Id {
         }
     }
 
-    /// As it is stored.
+    /// The stored object.
     pub(super) fn object(self, owners: &[Self]) -> Value {
         let Self(api_version, kind, namespace, name, uid) = self;
         let reference = |Self(api_version, kind, _, name, uid): &Self| json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid});
@@ -89,37 +91,41 @@ impl Id {
     }
 }
 
-/// A node of the graph.
+/// An expected node of the graph.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Node {
-    Known(Id),
-    Heard(Id),
+    /// An informer has shown the object.
+    Observed(Id),
+    /// Only references name the object.
+    Virtual(Id),
 }
 
+/// An event, an action or an assertion of a case.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     /// An informer shows an object with these owners.
-    See(Id, &'static [Id]),
-    /// An informer no longer shows it.
-    Lose(Id, &'static [Id]),
-    /// The API server no longer has it.
-    Unload(&'static str, Id),
-    /// The proof that this is absent, found before, comes only now.
+    Observe(Id, &'static [Id]),
+    /// An informer no longer shows an object, which had these owners.
+    Remove(Id, &'static [Id]),
+    /// The API server deletes the object; the text is its plural.
+    Delete(&'static str, Id),
+    /// The graph gets a proof of absence. The live read behind it happened earlier.
     Absent(Id),
-    /// The worker takes the next node, which has this UID, and asks for this.
-    Work(Id, &'static [&'static str]),
-    /// What the graph looks like.
-    Looks(&'static [Node]),
-    /// These are remembered as absent.
-    Remembered(&'static [Id]),
-    /// Messages of the Events so far about this object.
-    Told(Id, &'static [&'static str]),
-    /// From now on the worker only looks at these again and again.
-    Rest(&'static [Id]),
+    /// The worker processes the next key, which has this UID, and sends these requests.
+    Process(Id, &'static [&'static str]),
+    /// The graph has exactly these nodes.
+    Nodes(&'static [Node]),
+    /// The cache of absent owners contains these.
+    KnownAbsent(&'static [Id]),
+    /// The Events about this object so far have these messages.
+    Events(Id, &'static [&'static str]),
+    /// From now on the queue only retries these.
+    OnlyRetries(&'static [Id]),
 }
 
-use Step::{Absent, Looks, Lose, Remembered, Rest, See, Told, Unload, Work};
+use Step::{Absent, Delete, Events, KnownAbsent, Nodes, Observe, OnlyRetries, Process, Remove};
 
+/// A cluster, and a collector without informers and workers.
 pub(super) struct Stage {
     pub(super) world: World,
     pub(super) collector: Arc<Collector>,
@@ -155,9 +161,9 @@ impl Stage {
 
     pub(super) async fn take(&self, step: Step) {
         match step {
-            See(id, owners) => self.tell(id, owners, |graph, seen| graph.observe(seen, None)),
-            Lose(id, owners) => self.tell(id, owners, Graph::removed),
-            Unload(plural, id) => {
+            Observe(id, owners) => self.tell(id, owners, |graph, seen| graph.observe(seen, None)),
+            Remove(id, owners) => self.tell(id, owners, Graph::removed),
+            Delete(plural, id) => {
                 self.world
                     .cluster
                     .delete(&self.world.cluster.path(plural, id.2, id.3))
@@ -168,19 +174,19 @@ impl Stage {
             Absent(id) => self
                 .collector
                 .apply(|graph| graph.proven_absent(&id.coordinates())),
-            Work(id, asked) => {
-                let worked = self.work().await;
-                assert_eq!(worked, Some(id.4.to_owned()));
-                assert_eq!(self.asked(), asked, "about {worked:?}");
+            Process(id, requests) => {
+                let processed = self.process().await;
+                assert_eq!(processed, Some(id.4.to_owned()));
+                assert_eq!(self.requests(), requests, "for {processed:?}");
             }
-            Looks(nodes) => {
+            Nodes(nodes) => {
                 let expected = nodes.iter().map(|node| match node {
-                    Node::Known(id) => id.coordinates().to_string(),
-                    Node::Heard(id) => format!("({})", id.coordinates()),
+                    Node::Observed(id) => id.coordinates().to_string(),
+                    Node::Virtual(id) => format!("({})", id.coordinates()),
                 });
                 assert_eq!(self.nodes(), sorted(expected.collect()));
             }
-            Remembered(ids) => {
+            KnownAbsent(ids) => {
                 let mut graph = self.collector.graph();
                 assert!(
                     ids.iter()
@@ -188,7 +194,7 @@ impl Stage {
                     "{ids:?}"
                 );
             }
-            Told(id, messages) => {
+            Events(id, messages) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let events = self.world.state().events_about(id.3);
                 let expected: Vec<_> = messages
@@ -198,15 +204,18 @@ impl Stage {
                 assert_eq!(events, expected);
                 self.world.cluster.clear_requests();
             }
-            Rest(ids) => {
+            OnlyRetries(ids) => {
                 for _ in 0..2 * ids.len() + 1 {
-                    let Some(uid) = self.work().await else { break };
-                    assert!(ids.iter().any(|id| id.4 == uid), "{uid} is looked at again");
+                    let Some(uid) = self.process().await else {
+                        break;
+                    };
+                    assert!(ids.iter().any(|id| id.4 == uid), "{uid} is retried");
                 }
             }
         }
     }
 
+    /// Applies an informer's change to the graph.
     fn tell(&self, id: Id, owners: &[Id], change: impl FnOnce(&mut Graph, Seen<'_>) -> Effects) {
         let (api_version, kind, meta) = (Sym::new(id.0), Sym::new(id.1), id.meta(owners));
         self.collector.apply(|graph| {
@@ -232,8 +241,8 @@ impl Stage {
             .unwrap()
     }
 
-    /// Lets the worker do one thing, if there is any within a minute.
-    pub(super) async fn work(&self) -> Option<String> {
+    /// Processes the next key and returns its UID; `None` if the queue stays empty for a minute.
+    pub(super) async fn process(&self) -> Option<String> {
         let queue = &self.collector.to_delete;
         let item = tokio::time::timeout(A_WHILE, queue.get())
             .await
@@ -246,7 +255,8 @@ impl Stage {
         Some(item.key.uid.to_string())
     }
 
-    pub(super) fn asked(&self) -> Vec<String> {
+    /// All requests since the last call: verb, resource, name and status code.
+    pub(super) fn requests(&self) -> Vec<String> {
         let requests = self.world.cluster.requests();
         self.world.cluster.clear_requests();
         requests

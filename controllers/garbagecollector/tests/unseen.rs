@@ -1,4 +1,4 @@
-//! A new leader whose caches lack dependents that were there before it began to lead.
+//! A new leader with caches that lack dependents from before its term.
 
 use steersman_devcluster::faults::{Matcher, RuleId, internal_error};
 use steersman_devcluster::status::Status;
@@ -6,7 +6,7 @@ use steersman_runtime::controller::ControllerContext;
 
 use super::*;
 
-/// A Secret that `owner` owns and that blocks its deletion.
+/// A Secret with a blocking reference to `owner`.
 fn secret(name: &str, owner: &Value) -> Value {
     let mut secret = owned(name, &[(owner, true)]);
     secret["kind"] = json!("Secret");
@@ -14,13 +14,13 @@ fn secret(name: &str, owner: &Value) -> Value {
 }
 
 impl World {
-    /// `a` and `b`, which own a Secret each, and a new leader to whom the server's cache shows
-    /// neither.
-    async fn half_blind() -> (Self, RuleId) {
+    /// ConfigMaps `a` and `b` that own a Secret each, and a new leader. The API server's watch cache
+    /// shows neither Secret until the returned rule is removed.
+    async fn with_unseen_secrets() -> (Self, RuleId) {
         let mut world = Self::bare().await;
         let before = world.cluster.revision();
         for name in ["a", "b"] {
-            let owner = world.map(name, &[]).await;
+            let owner = world.config_map(name, &[]).await;
             world.create(secret(&format!("of-{name}"), &owner)).await;
         }
         let stale = Matcher {
@@ -28,16 +28,16 @@ impl World {
             ..Matcher::default()
         };
         let view = world.cluster.faults().hold_view(stale, before);
-        world.lead_since(world.cluster.revision()).await;
+        world.start_term(world.cluster.revision()).await;
         tokio::time::sleep(A_WHILE).await;
         world.cluster.clear_requests();
         (world, view)
     }
 
-    /// A new leader, which began with this revision.
-    async fn lead_since(&mut self, since: u64) {
+    /// Starts the collector in a term that began at this resource version.
+    async fn start_term(&mut self, term_start_rv: u64) {
         let begin = |mut context: ControllerContext| {
-            context.term_start_rv = since;
+            context.term_start_rv = term_start_rv;
             context
         };
         self.restart_with(&[DESCRIPTOR], begin).await;
@@ -71,28 +71,28 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_waits_for_dependents_that_no_cache_shows_yet() {
-    let (world, view) = World::half_blind().await;
+async fn foreground_deletion_waits_for_unseen_dependents() {
+    let (world, view) = World::with_unseen_secrets().await;
     world.delete_with("a", "Foreground").await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.maps(), ["a", "b"]);
+    assert_eq!(world.config_maps(), ["a", "b"]);
     assert!(
         world.lists("secrets") > 0 && world.lists("configmaps") == 0,
-        "only what may be incomplete is asked for"
+        "only the type with an old cache is listed"
     );
     world.cluster.faults().remove(view);
-    world.until_maps(&["b"]).await;
+    world.until_config_maps(&["b"]).await;
     assert_eq!(world.secrets(), [("of-b".to_owned(), 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_that_no_cache_shows_yet_are_orphaned_and_not_deleted() {
-    let (world, view) = World::half_blind().await;
+async fn unseen_dependents_are_orphaned_and_not_deleted() {
+    let (world, view) = World::with_unseen_secrets().await;
     world.delete_with("a", "Orphan").await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.maps(), ["a", "b"]);
+    assert_eq!(world.config_maps(), ["a", "b"]);
     world.cluster.faults().remove(view);
-    world.until_maps(&["b"]).await;
+    world.until_config_maps(&["b"]).await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(
         world.secrets(),
@@ -101,8 +101,8 @@ async fn dependents_that_no_cache_shows_yet_are_orphaned_and_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_that_show_up_while_they_are_asked_for_are_orphaned_too() {
-    let (world, view) = World::half_blind().await;
+async fn dependents_that_the_cache_shows_during_the_list_are_orphaned_too() {
+    let (world, view) = World::with_unseen_secrets().await;
     world.cluster.faults().delay(
         Matcher::new("list", "secrets"),
         Duration::from_secs(5),
@@ -111,7 +111,7 @@ async fn dependents_that_show_up_while_they_are_asked_for_are_orphaned_too() {
     world.delete_with("a", "Orphan").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     world.cluster.faults().remove(view);
-    world.until_maps(&["b"]).await;
+    world.until_config_maps(&["b"]).await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(
         world.secrets(),
@@ -120,36 +120,36 @@ async fn dependents_that_show_up_while_they_are_asked_for_are_orphaned_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_that_cannot_be_listed_holds_owners_up_for_a_while_only() {
-    // (answer, for how long an owner waits at least, and at most)
+async fn a_type_that_cannot_be_listed_delays_owners_for_a_limited_time() {
+    // (answer, minimum and maximum time that an owner waits, in seconds)
     let cases = [
         (Status::no_such_resource(), 0, 1),
         (internal_error(), 100, 400),
     ];
     for (answer, least, most) in cases {
         let mut world = World::bare().await;
-        world.map("a", &[]).await;
-        let since = world.cluster.revision() + 1_000_000;
-        world.lead_since(since).await;
+        world.config_map("a", &[]).await;
+        let future_rv = world.cluster.revision() + 1_000_000;
+        world.start_term(future_rv).await;
         world
             .cluster
             .faults()
             .reject(Matcher::new("list", "secrets"), answer, None);
         let begun = tokio::time::Instant::now();
         world.delete_with("a", "Foreground").await;
-        world.until_maps(&[]).await;
+        world.until_config_maps(&[]).await;
         let waited = begun.elapsed().as_secs();
         assert!((least..=most).contains(&waited), "{waited} s");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reference_that_became_a_blocking_one_is_waited_for() {
+async fn foreground_deletion_waits_for_a_reference_that_became_blocking() {
     let mut world = World::bare().await;
-    let owner = world.map("a", &[]).await;
-    let mut loose = held(secret("of-a", &owner));
-    loose["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
-    world.create(loose).await;
+    let owner = world.config_map("a", &[]).await;
+    let mut not_blocking = with_finalizer(secret("of-a", &owner));
+    not_blocking["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
+    world.create(not_blocking).await;
     let before = world.cluster.revision();
     let blocking = secret("of-a", &owner)["metadata"]["ownerReferences"].clone();
     world
@@ -166,41 +166,41 @@ async fn a_reference_that_became_a_blocking_one_is_waited_for() {
         },
         before,
     );
-    world.lead_since(world.cluster.revision()).await;
+    world.start_term(world.cluster.revision()).await;
     tokio::time::sleep(A_WHILE).await;
     world.delete_with("a", "Foreground").await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.maps(), ["a"]);
+    assert_eq!(world.config_maps(), ["a"]);
     world.cluster.faults().remove(view);
     world
         .patch("secrets", "of-a", json!({"metadata": {"finalizers": null}}))
         .await;
-    world.until_maps(&[]).await;
+    world.until_config_maps(&[]).await;
     assert_eq!(world.secrets(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_found_complete_is_not_asked_for_again() {
+async fn a_complete_list_is_not_repeated() {
     let mut world = World::bare().await;
     for name in ["a", "b", "c"] {
-        world.map(name, &[]).await;
+        world.config_map(name, &[]).await;
     }
-    // Further than any cache can be.
-    world.lead_since(world.cluster.revision() + 1_000_000).await;
+    // A resource version that no cache reaches.
+    world.start_term(world.cluster.revision() + 1_000_000).await;
     tokio::time::sleep(A_WHILE).await;
     world.cluster.clear_requests();
     world.delete_with("a", "Foreground").await;
-    world.until_maps(&["b", "c"]).await;
-    let asked = ["secrets", "pods", "nodes"].map(|plural| world.lists(plural));
+    world.until_config_maps(&["b", "c"]).await;
+    let lists = ["secrets", "pods", "nodes"].map(|plural| world.lists(plural));
     assert_eq!(
-        asked,
+        lists,
         [1, 1, 0],
-        "of what is in no namespace nothing can depend on it"
+        "cluster-scoped objects cannot depend on a ConfigMap"
     );
     world.delete_with("b", "Orphan").await;
-    world.until_maps(&["c"]).await;
+    world.until_config_maps(&["c"]).await;
     assert_eq!(
-        asked,
+        lists,
         ["secrets", "pods", "nodes"].map(|plural| world.lists(plural))
     );
 }

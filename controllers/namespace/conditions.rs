@@ -1,4 +1,7 @@
-//! What a namespace says about its own end: five conditions, always all of them.
+//! The five conditions of a terminating namespace.
+//!
+//! Each pass writes all five, so a condition returns to `False` after its cause ended. Upstream:
+//! `deletion/status_condition_utils.go`.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +13,8 @@ use steersman_runtime::discovery::ServedResource;
 use super::content::Remains;
 use super::discovery::Failure;
 
-/// The conditions in the order they are written, each with the reason and message of a pass without
-/// trouble.
+/// The condition types in the order of their first write, with reason and message of status
+/// `False`.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     (
         DISCOVERY,
@@ -46,13 +49,16 @@ const CONTENT: &str = "NamespaceDeletionContentFailure";
 const REMAINING: &str = "NamespaceContentRemaining";
 const FINALIZERS: &str = "NamespaceFinalizersRemaining";
 
-/// What one pass found.
+/// The findings of one pass over a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Troubles by condition type: reason and message.
-    troubles: BTreeMap<&'static str, (&'static str, String)>,
+    /// Reason and message by condition type, for conditions with status `True`.
+    failures: BTreeMap<&'static str, (&'static str, String)>,
+    /// Errors of single types, for the message of [`CONTENT`].
     errors: Vec<String>,
+    /// Types with remaining objects, for the message of [`REMAINING`].
     remaining: Vec<String>,
+    /// Number of remaining objects by finalizer, for the message of [`FINALIZERS`].
     finalizers: BTreeMap<String, usize>,
 }
 
@@ -63,12 +69,12 @@ impl Report {
             0 => error.clone(),
             _ => format!("Discovery failed for some groups, {groups} failing: {error}"),
         };
-        self.troubles
+        self.failures
             .insert(DISCOVERY, ("DiscoveryFailed", message));
     }
 
     pub(super) fn parsing_failed(&mut self, error: &str) {
-        self.troubles
+        self.failures
             .insert(PARSING, ("GroupVersionParsingFailed", error.to_owned()));
     }
 
@@ -76,8 +82,10 @@ impl Report {
         self.errors.push(error);
     }
 
-    /// Adds what is left of one type. Upstream leaves this out while pods remain, and says then
-    /// that nothing does; so do we.
+    /// Adds the remaining objects of one type.
+    ///
+    /// The caller omits this while pods remain, as upstream does. The condition then reports that
+    /// all content was removed.
     pub(super) fn remains(&mut self, served: &ServedResource, remains: &Remains) {
         if remains.items == 0 {
             return;
@@ -92,6 +100,7 @@ impl Report {
         }
     }
 
+    /// Builds the messages, and returns reason and message by condition type.
     fn finished(mut self) -> BTreeMap<&'static str, (&'static str, String)> {
         if !self.errors.is_empty() {
             let count = self.errors.len();
@@ -99,12 +108,12 @@ impl Report {
                 "Failed to delete all resource types, {count} remaining: {}",
                 sorted(self.errors)
             );
-            self.troubles
+            self.failures
                 .insert(CONTENT, ("ContentDeletionFailed", message));
         }
         if !self.remaining.is_empty() {
             let message = format!("Some resources are remaining: {}", sorted(self.remaining));
-            self.troubles
+            self.failures
                 .insert(REMAINING, ("SomeResourcesRemain", message));
         }
         if !self.finalizers.is_empty() {
@@ -114,15 +123,15 @@ impl Report {
                 .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
             let list = sorted(entries.collect());
             let message = format!("Some content in the namespace has finalizers remaining: {list}");
-            self.troubles
+            self.failures
                 .insert(FINALIZERS, ("SomeFinalizersRemain", message));
         }
-        self.troubles
+        self.failures
     }
 
-    /// Puts the conditions into `status`. False when that changed nothing.
+    /// Puts the conditions into `status`. Returns whether `status` changed.
     pub(super) fn apply(self, status: &mut Value, now: Timestamp) -> bool {
-        let troubles = self.finished();
+        let failures = self.finished();
         let time = json!(whole_seconds(now).to_string());
         if !status.is_object() {
             *status = json!({});
@@ -135,7 +144,7 @@ impl Report {
         };
         let mut changed = false;
         for (kind, reason, message) in CONDITIONS {
-            let (state, reason, message) = match troubles.get(kind) {
+            let (state, reason, message) = match failures.get(kind) {
                 Some((reason, message)) => ("True", *reason, message.as_str()),
                 None => ("False", reason, message),
             };
@@ -178,7 +187,7 @@ mod tests {
 
     fn failed(kind: &'static str, reason: &'static str, message: &str) -> Report {
         Report {
-            troubles: BTreeMap::from([(kind, (reason, message.to_owned()))]),
+            failures: BTreeMap::from([(kind, (reason, message.to_owned()))]),
             ..Report::default()
         }
     }
@@ -194,8 +203,8 @@ mod tests {
             .collect()
     }
 
-    /// The condition of type `kind` when nothing is wrong.
-    fn fine(kind: &str) -> [String; 4] {
+    /// The condition of type `kind` with status `False`.
+    fn without_failure(kind: &str) -> [String; 4] {
         let (_, reason, message) = CONDITIONS
             .into_iter()
             .find(|(known, ..)| *known == kind)
@@ -217,11 +226,15 @@ mod tests {
 
     /// Upstream: `TestUpdateConditions`.
     #[test]
-    fn known_conditions_are_changed_in_place_and_missing_ones_appended() {
+    fn existing_conditions_are_changed_in_place_and_missing_ones_appended() {
         let foo_bar = || failed(PARSING, "foo", "bar");
         let broken = [PARSING, "True", "foo", "bar"].map(str::to_owned);
         let unknown = ["unknown", "True", "", ""].map(str::to_owned);
-        let rest = || [CONTENT, REMAINING, FINALIZERS].map(fine).to_vec();
+        let rest = || {
+            [CONTENT, REMAINING, FINALIZERS]
+                .map(without_failure)
+                .to_vec()
+        };
         let with_rest = |mut first: Vec<[String; 4]>| {
             first.extend(rest());
             first
@@ -232,31 +245,35 @@ mod tests {
                 "leave unknown",
                 Report::default(),
                 &[("unknown", "True")],
-                with_rest(vec![unknown, fine(DISCOVERY), fine(PARSING)]),
+                with_rest(vec![
+                    unknown,
+                    without_failure(DISCOVERY),
+                    without_failure(PARSING),
+                ]),
             ),
             (
                 "replace with success",
                 Report::default(),
                 &[(DISCOVERY, "True")],
-                with_rest(vec![fine(DISCOVERY), fine(PARSING)]),
+                with_rest(vec![without_failure(DISCOVERY), without_failure(PARSING)]),
             ),
             (
                 "leave different order",
                 Report::default(),
                 &[(PARSING, "True"), (DISCOVERY, "True")],
-                with_rest(vec![fine(PARSING), fine(DISCOVERY)]),
+                with_rest(vec![without_failure(PARSING), without_failure(DISCOVERY)]),
             ),
             (
                 "overwrite with failure",
                 foo_bar(),
                 &[(PARSING, "False"), (DISCOVERY, "True")],
-                with_rest(vec![broken.clone(), fine(DISCOVERY)]),
+                with_rest(vec![broken.clone(), without_failure(DISCOVERY)]),
             ),
             (
                 "write new failure",
                 foo_bar(),
                 &[(DISCOVERY, "True")],
-                with_rest(vec![fine(DISCOVERY), broken]),
+                with_rest(vec![without_failure(DISCOVERY), broken]),
             ),
         ];
         for (name, report, before, expected) in cases {
@@ -272,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_is_no_change() {
+    fn a_repeated_report_does_not_change_the_status() {
         let mut status = Value::Null;
         assert!(Report::default().apply(&mut status, at(100)));
         assert!(!Report::default().apply(&mut status, at(200)));
@@ -282,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_condition_moves_only_with_its_status() {
+    fn the_transition_time_changes_only_with_the_status() {
         let mut status = Value::Null;
         let time = |status: &Value| {
             status["conditions"][1]["lastTransitionTime"]
@@ -303,10 +320,10 @@ mod tests {
         );
     }
 
-    /// Upstream: `TestProcessContentTotals`; its third case, finalizers of nothing, cannot be
-    /// expressed here.
+    /// Upstream: `TestProcessContentTotals`. [`Remains`] cannot express its third case, which has
+    /// finalizers of zero objects.
     #[test]
-    fn what_remains_is_listed_with_what_holds_it() {
+    fn remaining_objects_and_their_finalizers_are_listed() {
         let resources = "Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, \
                          deployments.apps.k8s.io has 5 resource instances";
         let finalizers = "Some content in the namespace has finalizers remaining: kubedb in 5 resource instances, \
@@ -319,7 +336,7 @@ mod tests {
                 "just remaining",
                 &[],
                 &[],
-                [remaining.clone(), fine(FINALIZERS)],
+                [remaining.clone(), without_failure(FINALIZERS)],
             ),
             (
                 "both",
@@ -353,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_in_upstreams_words() {
+    fn failures_have_upstreams_reasons_and_messages() {
         let mut report = Report::default();
         let error = "unable to retrieve the complete list of server APIs: b/v1: down".to_owned();
         report.discovery_failed(&Failure { groups: 1, error });
@@ -404,7 +421,7 @@ mod tests {
         assert_eq!(
             shown(&status)[0][3],
             "no answer",
-            "nothing was discovered, so no groups are named"
+            "a complete failure names no groups"
         );
     }
 }

@@ -1,5 +1,7 @@
-//! How long content will still be there, and what it means that some is: the decisions of deleting
-//! one type.
+//! Decisions on the content of one type: the time until it is gone, and whether a rest is an error.
+//!
+//! Upstream: `estimateGracefulTermination` and `deleteAllContentForGroupVersionResource` in
+//! `namespaced_resources_deleter.go`.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +9,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use steersman_runtime::discovery::ServedResource;
 
-/// Seconds that content held by finalizers is given. 15 is upstream's guess at what the garbage
-/// collector needs.
+/// Estimated seconds for objects with finalizers. 15 is upstream's guess for the garbage collector.
 const FINALIZER_ESTIMATE: i64 = 15;
 
-/// The part of a pod that says how long it may take to end.
+/// The part of a pod that determines its termination time.
 #[derive(Debug, Deserialize)]
 pub(super) struct PodItem {
     #[serde(default, deserialize_with = "nullable")]
@@ -32,7 +33,7 @@ struct PodStatus {
     phase: String,
 }
 
-/// The part of any object that says who it is and what holds it.
+/// The name and finalizers of any object.
 #[derive(Debug, Deserialize)]
 pub(super) struct Item {
     pub(super) metadata: ItemMeta,
@@ -52,7 +53,7 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The longest time in seconds that any of these pods may take to end. Finished ones take none.
+/// The longest grace period of the unfinished pods, in seconds.
 pub(super) fn longest_grace(pods: &[PodItem]) -> i64 {
     let unfinished = pods
         .iter()
@@ -64,9 +65,11 @@ pub(super) fn longest_grace(pods: &[PodItem]) -> i64 {
         .max(0)
 }
 
-/// `grace` as an estimate at `now`: nothing once it has passed since the deletion of the namespace.
-/// What is left of it does not shrink meanwhile, as upstream's does not: 30 s of grace are an
-/// estimate of 30 s until 30 s after the deletion.
+/// The estimate for a grace period at `now`: 0 once it has passed since the deletion of the
+/// namespace.
+///
+/// Until then it stays the whole grace period, as upstream's does. A grace period of 30 s gives an
+/// estimate of 30 s during the first 30 s.
 pub(super) fn grace_estimate(grace: i64, deleted: Timestamp, now: Timestamp) -> i64 {
     if now.duration_since(deleted).as_secs() >= grace {
         0
@@ -75,18 +78,19 @@ pub(super) fn grace_estimate(grace: i64, deleted: Timestamp, now: Timestamp) -> 
     }
 }
 
-/// What is left of one type.
+/// The remaining objects of one type.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Remains {
-    /// Seconds until it is probably gone.
+    /// Estimated seconds until they are gone.
     pub(super) estimate: i64,
-    /// Objects.
+    /// Number of objects.
     pub(super) items: usize,
-    /// How many of them each finalizer holds.
+    /// Number of objects by finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
 }
 
 impl Remains {
+    /// Adds one page of a list.
     pub(super) fn count(&mut self, items: &[Item]) {
         self.items += items.len();
         for finalizer in items.iter().flat_map(|item| &item.metadata.finalizers) {
@@ -95,11 +99,11 @@ impl Remains {
     }
 }
 
-/// Content that nothing holds and no grace explains.
+/// Objects remain, although their grace period has passed and no finalizer holds them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unexpected;
 
-/// What counted remains mean after a deletion that was to take `estimate` seconds.
+/// Completes counted `remains` with an estimate, given the `estimate` before the deletion.
 pub(super) fn judge(mut remains: Remains, estimate: i64) -> (Remains, Result<(), Unexpected>) {
     remains.estimate = estimate;
     if remains.items == 0 {
@@ -113,7 +117,7 @@ pub(super) fn judge(mut remains: Remains, estimate: i64) -> (Remains, Result<(),
     (remains, Ok(()))
 }
 
-/// A type as Go prints a GroupVersionResource.
+/// A type in the format of Go's `GroupVersionResource.String`, which is part of condition messages.
 pub(super) fn gvr(served: &ServedResource) -> String {
     let resource = &served.resource;
     format!(
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_the_longest_grace_of_an_unfinished_pod() {
+    fn the_estimate_is_the_longest_grace_period_of_the_unfinished_pods() {
         // (why, pods, expected)
         let cases: [(&str, &[PodItem], i64); 6] = [
             ("none", &[], 0),
@@ -155,9 +159,9 @@ mod tests {
                 ],
                 60,
             ),
-            ("pending counts", &[pod("Pending", Some(40))], 40),
+            ("a pending pod counts", &[pod("Pending", Some(40))], 40),
             (
-                "finished ones do not",
+                "finished pods do not count",
                 &[
                     pod("Succeeded", Some(90)),
                     pod("Failed", Some(90)),
@@ -166,7 +170,7 @@ mod tests {
                 1,
             ),
             (
-                "no grace, or a negative one",
+                "without a grace period, or with a negative one",
                 &[pod("Running", None), pod("Running", Some(-1))],
                 0,
             ),
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn grace_that_has_passed_is_no_estimate() {
+    fn the_estimate_is_zero_after_the_grace_period() {
         let deleted = Timestamp::from_second(1000).unwrap();
         // (grace, seconds since the deletion, expected)
         for (grace, since, expected) in [
@@ -198,35 +202,29 @@ mod tests {
     }
 
     #[test]
-    fn remains_are_explained_by_grace_or_finalizers_or_not_at_all() {
+    fn remaining_objects_without_grace_period_and_finalizers_are_unexpected() {
         let item = |finalizers: &[&str]| Item {
             metadata: ItemMeta {
                 name: "x".to_owned(),
                 finalizers: finalizers.iter().map(|&f| f.to_owned()).collect(),
             },
         };
-        // (why, items, estimate, expected estimate, explained)
+        // (why, items, estimate before, expected estimate, expected to remain)
         let cases: [(&str, &[Item], i64, i64, bool); 6] = [
-            ("nothing is left", &[], 0, 0, true),
+            ("empty", &[], 0, 0, true),
+            ("empty before the estimated time", &[], 30, 0, true),
+            ("within the grace period", &[item(&[])], 30, 30, true),
             (
-                "nothing is left although it might have taken a while",
-                &[],
-                30,
-                0,
-                true,
-            ),
-            ("within its grace", &[item(&[])], 30, 30, true),
-            (
-                "grace goes before finalizers",
+                "the grace period takes precedence over finalizers",
                 &[item(&["a.io/f"])],
                 30,
                 30,
                 true,
             ),
-            ("held", &[item(&["a.io/f"]), item(&[])], 0, 15, true),
-            ("for no reason", &[item(&[])], 0, 0, false),
+            ("finalizers", &[item(&["a.io/f"]), item(&[])], 0, 15, true),
+            ("without a reason", &[item(&[])], 0, 0, false),
         ];
-        for (why, items, estimate, expected, explained) in cases {
+        for (why, items, estimate, expected, is_expected) in cases {
             let mut remains = Remains::default();
             remains.count(items);
             let (remains, verdict) = judge(remains, estimate);
@@ -235,7 +233,7 @@ mod tests {
                 (expected, items.len()),
                 "{why}"
             );
-            assert_eq!(verdict.is_ok(), explained, "{why}");
+            assert_eq!(verdict.is_ok(), is_expected, "{why}");
         }
     }
 
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_named_as_go_names_them() {
+    fn types_are_printed_as_in_go() {
         let served = |resource: &resource::ResourceType| ServedResource {
             resource: resource.clone(),
             verbs: Vec::new(),

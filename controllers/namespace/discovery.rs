@@ -1,31 +1,34 @@
-//! Which types may have content in a namespace, pods apart from the rest: they go first.
+//! The types that may have objects in a namespace.
+//!
+//! Pods are separate, because the controller deletes them before all other types.
 
 use steersman_runtime::client::ApiError;
 use steersman_runtime::discovery::{Discovery, ServedResource};
 
-/// What discovery came to, for one pass over a namespace.
+/// The result of discovery for one pass over a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Types {
-    /// core/v1 pods, when they are served.
+    /// Pods of `v1`, if the server has them.
     pub(super) pods: Option<ServedResource>,
-    /// Every other namespaced type that can be deleted, in its preferred version.
+    /// All other namespaced types with the verb `delete`, in their preferred version.
     pub(super) others: Vec<ServedResource>,
-    /// What is missing in the above because it could not be found out.
+    /// The failure because of which types may be missing.
     pub(super) failure: Option<Failure>,
-    /// Group versions that are none.
+    /// Error text for unparsable group versions.
     pub(super) unparsable: Option<String>,
 }
 
-/// Discovery that failed, at least in part.
+/// A discovery that failed completely or for some group versions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// Group versions that could not be listed; 0 when nothing could.
+    /// Number of failed group versions; 0 for a complete failure.
     pub(super) groups: usize,
-    /// Why.
+    /// The error text for the condition.
     pub(super) error: String,
 }
 
 impl Types {
+    /// Sorts the outcome of a discovery.
     pub(super) fn new(found: Result<Discovery, ApiError>) -> Self {
         let discovery = match found {
             Ok(discovery) => discovery,
@@ -65,7 +68,7 @@ impl Types {
         }
     }
 
-    /// Whether there is nothing to delete anywhere.
+    /// Whether discovery found no deletable type.
     pub(super) fn is_empty(&self) -> bool {
         self.pods.is_none() && self.others.is_empty()
     }
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_what_is_namespaced_and_deletable_with_pods_apart() {
+    fn only_namespaced_and_deletable_types_are_content_and_pods_are_separate() {
         let core = vec![
             served("", "v1", "bindings", true, &["create"]),
             served("", "v1", "nodes", false, &["delete"]),
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn without_discovery_there_is_nothing_to_delete_and_a_reason() {
+    fn a_failed_discovery_gives_no_types_and_the_error() {
         let types = Types::new(Err(ApiError::Fenced {
             request: "GET /apis".to_owned(),
         }));

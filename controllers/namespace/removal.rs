@@ -1,4 +1,8 @@
-//! Removes the content of one type from one namespace: estimate, delete, look what is left.
+//! Removes the objects of one type from one namespace: estimate the time, delete, list the rest.
+//!
+//! After a successful deletion, an object may stay for its grace period or finalizers, so only the
+//! last list proves that the type is empty. Upstream:
+//! `deleteAllContentForGroupVersionResource` in `deletion/namespaced_resources_deleter.go`.
 
 use std::time::Duration;
 
@@ -12,26 +16,30 @@ use steersman_runtime::resource::{self, ResourceType};
 
 use super::content::{self, Item, PodItem, Remains};
 
-/// Time for the deletion of one collection. Thousands of pods take a server longer than other
-/// requests; given up, they would be deleted anew from the start. It is the server that ends the
-/// request, after its `--request-timeout` of a minute unless set. Upstream waits for that without a
-/// limit; this one is for servers that never answer.
+/// Time for the deletion of one collection.
+///
+/// Thousands of pods take longer than other requests, and a cancelled request would start again
+/// from the first pod. The API server itself ends the request after its `--request-timeout`, by
+/// default a minute. This limit, which upstream lacks, applies to a server that never answers.
 const COLLECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Why the content of one type was not removed.
+/// The reason why objects of one type were not removed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemovalError {
+    /// A deletion failed.
     #[error(transparent)]
     Request(#[from] ApiError),
+    /// A list failed.
     #[error(transparent)]
     List(#[from] PageError),
+    /// Objects remain without finalizers, after their grace period. The text is upstream's.
     #[error("unexpected items still remain in namespace: {namespace} for gvr: {gvr}")]
     Unexpected { namespace: String, gvr: String },
 }
 
 impl RemovalError {
-    /// Whether the type lacks the verb, or is not there (any more): nothing of it can be left, or
-    /// it cannot be removed this way.
+    /// Whether the type lacks the verb (405), or is no longer served (404). Then its objects are
+    /// gone, or the caller tries another verb.
     fn is_unsupported(&self) -> bool {
         match self {
             Self::Request(error) => error.is_method_not_allowed() || error.is_not_found(),
@@ -41,20 +49,20 @@ impl RemovalError {
     }
 }
 
-/// The end of one namespace, as far as its content is concerned.
+/// Removes the content of one namespace, one type per call.
 pub(super) struct Removal<'a> {
-    /// Reads pods, whose grace is in their spec.
+    /// Lists pods with their spec, which has the grace period.
     pub(super) client: &'a ApiClient,
-    /// Does everything else, on metadata.
+    /// Sends all other requests, answered with metadata only.
     pub(super) metadata: &'a ApiClient,
     pub(super) clock: &'a Clock,
     pub(super) namespace: &'a str,
-    /// When the deletion of the namespace began.
+    /// The deletion timestamp of the namespace.
     pub(super) deleted: Timestamp,
 }
 
 impl Removal<'_> {
-    /// Deletes everything of one type. What is left is known also when something about it is wrong.
+    /// Deletes all objects of one type. Returns the remaining objects, also together with an error.
     pub(super) async fn remove(
         &self,
         served: &ServedResource,
@@ -84,7 +92,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Seconds until content of this type is probably gone.
+    /// Estimated seconds until the objects of this type are gone. Only pods have a grace period.
     async fn estimate(&self, served: &ServedResource) -> Result<i64, RemovalError> {
         if served.resource != resource::PODS {
             return Ok(0);
@@ -101,6 +109,7 @@ impl Removal<'_> {
         ))
     }
 
+    /// Deletes the collection, or each object if the type does not support that.
     async fn delete_all(&self, served: &ServedResource) -> Result<(), RemovalError> {
         if served.allows("deletecollection") {
             let collection = collection(&served.resource, self.namespace);
@@ -154,7 +163,7 @@ impl Removal<'_> {
         }
     }
 
-    /// What is there now; `None` when that cannot be found out because the type knows no lists.
+    /// Counts the objects that exist now; `None` if the type does not support lists.
     async fn count(&self, served: &ServedResource) -> Result<Option<Remains>, RemovalError> {
         if !served.allows("list") {
             return Ok(None);

@@ -2,10 +2,10 @@
 
 use prometheus::{IntCounterVec, Opts, Registry};
 
-/// Handles of the families; labels are the pod's `namespace` and the `reason` it went for.
+/// The metric families; labels are the pod's `namespace` and the `reason` of its removal.
 #[derive(Debug, Clone)]
 pub(super) struct PodGcMetrics {
-    /// Attempts, failed ones included.
+    /// Attempts, including failed ones.
     pub(super) deletions: IntCounterVec,
     /// Failed attempts.
     pub(super) errors: IntCounterVec,

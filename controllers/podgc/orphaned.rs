@@ -1,4 +1,7 @@
-//! Pods bound to nodes that no longer exist.
+//! Orphaned pods: pods on nodes that no longer exist.
+//!
+//! A node missing from the cache may be new, so it stays in quarantine for [`QUARANTINE`]. After
+//! that, a live read decides. Upstream: `discoverDeletedNodes` and `gcOrphaned`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,8 +14,8 @@ use steersman_runtime::workqueue::WorkQueue;
 
 use super::{Nodes, QUARANTINE};
 
-/// Puts the nodes that `pods` name and the cache does not know in quarantine; a node in quarantine
-/// keeps its time.
+/// Puts nodes of `pods` into quarantine if the cache lacks them. A node that is in quarantine
+/// already keeps its end time.
 pub(super) fn quarantine_unknown_nodes(
     pods: &[Arc<Pod>],
     nodes: &Nodes,
@@ -28,7 +31,7 @@ pub(super) fn quarantine_unknown_nodes(
     }
 }
 
-/// Of the nodes whose quarantine is over, those that the API server says do not exist.
+/// The nodes after their quarantine that do not exist according to the API server.
 pub(super) async fn deleted_nodes(
     nodes: &Nodes,
     quarantine: &WorkQueue<Sym>,
@@ -43,8 +46,8 @@ pub(super) async fn deleted_nodes(
         if nodes.contains_key(&name) {
             continue;
         }
-        // The cache may lack a new node; the quarantine was long enough for an old one to be missed
-        // for good.
+        // The cache may still lack a new node. A node without an answer returns to quarantine in
+        // the next cycle.
         let target = Target {
             resource: &resource::NODES,
             namespace: None,
@@ -67,7 +70,7 @@ pub(super) async fn deleted_nodes(
     deleted
 }
 
-/// The pods of `pods` on one of `deleted`.
+/// The pods on one of the `deleted` nodes.
 pub(super) fn orphans(pods: &[Arc<Pod>], deleted: &HashSet<Sym>) -> Vec<Arc<Pod>> {
     if deleted.is_empty() {
         return Vec::new();

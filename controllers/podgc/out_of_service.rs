@@ -1,4 +1,6 @@
-//! Terminating pods on nodes that were declared out of service.
+//! Terminating pods on nodes with the taint `node.kubernetes.io/out-of-service`.
+//!
+//! Upstream: `gcTerminating` in `gc_controller.go`.
 
 use std::sync::Arc;
 
@@ -7,12 +9,13 @@ use steersman_runtime::object::{Node, Pod};
 use super::Nodes;
 use super::terminated::deletion_order;
 
-/// Says that a node is down for good, so its pods need not be waited for. Any value, any effect.
+/// Taint of a node that is down, so its kubelet will not end its pods. Any value and any effect
+/// count.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The terminating pods of `pods` whose node is out of service, in the order in which they go.
+/// The terminating pods on nodes out of service, in the order of their removal.
 pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
-    let mut doomed: Vec<Arc<Pod>> = pods
+    let mut found: Vec<Arc<Pod>> = pods
         .iter()
         .filter(|pod| pod.meta.is_terminating())
         .filter(|pod| {
@@ -23,10 +26,11 @@ pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
         })
         .cloned()
         .collect();
-    doomed.sort_by(|a, b| deletion_order(a, b));
-    doomed
+    found.sort_by(|a, b| deletion_order(a, b));
+    found
 }
 
+/// Whether the node has the taint. A ready node does not count, even with the taint.
 fn is_out_of_service(node: &Node) -> bool {
     !node.ready
         && node

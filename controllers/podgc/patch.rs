@@ -1,18 +1,24 @@
-//! The status patch that a pod gets before it is removed: the difference between the cached status
-//! and the new one, as a strategic merge patch.
+//! The status patch that a pod gets before its removal.
+//!
+//! It is the strategic merge patch from the cached status to the new one, byte for byte as upstream
+//! computes it. Upstream: `markFailedAndDeletePodWithCondition` in `gc_controller.go`, and
+//! `PatchPodStatus`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_runtime::object::Pod;
 
-/// The condition of a pod that goes although nobody asked for it.
+/// The condition of a pod that ends by a disruption, such as the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Fails `pod`; with `node_is_gone` also says why. `None` when the pod is finished already. Without
-/// `tracks_generation` only a generation that is there already is brought up to date.
+/// The patch that sets the phase of `pod` to `Failed`; `None` if the pod is finished.
 ///
-/// The UID is the precondition: the server refuses to change it, so the patch fails on a namesake.
-/// Keys are in alphabetical order, as upstream's are.
+/// If `node_is_gone`, the patch also sets the condition `DisruptionTarget`. `tracks_generation` is
+/// the feature gate `PodObservedGenerationTracking`; without it, only existing fields
+/// `observedGeneration` are updated.
+///
+/// The UID is a precondition: the API server refuses to change it, so the patch fails for another
+/// pod of this name. Keys are in alphabetical order, as upstream's are.
 pub(super) fn failure(
     pod: &Pod,
     node_is_gone: bool,
@@ -56,8 +62,8 @@ fn generation(pod: &Pod) -> Option<Value> {
     (pod.meta.generation != 0).then(|| pod.meta.generation.into())
 }
 
-/// What the patch says of the condition: all of it when it is new, else what differs, together with
-/// the merge key.
+/// The condition in the patch. A new condition is complete; an existing one has only the changed
+/// fields and the merge key `type`.
 fn disruption(pod: &Pod, tracks_generation: bool, now: Timestamp) -> Option<Map<String, Value>> {
     let served = pod.disruption.as_deref().map(|condition| &condition.0);
     let kept_time = served
@@ -121,7 +127,7 @@ mod tests {
                 r#"{"observedGeneration":2,"phase":"Failed"}"#.to_owned(),
             ),
             (
-                "the generation is stored already",
+                "observedGeneration is up to date",
                 terminating.status("observedGeneration", 2),
                 false,
                 r#"{"phase":"Failed"}"#.to_owned(),
@@ -150,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_is_there_is_changed_in_place() {
+    fn an_existing_condition_is_patched_field_by_field() {
         let served = |status: &str| {
             let disruption = json!({"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler",
                 "message": "m", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
@@ -166,18 +172,18 @@ mod tests {
                 r#"{{"metadata":{{"uid":"u1"}},"status":{{{order},"conditions":[{{{changed}"type":"DisruptionTarget"}}],"phase":"Failed"}}}}"#
             ))
         };
-        let words = r#""message":"PodGC: node no longer exists","reason":"DeletionByPodGC","#;
+        let texts = r#""message":"PodGC: node no longer exists","reason":"DeletionByPodGC","#;
         assert_eq!(
             body(served("True"), true),
-            patch(words),
-            "the time of an equal status stays"
+            patch(texts),
+            "the transition time stays if the status is equal"
         );
         let changed =
-            format!(r#""lastTransitionTime":"2026-01-02T03:04:05Z",{words}"status":"True","#);
+            format!(r#""lastTransitionTime":"2026-01-02T03:04:05Z",{texts}"status":"True","#);
         assert_eq!(
             body(served("False"), true),
             patch(&changed),
-            "another status has its own time"
+            "a changed status has a new transition time"
         );
         let untouched = r#"{"metadata":{"uid":"u1"},"status":{"phase":"Failed"}}"#;
         assert_eq!(
@@ -193,13 +199,13 @@ mod tests {
         assert_eq!(
             body(ours, true).as_deref(),
             Some(untouched),
-            "nothing to change"
+            "the condition is up to date"
         );
     }
 
     /// The feature gate `PodObservedGenerationTracking`.
     #[test]
-    fn without_tracking_only_generations_that_are_there_are_brought_up_to_date() {
+    fn without_the_gate_only_existing_observed_generations_are_updated() {
         let status = |pod: PodBuilder| {
             let patch: Value = serde_json::from_str(&body_with(false, pod, true).unwrap()).unwrap();
             let condition = patch["status"]["conditions"][0]["observedGeneration"].clone();

@@ -1,12 +1,14 @@
-//! Finished pods beyond the threshold.
+//! Finished pods beyond `--terminated-pod-gc-threshold`.
+//!
+//! Upstream: `gcTerminated` in `gc_controller.go`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use steersman_runtime::object::{Phase, Pod};
 
-/// The finished pods of `pods` that are too many: evicted ones first, then the oldest. None when
-/// `threshold` is not positive.
+/// The finished pods beyond the threshold, in the order of their removal. The result is empty if
+/// `threshold` is 0 or negative.
 pub(super) fn surplus(pods: &[Arc<Pod>], threshold: i64) -> Vec<Arc<Pod>> {
     let Some(threshold) = usize::try_from(threshold).ok().filter(|n| *n > 0) else {
         return Vec::new();
@@ -25,13 +27,14 @@ pub(super) fn surplus(pods: &[Arc<Pod>], threshold: i64) -> Vec<Arc<Pod>> {
     finished
 }
 
-/// Everything but the three phases of a pod in use; so also a phase nobody knows, as upstream has
-/// it.
+/// Whether the phase is none of the three phases of an unfinished pod. An empty phase thus counts
+/// as finished, as in upstream's `isPodTerminated`.
 fn is_finished(pod: &Pod) -> bool {
     !matches!(pod.phase, Phase::Pending | Phase::Running | Phase::Unknown)
 }
 
-/// Evicted pods, then older ones, then by name.
+/// Sorts evicted pods first, then older pods, then by name. Upstream:
+/// `byEvictionAndCreationTimestamp`.
 pub(super) fn deletion_order(a: &Pod, b: &Pod) -> Ordering {
     let evicted =
         |pod: &Pod| pod.phase == Phase::Failed && pod.reason.as_deref() == Some("Evicted");
@@ -69,7 +72,7 @@ mod tests {
                 0,
                 &[],
             ),
-            ("a negative threshold does too", two, -1, &[]),
+            ("a negative threshold disables it too", two, -1, &[]),
             (
                 "threshold = 1, delete pod b which is PodSucceeded",
                 &[
@@ -89,7 +92,7 @@ mod tests {
             ("threshold = 5, don't delete pod", two, 5, &[]),
             ("as many as the threshold", two, 2, &[]),
             (
-                "an evicted pod goes first",
+                "an evicted pod is removed first",
                 &[
                     ("a", "Failed", false),
                     ("b", "Succeeded", false),
@@ -99,7 +102,7 @@ mod tests {
                 &["c", "a"],
             ),
             (
-                "an evicted pod goes alone",
+                "only the evicted pod is removed",
                 &[
                     ("a", "Running", false),
                     ("b", "Succeeded", false),
@@ -121,7 +124,7 @@ mod tests {
                 &["p2", "p0"],
             ),
             (
-                "an odd phase counts as finished, Unknown and Pending do not",
+                "an empty phase counts as finished, Unknown and Pending do not",
                 &[
                     ("a", "", false),
                     ("b", "Unknown", false),
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_age_go_by_name() {
+    fn pods_of_the_same_age_are_ordered_by_name() {
         let pods: Vec<Arc<Pod>> = ["b", "c", "a"]
             .iter()
             .map(|name| Arc::new(pod(name).phase("Failed").build()))

@@ -1,11 +1,16 @@
-//! How long kubelets may cache, by the number of nodes. The ranges of neighbours overlap, so that a
-//! cluster of changing size does not switch to and fro.
+//! The time for which kubelets may cache Secrets and ConfigMaps, by the number of nodes.
+//!
+//! More nodes send more reads, so a longer time limits the load on the API server. Neighbouring
+//! ranges overlap, so a cluster with a changing size does not alternate between two values.
+//! Upstream: `ttlBoundaries` in `ttl_controller.go`.
 
+/// A range of cluster sizes with the same time.
 struct Step {
-    /// With fewer nodes, the step before it holds.
+    /// With fewer nodes, the previous step applies.
     min: usize,
-    /// With more nodes, the next step holds.
+    /// With more nodes, the next step applies.
     max: usize,
+    /// The time, in seconds.
     seconds: i64,
 }
 
@@ -38,10 +43,13 @@ const STEPS: [Step; 5] = [
     },
 ];
 
-/// The step that holds for the nodes counted so far.
+/// The number of nodes, and the step that applies to it.
+///
+/// The step depends on the history of the number, because the ranges overlap.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     nodes: usize,
+    /// Index into [`STEPS`].
     at: usize,
 }
 
@@ -60,7 +68,7 @@ impl Steps {
         }
     }
 
-    /// Seconds for which kubelets may cache.
+    /// The value of the annotation, in seconds.
     pub(super) fn seconds(&self) -> i64 {
         STEPS[self.at].seconds
     }
@@ -70,10 +78,10 @@ impl Steps {
 mod tests {
     use super::*;
 
-    /// Upstream: `TestDesiredTTL`. (added, nodes before, step before, seconds before, seconds
-    /// after)
+    /// Upstream: `TestDesiredTTL`.
     #[test]
     fn desired_ttl() {
+        // (a node is added, nodes before, step before, seconds before, seconds after)
         let cases = [
             (true, 0, 0, 0, 0),
             (true, 99, 0, 0, 0),

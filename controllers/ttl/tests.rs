@@ -1,4 +1,4 @@
-//! Stories of the TTL controller.
+//! Tests of the TTL controller against the in-memory API server.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl World {
             .count()
     }
 
-    /// Updates every node, as kubelets do now and then.
+    /// Updates every node, as kubelets do regularly.
     async fn touch_all(&self, mark: &str) {
         for node in self.cluster.objects("nodes") {
             let path = format!(
@@ -57,9 +57,10 @@ impl World {
     }
 }
 
-/// Upstream: `TestUpdateNodeIfNeeded`, `TestPatchNode`. (annotation, patched)
+/// Upstream: `TestUpdateNodeIfNeeded`, `TestPatchNode`.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_patched_only_when_its_annotation_differs() {
+    // (annotation, patched)
     let cases = [
         (None, true),
         (Some("0"), false),
@@ -131,7 +132,7 @@ async fn the_annotation_follows_the_size_of_the_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_counts_all_nodes_before_it_writes() {
+async fn after_a_restart_all_nodes_are_counted_before_the_first_patch() {
     let mut world = World::bare().await;
     for number in 0..600 {
         world
@@ -147,7 +148,7 @@ async fn a_restart_counts_all_nodes_before_it_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_patch_is_tried_again() {
+async fn a_failed_patch_is_retried() {
     use steersman_devcluster::faults::{Matcher, conflict};
     let mut world = World::bare().await;
     world.restart(&[DESCRIPTOR]).await;

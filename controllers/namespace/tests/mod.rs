@@ -1,4 +1,4 @@
-//! Stories of namespaces that end, on the in-process cluster.
+//! Tests of terminating namespaces against the in-memory API server.
 
 mod ported;
 
@@ -48,13 +48,13 @@ fn app(kind: &str, replicas: i32, finalizers: &[&str]) -> Value {
     })
 }
 
-/// A namespace `shop` and a running controller; no node, so that pods end only when a story says
-/// so.
+/// A namespace `shop` and a running controller. The cluster has no node, so pods end only by a
+/// request of the test.
 async fn world() -> World {
     let mut world = World::bare().await;
     world.create(namespace("shop")).await;
     world.restart(&[DESCRIPTOR]).await;
-    // It asks once what is served, before anything has happened.
+    // The controller reads discovery once at its start.
     tokio::time::sleep(Duration::from_secs(1)).await;
     world
 }
@@ -69,15 +69,15 @@ impl World {
         Instant::now()
     }
 
-    /// Waits until the namespace is gone and says how long that took since `begin`.
+    /// Waits until the namespace is gone. Returns the time since `begin`.
     async fn shop_gone(&self, begin: Instant) -> Duration {
         self.until("the namespace gone", |_| self.shop().is_none())
             .await;
         begin.elapsed()
     }
 
-    /// The message of one condition, when its status is `True`.
-    fn trouble(&self, kind: &str) -> Option<String> {
+    /// The message of one condition, if its status is `True`.
+    fn failure_message(&self, kind: &str) -> Option<String> {
         let shop = self.shop()?;
         let conditions = shop["status"]["conditions"].as_array()?.clone();
         let found = conditions
@@ -86,18 +86,21 @@ impl World {
         Some(found["message"].as_str()?.to_owned())
     }
 
-    /// Whether a pass has said anything about this condition.
-    fn is_told(&self, kind: &str) -> bool {
+    /// Whether a pass has written this condition.
+    fn has_condition(&self, kind: &str) -> bool {
         self.shop()
             .is_some_and(|shop| condition_of(&shop, kind).is_some())
     }
 
-    async fn in_trouble(&self, kind: &str) -> String {
-        self.until(kind, |_| self.trouble(kind).is_some()).await;
-        self.trouble(kind).unwrap()
+    /// Waits until the condition is `True`, and returns its message.
+    async fn until_condition_is_true(&self, kind: &str) -> String {
+        self.until(kind, |_| self.failure_message(kind).is_some())
+            .await;
+        self.failure_message(kind).unwrap()
     }
 
-    async fn release(&self, plural: &str, name: &str) {
+    /// Removes the finalizers of an object.
+    async fn clear_finalizers_of(&self, plural: &str, name: &str) {
         let path = self.cluster.path(plural, "shop", name);
         self.cluster
             .patch(&path, json!({"metadata": {"finalizers": null}}))
@@ -119,8 +122,8 @@ impl World {
             .unwrap();
     }
 
-    /// Method, path and status of the controller's requests so far.
-    fn asked(&self) -> Vec<String> {
+    /// Verb, path and status code of the controller's requests so far.
+    fn controller_requests(&self) -> Vec<String> {
         let requests = self.cluster.requests();
         let ours = requests
             .iter()
@@ -136,8 +139,9 @@ impl World {
         .collect()
     }
 
-    fn asked_for(&self, part: &str) -> usize {
-        self.asked()
+    /// The number of the controller's requests that contain `part`.
+    fn request_count(&self, part: &str) -> usize {
+        self.controller_requests()
             .iter()
             .filter(|line| line.contains(part))
             .count()
@@ -145,7 +149,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_namespace_goes_in_one_pass_after_five_seconds() {
+async fn a_namespace_is_removed_in_one_pass_after_five_seconds() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.clear_requests();
@@ -156,9 +160,9 @@ async fn an_empty_namespace_goes_in_one_pass_after_five_seconds() {
         "{took:?}"
     );
     assert_eq!(world.cluster.count("configmaps"), 0);
-    let asked = world.asked();
+    let requests = world.controller_requests();
     assert_eq!(
-        asked[..6],
+        requests[..6],
         [
             format!("get {SHOP} 200"),
             "get /api 200".to_owned(),
@@ -169,7 +173,7 @@ async fn an_empty_namespace_goes_in_one_pass_after_five_seconds() {
         ]
     );
     assert_eq!(
-        asked[asked.len() - 2..],
+        requests[requests.len() - 2..],
         [
             format!("update {SHOP}/status 200"),
             format!("update {SHOP}/finalize 200")
@@ -177,24 +181,24 @@ async fn an_empty_namespace_goes_in_one_pass_after_five_seconds() {
     );
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(
-        world.asked().len(),
-        asked.len(),
-        "nothing is asked about a namespace that is gone"
+        world.controller_requests().len(),
+        requests.len(),
+        "no requests for a removed namespace"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_not_being_deleted_is_left_alone() {
+async fn an_active_namespace_causes_no_requests() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.clear_requests();
     tokio::time::sleep(Duration::from_secs(900)).await;
-    assert_eq!(world.asked(), Vec::<String>::new());
+    assert_eq!(world.controller_requests(), Vec::<String>::new());
     assert_eq!(world.cluster.count("configmaps"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_go_first_and_nothing_else_is_touched_until_they_are_gone() {
+async fn other_objects_are_deleted_after_all_pods_are_gone() {
     let mut world = world().await;
     world
         .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
@@ -224,24 +228,26 @@ async fn pods_go_first_and_nothing_else_is_touched_until_they_are_gone() {
         assert_eq!(
             condition_of(&shop, kind).unwrap().0,
             "False",
-            "{kind}, as upstream says while pods remain"
+            "{kind}, as upstream reports while pods remain"
         );
     }
     assert_eq!(
         (
             world.cluster.count("configmaps"),
-            world.asked_for("configmaps")
+            world.request_count("configmaps")
         ),
         (1, 0)
     );
 
-    // After its grace a pod without a finalizer is trouble, and is told as such.
-    let message = world.in_trouble("NamespaceDeletionContentFailure").await;
+    // After its grace period, a remaining pod without a finalizer is reported as a failure.
+    let message = world
+        .until_condition_is_true("NamespaceDeletionContentFailure")
+        .await;
     let expected = "Failed to delete all resource types, 1 remaining: \
                     unexpected items still remain in namespace: shop for gvr: /v1, Resource=pods";
     assert_eq!(message, expected);
 
-    // The manager restarts in the middle, and the node ends the pod at last.
+    // The manager restarts, and then the test removes the pod in place of a kubelet.
     world.restart(&[DESCRIPTOR]).await;
     let slow = Target {
         resource: &PODS,
@@ -259,7 +265,7 @@ async fn pods_go_first_and_nothing_else_is_touched_until_they_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_on_nodes_end_within_their_grace_and_the_namespace_with_them() {
+async fn a_namespace_with_running_pods_is_removed_after_the_pods_ended() {
     let mut world = World::with(&[DESCRIPTOR]).await;
     world.create(namespace("shop")).await;
     for index in 0..3 {
@@ -278,7 +284,7 @@ async fn pods_on_nodes_end_within_their_grace_and_the_namespace_with_them() {
         })
         .await;
     let begin = world.delete_shop().await;
-    // One pass deletes the pods; the second comes 5 s after the status that the first wrote.
+    // The first pass deletes the pods. The second follows 5 s after the first pass's status update.
     let took = world.shop_gone(begin).await;
     assert!(
         (Duration::from_secs(10)..Duration::from_secs(11)).contains(&took),
@@ -289,7 +295,7 @@ async fn pods_on_nodes_end_within_their_grace_and_the_namespace_with_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_held_by_finalizers_is_named_and_waited_for() {
+async fn objects_with_finalizers_are_reported_and_delay_the_namespace() {
     let world = world().await;
     world
         .cluster
@@ -303,41 +309,48 @@ async fn content_held_by_finalizers_is_named_and_waited_for() {
         .unwrap();
     world.cluster.create(config_map("b", &[])).await.unwrap();
     world.delete_shop().await;
-    let resources = world.in_trouble("NamespaceContentRemaining").await;
+    let resources = world
+        .until_condition_is_true("NamespaceContentRemaining")
+        .await;
     let expected =
         "configmaps. has 1 resource instances, deployments.apps has 1 resource instances";
     assert_eq!(
         resources,
         format!("Some resources are remaining: {expected}")
     );
-    let finalizers = world.trouble("NamespaceFinalizersRemaining").unwrap();
+    let finalizers = world
+        .failure_message("NamespaceFinalizersRemaining")
+        .unwrap();
     let expected = "b.io/x in 1 resource instances, custom.io/finalizer in 2 resource instances";
     assert_eq!(
         finalizers,
         format!("Some content in the namespace has finalizers remaining: {expected}")
     );
-    assert_eq!(world.trouble("NamespaceDeletionContentFailure"), None);
+    assert_eq!(
+        world.failure_message("NamespaceDeletionContentFailure"),
+        None
+    );
 
-    // An estimate of 15 s makes a pass every 8 s, and a status without news is not written again.
+    // An estimate of 15 s leads to a pass every 8 s. An unchanged status causes no update.
     tokio::time::sleep(Duration::from_secs(10)).await;
     world.cluster.clear_requests();
     tokio::time::sleep(Duration::from_secs(80)).await;
     assert_eq!(
         (
-            world.asked_for(&format!("get {SHOP} 200")),
-            world.asked_for("update")
+            world.request_count(&format!("get {SHOP} 200")),
+            world.request_count("update")
         ),
         (10, 0)
     );
 
-    world.release("deployments", "web").await;
-    world.release("configmaps", "a").await;
+    world.clear_finalizers_of("deployments", "web").await;
+    world.clear_finalizers_of("configmaps", "a").await;
     let took = world.shop_gone(Instant::now()).await;
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_cannot_be_discovered_blocks_the_end_and_nothing_else() {
+async fn a_group_with_failed_discovery_delays_only_the_finalizing() {
     let world = world().await;
     world
         .cluster
@@ -347,21 +360,27 @@ async fn a_group_that_cannot_be_discovered_blocks_the_end_and_nothing_else() {
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.faults().hide_from_discovery("apps");
     world.delete_shop().await;
-    let message = world.in_trouble("NamespaceDeletionDiscoveryFailure").await;
+    let message = world
+        .until_condition_is_true("NamespaceDeletionDiscoveryFailure")
+        .await;
     let expected = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
                     apps/v1: stale GroupVersion discovery: apps/v1";
     assert_eq!(message, expected);
-    assert_eq!(world.cluster.count("configmaps"), 0, "what is known goes");
+    assert_eq!(
+        world.cluster.count("configmaps"),
+        0,
+        "discovered types are deleted"
+    );
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(
         world.cluster.count("replicasets"),
         1,
-        "what is not known stays, and so does the namespace"
+        "undiscovered types and the namespace stay"
     );
-    assert_eq!(world.asked_for("finalize"), 0);
+    assert_eq!(world.request_count("finalize"), 0);
     world.cluster.clear_requests();
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let passes = world.asked_for("get /apis");
+    let passes = world.request_count("get /apis");
     assert!(
         (9..=11).contains(&passes),
         "back-off ends at 60 s: {passes} passes in 10 minutes"
@@ -374,7 +393,7 @@ async fn a_group_that_cannot_be_discovered_blocks_the_end_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_that_refuses_is_told_and_the_others_go_all_the_same() {
+async fn a_failed_deletion_of_one_type_is_reported_and_the_others_are_deleted() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world
@@ -389,7 +408,9 @@ async fn a_type_that_refuses_is_told_and_the_others_go_all_the_same() {
         None,
     );
     world.delete_shop().await;
-    let message = world.in_trouble("NamespaceDeletionContentFailure").await;
+    let message = world
+        .until_condition_is_true("NamespaceDeletionContentFailure")
+        .await;
     assert_eq!(
         message,
         "Failed to delete all resource types, 1 remaining: out of order"
@@ -408,8 +429,7 @@ async fn a_type_that_refuses_is_told_and_the_others_go_all_the_same() {
 
 /// Upstream: `TestDeleteEncounters404`.
 #[tokio::test(start_paused = true)]
-async fn a_type_without_collections_is_deleted_one_by_one_and_one_without_lists_is_taken_as_empty()
-{
+async fn objects_are_deleted_one_by_one_without_deletecollection_and_skipped_without_list() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.create(config_map("b", &[])).await.unwrap();
@@ -433,7 +453,7 @@ async fn a_type_without_collections_is_deleted_one_by_one_and_one_without_lists_
     let begin = world.delete_shop().await;
     world.shop_gone(begin).await;
     let maps: Vec<String> = world
-        .asked()
+        .controller_requests()
         .into_iter()
         .filter(|line| line.contains("configmaps"))
         .collect();
@@ -446,14 +466,14 @@ async fn a_type_without_collections_is_deleted_one_by_one_and_one_without_lists_
     ];
     assert_eq!(maps, expected);
     assert_eq!(
-        world.asked_for("/secrets 404"),
+        world.request_count("/secrets 404"),
         3,
-        "the collection, the list to delete by, the list to verify by"
+        "deletecollection, the list for single deletions, and the final list"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_is_refused_during_the_end_and_what_a_pass_leaves_goes_with_a_later_one() {
+async fn new_objects_are_refused_and_the_namespace_waits_for_the_last_finalizer() {
     let world = world().await;
     world
         .cluster
@@ -466,8 +486,10 @@ async fn content_is_refused_during_the_end_and_what_a_pass_leaves_goes_with_a_la
         .await
         .unwrap();
     world.delete_shop().await;
-    world.in_trouble("NamespaceContentRemaining").await;
-    world.release("configmaps", "held").await;
+    world
+        .until_condition_is_true("NamespaceContentRemaining")
+        .await;
+    world.clear_finalizers_of("configmaps", "held").await;
     let refused = world
         .cluster
         .create(config_map("later", &[]))
@@ -477,13 +499,16 @@ async fn content_is_refused_during_the_end_and_what_a_pass_leaves_goes_with_a_la
     let message = "configmaps \"later\" is forbidden: unable to create new content in namespace shop because it is being terminated";
     assert_eq!(refused.message, message);
     tokio::time::sleep(A_WHILE).await;
-    assert!(world.shop().is_some(), "not while anything is left");
-    world.release("configmaps", "late").await;
+    assert!(
+        world.shop().is_some(),
+        "the namespace stays while an object remains"
+    );
+    world.clear_finalizers_of("configmaps", "late").await;
     world.shop_gone(Instant::now()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminating_namespace_is_picked_up_after_a_restart() {
+async fn a_restarted_controller_processes_terminating_namespaces() {
     let mut world = world().await;
     world.restart(&[]).await;
     world.delete_shop().await;
@@ -497,7 +522,7 @@ async fn a_terminating_namespace_is_picked_up_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_of_others_keep_the_namespace_until_they_go() {
+async fn finalizers_of_other_programs_keep_the_namespace() {
     let world = world().await;
     let extra = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "finalizers": ["meta.io/f"]},
@@ -506,12 +531,12 @@ async fn finalizers_of_others_keep_the_namespace_until_they_go() {
     world.finalize(extra).await;
     world.delete_shop().await;
     world
-        .until("ours is gone", |_| {
+        .until("the finalizer kubernetes removed", |_| {
             world.shop().unwrap()["spec"]["finalizers"] == json!(["spec.io/f"])
         })
         .await;
     tokio::time::sleep(A_WHILE).await;
-    assert!(world.shop().is_some(), "one finalizer of the spec is left");
+    assert!(world.shop().is_some(), "a finalizer remains in the spec");
     let held = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "finalizers": ["meta.io/f"]}, "spec": {},
     });
@@ -520,7 +545,7 @@ async fn finalizers_of_others_keep_the_namespace_until_they_go() {
     assert_eq!(
         world.shop().unwrap()["spec"],
         json!({}),
-        "one of the metadata is left"
+        "a finalizer remains in the metadata"
     );
     world
         .cluster
@@ -531,7 +556,7 @@ async fn finalizers_of_others_keep_the_namespace_until_they_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_namespaces_end_together() {
+async fn a_hundred_namespaces_are_removed_in_parallel() {
     let world = world().await;
     for index in 0..100 {
         world.create(namespace(&format!("n{index}"))).await;
@@ -555,7 +580,7 @@ async fn a_hundred_namespaces_end_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
+async fn workload_controllers_stop_without_events_in_a_terminating_namespace() {
     let mut world = World::with(&[deployment::DESCRIPTOR, replicaset::DESCRIPTOR]).await;
     world.create(namespace("shop")).await;
     world
@@ -568,8 +593,7 @@ async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
     world.delete_shop().await;
     let before = world.cluster.count("events");
 
-    // A ReplicaSet that lost a pod may not make another; a Deployment with a new template may not
-    // make a ReplicaSet.
+    // The API server refuses the replacement of a lost pod, and the ReplicaSet of a new template.
     let lost = world.cluster.objects("pods")[0]["metadata"]["name"]
         .as_str()
         .unwrap()
@@ -603,7 +627,7 @@ async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
         .count();
     assert!(
         (2..=6).contains(&refused),
-        "refused and forgotten, not tried over and over: {refused}"
+        "a refused creation is not repeated again and again: {refused}"
     );
     assert_eq!(
         world.cluster.count("events"),
@@ -615,8 +639,10 @@ async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
     world
         .restart(&[DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR])
         .await;
-    world.in_trouble("NamespaceContentRemaining").await;
-    world.release("deployments", "web").await;
+    world
+        .until_condition_is_true("NamespaceContentRemaining")
+        .await;
+    world.clear_finalizers_of("deployments", "web").await;
     world.shop_gone(Instant::now()).await;
 }
 
@@ -628,7 +654,9 @@ async fn a_deletion_is_logged_by_phase() {
         .create(config_map("kept", &["example.com/wait"]))
         .await;
     let begin = world.delete_shop().await;
-    world.in_trouble("NamespaceFinalizersRemaining").await;
+    world
+        .until_condition_is_true("NamespaceFinalizersRemaining")
+        .await;
     log.assert_has(
         Level::DEBUG,
         &[
@@ -650,10 +678,10 @@ async fn a_deletion_is_logged_by_phase() {
     );
 }
 
-/// The server ends what takes it longer than a minute. Given up before that, a deletion of
-/// thousands of pods would begin anew, again and again.
+/// The API server ends requests after a minute. A client with a shorter timeout would repeat the
+/// deletion of thousands of pods from the start.
 #[tokio::test(start_paused = true)]
-async fn a_slow_deletion_of_a_collection_is_waited_for() {
+async fn a_slow_deletecollection_is_not_cancelled() {
     let world = world().await;
     world.create(pod("a", 0)).await;
     let slow = Duration::from_secs(55);
@@ -662,11 +690,15 @@ async fn a_slow_deletion_of_a_collection_is_waited_for() {
         .faults()
         .delay(Matcher::new("deletecollection", "pods"), slow, Some(1));
     let begin = world.delete_shop().await;
-    assert!(world.shop_gone(begin).await > slow, "{:#?}", world.asked());
-    let asked = world.asked();
-    let deletions = asked
+    assert!(
+        world.shop_gone(begin).await > slow,
+        "{:#?}",
+        world.controller_requests()
+    );
+    let requests = world.controller_requests();
+    let deletions = requests
         .iter()
-        .filter(|asked| asked.starts_with("deletecollection /api/v1/namespaces/shop/pods "))
+        .filter(|request| request.starts_with("deletecollection /api/v1/namespaces/shop/pods "))
         .count();
-    assert_eq!(deletions, 1, "{asked:#?}");
+    assert_eq!(deletions, 1, "{requests:#?}");
 }

@@ -1,11 +1,13 @@
-//! Upstream's tests of the deletion of namespaced content, with their values, as stories.
+//! Upstream's tests of the deletion of namespaced content, with their values.
+//!
+//! `docs/parity.md` lists all of them.
 
 use steersman_devcluster::faults::EVERY_GROUP;
 use steersman_devcluster::status::Qualified;
 
 use super::*;
 
-/// The namespace as some API server stored it.
+/// A terminating namespace, as stored by an API server.
 fn stored(phase: &str, finalizers: &[&str], uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -27,8 +29,7 @@ fn conflict() -> Status {
 /// Upstream: `TestSyncNamespaceThatIsTerminating{NonExperimental,V1}`.
 #[tokio::test(start_paused = true)]
 async fn sync_namespace_that_is_terminating() {
-    // (name, finalizers, whether discovery works, the controller's last requests, a condition that
-    // is there)
+    // (name, finalizers, discovery works, last requests of the controller, condition with `True`)
     let status = format!("update {SHOP}/status 200");
     let finalize = format!("update {SHOP}/finalize 200");
     let cases: [(&str, &[&str], bool, &[&str], Option<&str>); 4] = [
@@ -71,23 +72,23 @@ async fn sync_namespace_that_is_terminating() {
             .cluster
             .load(stored("Terminating", finalizers, "1"))
             .unwrap();
-        // The first pass comes after 5 s, the one after its own status write after 10 s.
+        // The first pass runs after 5 s. The next follows its status update and runs after 10 s.
         tokio::time::sleep(Duration::from_millis(5050)).await;
-        let asked: Vec<String> = world
-            .asked()
+        let requests: Vec<String> = world
+            .controller_requests()
             .into_iter()
             .filter(|line| line.contains("namespaces/shop"))
             .collect();
-        let writes: Vec<&String> = asked
+        let writes: Vec<&String> = requests
             .iter()
             .filter(|line| line.starts_with("update"))
             .collect();
         match last {
-            [only] if only.starts_with("get") => assert_eq!(asked, [*only], "{name}"),
+            [only] if only.starts_with("get") => assert_eq!(requests, [*only], "{name}"),
             _ => assert_eq!(writes, last, "{name}"),
         }
         assert_eq!(
-            asked.iter().any(|line| line.starts_with("list")),
+            requests.iter().any(|line| line.starts_with("list")),
             !finalizers.is_empty(),
             "{name}"
         );
@@ -101,15 +102,15 @@ async fn sync_namespace_that_is_terminating() {
             "{name}"
         );
         assert!(
-            expected.is_none_or(|kind| world.trouble(kind).is_some()),
+            expected.is_none_or(|kind| world.failure_message(kind).is_some()),
             "{name}"
         );
     }
 }
 
-/// Upstream: `TestDeleteEncounters404` begins with namespaces that are still marked as active.
+/// Upstream: `TestDeleteEncounters404` starts with namespaces in the phase `Active`.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_no_server_marked_is_marked_first() {
+async fn a_deleted_namespace_in_phase_active_becomes_terminating_first() {
     let world = world().await;
     world.cluster.clear_requests();
     world.cluster.faults().reject(
@@ -131,7 +132,7 @@ async fn a_namespace_that_no_server_marked_is_marked_first() {
     let get = format!("get {SHOP} 200");
     let status = |code| format!("update {SHOP}/status {code}");
     assert_eq!(
-        world.asked()[..4],
+        world.controller_requests()[..4],
         [get.clone(), status(409), get, status(200)]
     );
     assert_eq!(world.shop().unwrap()["status"]["phase"], "Terminating");
@@ -152,16 +153,16 @@ async fn retry_on_conflict_error() {
         took < Duration::from_secs(6),
         "within the same pass: {took:?}"
     );
-    let asked = world.asked();
+    let requests = world.controller_requests();
     let finalize = |status| format!("update {SHOP}/finalize {status}");
     assert_eq!(
-        asked[asked.len() - 3..],
+        requests[requests.len() - 3..],
         [finalize(409), format!("get {SHOP} 200"), finalize(200)]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_recreated_between_retries_is_left_alone() {
+async fn a_namespace_recreated_between_retries_stays() {
     let world = world().await;
     let finalize = Matcher::new("update", "namespaces").subresource("finalize");
     world
@@ -170,11 +171,11 @@ async fn a_namespace_recreated_between_retries_is_left_alone() {
         .delay(finalize, Duration::from_secs(2), Some(1));
     world.delete_shop().await;
     world
-        .until("about to be finalized", |_| {
-            world.is_told("NamespaceContentRemaining")
+        .until("the finalize request is due", |_| {
+            world.has_condition("NamespaceContentRemaining")
         })
         .await;
-    // Another controller finished the old one, and somebody made a new one.
+    // Another client finalized the namespace, and a user created it again.
     let mut new = stored("Active", &["kubernetes"], "2");
     new["metadata"]
         .as_object_mut()
@@ -185,16 +186,16 @@ async fn a_namespace_recreated_between_retries_is_left_alone() {
     let before = world.shop();
     tokio::time::sleep(A_WHILE).await;
     let get = format!("get {SHOP} 200");
-    // The conflict, the new one with another UID, and the look of the next try.
+    // The conflict, the read that shows another UID, and the read of the next pass.
     assert_eq!(
-        world.asked(),
+        world.controller_requests(),
         [format!("update {SHOP}/finalize 409"), get.clone(), get]
     );
     assert_eq!(world.shop(), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_made_during_a_pass_is_refused_and_what_slipped_in_before_goes() {
+async fn an_object_stored_during_a_pass_is_deleted_and_a_later_one_is_refused() {
     let world = world().await;
     world.cluster.faults().delay(
         Matcher::new("list", "secrets"),
@@ -203,7 +204,7 @@ async fn content_made_during_a_pass_is_refused_and_what_slipped_in_before_goes()
     );
     let begin = world.delete_shop().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    // As an API server stores it that has not seen the end of the namespace yet.
+    // Another API server, with an older cache of the namespace, stores an object.
     let mut late = config_map("late", &[]);
     late["metadata"]["uid"] = json!("late");
     world.cluster.load(late).unwrap();
@@ -211,7 +212,7 @@ async fn content_made_during_a_pass_is_refused_and_what_slipped_in_before_goes()
     assert_eq!(
         world.cluster.count("configmaps"),
         0,
-        "the pass is past the ConfigMaps, and found it"
+        "the pass has deleted the ConfigMaps with this object"
     );
     assert_eq!(
         world
@@ -227,23 +228,25 @@ async fn content_made_during_a_pass_is_refused_and_what_slipped_in_before_goes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_any_discovery_a_namespace_stays_and_a_new_controller_does_not_begin() {
+async fn without_discovery_a_namespace_stays_and_a_new_controller_ends() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.faults().hide_from_discovery(EVERY_GROUP);
     world.delete_shop().await;
-    let message = world.in_trouble("NamespaceDeletionDiscoveryFailure").await;
+    let message = world
+        .until_condition_is_true("NamespaceDeletionDiscoveryFailure")
+        .await;
     assert!(message.contains("service unavailable"), "{message}");
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(
         (
             world.cluster.count("configmaps"),
-            world.asked_for("finalize")
+            world.request_count("finalize")
         ),
         (1, 0)
     );
 
-    // Upstream ends the process where nothing is served; a controller that ends does the same here.
+    // Upstream ends the process if discovery finds no types. Here the end of a controller ends it.
     let controller = (DESCRIPTOR.init)(&world.context()).unwrap();
     let ended = tokio::time::timeout(
         A_WHILE,

@@ -1,4 +1,4 @@
-//! Stories of the pod garbage collector on a test cluster without kubelets.
+//! Tests of the pod garbage collector against the in-memory API server, without kubelets.
 
 mod ported;
 
@@ -10,10 +10,10 @@ use steersman_runtime::controller::ControllerContext;
 use super::DESCRIPTOR;
 use crate::testing::world::World;
 
-/// Longer than the quarantine and two pauses.
+/// Longer than the quarantine and two cycles.
 const LONG: Duration = Duration::from_secs(90);
 
-/// Three cycles.
+/// The time of three cycles.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 fn pod(name: &str, node: &str) -> Value {
@@ -36,6 +36,7 @@ impl World {
         self.find("pods", pod).is_some()
     }
 
+    /// Waits until the pod is removed. Returns the time that this took.
     async fn gone(&self, pod: &str) -> Duration {
         let start = tokio::time::Instant::now();
         self.until(&format!("{pod} removed"), |_| !self.exists(pod))
@@ -64,7 +65,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_is_gone_are_failed_and_removed_after_a_quarantine() {
+async fn pods_of_a_deleted_node_are_failed_and_removed_after_the_quarantine() {
     let mut world = World::bare().await;
     world.create(node("here")).await;
     world.restart(&[DESCRIPTOR]).await;
@@ -96,7 +97,7 @@ async fn pods_of_a_node_that_is_gone_are_failed_and_removed_after_a_quarantine()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_only_the_cache_misses_keeps_its_pods() {
+async fn pods_stay_if_only_the_cache_lacks_their_node() {
     let mut world = World::bare().await;
     world.restart(&[DESCRIPTOR]).await;
     world.cluster.faults().stall_watches("nodes");
@@ -104,17 +105,17 @@ async fn a_node_that_only_the_cache_misses_keeps_its_pods() {
     world.create(pod("kept", "new")).await;
     tokio::time::sleep(LONG).await;
     assert!(world.exists("kept"));
-    let looked = world
+    let reads = world
         .cluster
         .requests()
         .iter()
         .filter(|r| r.path == "/api/v1/nodes/new")
         .count();
-    assert!(looked > 0, "the API server was asked");
+    assert!(reads > 0, "the controller reads the node");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_in_time_keeps_its_pods() {
+async fn pods_stay_if_their_node_appears_during_the_quarantine() {
     let mut world = World::bare().await;
     world.restart(&[DESCRIPTOR]).await;
     world.create(pod("kept", "late")).await;
@@ -125,7 +126,7 @@ async fn a_node_that_comes_back_in_time_keeps_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finished_pods_beyond_the_threshold_go_evicted_ones_first() {
+async fn finished_pods_beyond_the_threshold_are_removed_evicted_ones_first() {
     let mut world = World::bare().await;
     world.create(node("n")).await;
     let pods = [
@@ -173,12 +174,12 @@ async fn a_terminating_pod_that_was_never_bound_is_failed_and_removed() {
         .unwrap_or_default();
     assert!(
         conditions.iter().all(|c| c["type"] != "DisruptionTarget"),
-        "nobody disrupted it"
+        "its deletion is no disruption"
     );
     tokio::time::sleep(A_MINUTE).await;
     assert!(
         world.deleted("unscheduled") >= 3,
-        "tried again in every cycle"
+        "the removal is repeated in each cycle"
     );
     assert_eq!(world.failed("unscheduled"), 0);
 }
@@ -209,7 +210,7 @@ async fn a_terminating_pod_on_a_node_out_of_service_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_of_an_orphan_is_left_alone() {
+async fn a_pod_with_the_name_of_an_orphan_stays() {
     let mut world = World::bare().await;
     world.create(node("here")).await;
     for (name, phase) in [("running", "Running"), ("finished", "Succeeded")] {
@@ -226,20 +227,20 @@ async fn a_namesake_of_an_orphan_is_left_alone() {
     for name in ["running", "finished"] {
         let found = world
             .find("pods", name)
-            .expect("the other pod of that name");
+            .expect("the second pod of that name");
         assert!(found["metadata"]["deletionTimestamp"].is_null());
         assert_ne!(found["status"]["phase"], "Failed");
     }
     assert_eq!(
         world.failed("orphaned"),
         world.deleted("orphaned"),
-        "every attempt was refused"
+        "every attempt fails"
     );
     assert!(world.failed("orphaned") >= 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_removal_is_refused_is_left_to_whoever_may_write() {
+async fn a_fenced_removal_counts_as_no_attempt() {
     let mut world = World::bare().await;
     let gate = world.restart_fenced(&[DESCRIPTOR]).await;
     gate.set_open(false);
@@ -253,7 +254,7 @@ async fn a_pod_whose_removal_is_refused_is_left_to_whoever_may_write() {
             .filter(|family| family.name().starts_with("pod_gc_collector_force_delete"));
         found.map(|family| family.get_metric().len()).sum::<usize>()
     };
-    assert_eq!(counts(&world.registry), 0, "nothing was attempted");
+    assert_eq!(counts(&world.registry), 0, "the metrics count no attempt");
     gate.set_open(true);
     world.gone("lost").await;
     assert_eq!(counts(&world.registry), 1);

@@ -1,9 +1,10 @@
-//! Scenarios of upstream's unit and integration tests that need a whole controller, under their
-//! names.
+//! Scenarios of upstream's unit and integration tests that need a whole controller.
+//!
+//! Each doc comment names the upstream test. `docs/parity.md` lists all of them.
 
 use super::*;
 
-/// Names of the pods that are gone, or as good as: held back by a finalizer only.
+/// Names of the removed pods, including terminating ones, which only a finalizer holds.
 fn removed(world: &World, names: &[&str]) -> Vec<String> {
     let is_removed = |name: &&&str| {
         world
@@ -17,7 +18,7 @@ fn removed(world: &World, names: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Names of the pods that were made to fail.
+/// Names of the pods that the controller patched to phase `Failed`.
 fn patched(world: &World) -> Vec<String> {
     let requests = world.cluster.requests();
     let paths = requests
@@ -35,14 +36,16 @@ async fn pod_in(world: &World, name: &str, node: &str, phase: &str) {
     world.pod_status(name, json!({"phase": phase})).await;
 }
 
-/// `TestGCOrphaned`. What upstream's informer knows is what is there before the watch stalls.
+/// `TestGCOrphaned`. The nodes of upstream's informer exist here before the watch stalls.
 #[tokio::test(start_paused = true)]
 async fn gc_orphaned() {
     struct Case {
         name: &'static str,
+        /// Nodes in the cache.
         known: &'static [&'static str],
+        /// Nodes that only the API server has.
         unknown: &'static [&'static str],
-        /// Nodes that come after the quarantine began.
+        /// Nodes created during the quarantine.
         added: &'static [&'static str],
         pods: &'static [(&'static str, &'static str, &'static str)],
         deleted: &'static [&'static str],
@@ -134,7 +137,7 @@ async fn gc_orphaned() {
         for name in case.unknown {
             world.create(node(name)).await;
         }
-        // "quarantine not finished": half of it.
+        // Upstream's "quarantine not finished": half of the quarantine.
         tokio::time::sleep(Duration::from_secs(20)).await;
         let names: Vec<&str> = case.pods.iter().map(|(name, ..)| *name).collect();
         assert!(
@@ -151,10 +154,10 @@ async fn gc_orphaned() {
     }
 }
 
-/// "node added to informer after quarantine" of `TestGCOrphaned`, and "node deleted from informer
-/// after quarantine": a node that goes late has a quarantine of its own.
+/// Two cases of `TestGCOrphaned`: "node added to informer after quarantine" and "node deleted from
+/// informer after quarantine". A later deletion of a node starts a new quarantine.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_late_has_a_quarantine_of_its_own() {
+async fn a_node_deleted_later_gets_its_own_quarantine() {
     let mut world = World::bare().await;
     world.create(node("node")).await;
     pod_in(&world, "a", "node", "Succeeded").await;
@@ -225,8 +228,8 @@ async fn gc_unscheduled_terminating() {
     }
 }
 
-/// `TestPodGcOrphanedPodsWithFinalizer`; the cases with a gate off do not exist in 1.36, where both
-/// gates are locked.
+/// `TestPodGcOrphanedPodsWithFinalizer`. Its cases with a disabled gate are omitted, because 1.36
+/// locks both gates.
 #[tokio::test(start_paused = true)]
 async fn pod_gc_orphaned_pods_with_finalizer() {
     // (name, phase before, phase after, disrupted)
@@ -315,7 +318,7 @@ async fn terminating_on_out_of_service_node() {
     }
 }
 
-/// `TestPodGcForPodsWithDuplicatedFieldKeys`: keys that a patch merges by may be there twice.
+/// `TestPodGcForPodsWithDuplicatedFieldKeys`: lists in a pod may contain a merge key twice.
 #[tokio::test(start_paused = true)]
 async fn pod_gc_for_pods_with_duplicated_field_keys() {
     let cases = [

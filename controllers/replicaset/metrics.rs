@@ -1,14 +1,15 @@
-//! Metrics of the ReplicaSet controller, under upstream's names. Whoever runs on its machinery
-//! counts in the same families.
+//! Metrics of the ReplicaSet controller, under upstream's names.
+//!
+//! The ReplicationController controller runs the same code and uses the same families.
 
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
-/// Handles of the families.
+/// The metric families.
 #[derive(Debug, Clone)]
 pub(super) struct ReplicaSetMetrics {
-    /// Age of deleted pods by the age of the youngest.
+    /// Age of deleted pods, relative to the age of the youngest ready pod.
     pub(super) deletion_age_ratio: Histogram,
-    /// Syncs put off because a cache had not seen our own writes, by `group` and `resource` of the
+    /// Syncs skipped because a cache lacks writes of this process, by `group` and `resource` of the
     /// cache.
     pub(super) stale_sync_skips: IntCounterVec,
 }

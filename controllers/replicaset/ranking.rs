@@ -1,6 +1,8 @@
-//! Which pods go first when there are too many.
+//! The order in which surplus pods are deleted.
 //!
-//! Upstream: `ActivePodsWithRanks` and `getPodsToDelete`.
+//! Pods that serve least are deleted first: unscheduled, pending and unready ones. Among ready pods
+//! the deletion cost, crowded nodes and a young age decide. Upstream: `ActivePodsWithRanks` in
+//! `controller_utils.go`, and `getPodsToDelete` in `replica_set.go`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,15 +11,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use steersman_runtime::object::{Phase, Pod};
 
-/// What the deletion costs in the annotations of pods are worth.
+/// Whether the annotation `controller.kubernetes.io/pod-deletion-cost` counts: the feature gate
+/// `PodDeletionCost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Costs {
     Count,
     Ignored,
 }
 
-/// The `count` pods of `active` that are to be deleted, in order. Each pod ranks by how many active
-/// pods of `related` share its node.
+/// The `count` pods of `active` to delete, in order. The rank of a pod is the number of active pods
+/// of `related` on its node.
 pub(super) fn first_to_go(
     active: &[Arc<Pod>],
     related: &[Arc<Pod>],
@@ -59,17 +62,17 @@ pub(super) fn first_to_go(
 #[derive(Debug, Clone, Copy)]
 struct Ranked<'a> {
     pod: &'a Arc<Pod>,
-    /// Active related pods on the same node.
+    /// Number of active related pods on the same node.
     rank: usize,
-    /// Its deletion cost, as far as that counts.
+    /// The deletion cost; 0 if costs are ignored.
     cost: i32,
 }
 
-/// The lesser one is deleted first.
+/// Compares two pods as upstream does; the lesser one is deleted first.
 ///
-/// This is no total order: two pods that became ready at the same time are told apart by their
-/// restarts, while each of them is told apart from a third one of the same age bucket by UID, so
-/// three pods can form a circle. Pairs come out as upstream's do.
+/// This is not a total order, because three pods of one age bucket can form a cycle. Two that
+/// became ready at the same time are compared by restarts. The third one is compared with each of
+/// them by UID.
 fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
     let (p, q) = (&**a.pod, &**b.pod);
     p.node
@@ -99,9 +102,10 @@ fn phase_rank(phase: Phase) -> u8 {
     }
 }
 
-/// Equal only for equal times (or one pod twice); otherwise an unset time first, then the younger
-/// one. Ages within a factor of two count as one and leave the choice to the UID, so that victims
-/// are spread over a whole generation of pods.
+/// Compares two pods by a time: unset first, then the younger one.
+///
+/// Ages in the same power of two count as equal, and the UID decides. Thus deletions are spread
+/// over all pods of about the same age. Only equal times compare as equal.
 fn compare_ages(
     p: &Pod,
     since_p: Option<Timestamp>,
@@ -120,13 +124,15 @@ fn compare_ages(
     }
 }
 
-/// floor(log2(age in nanoseconds)); `None`, which is the least, when there is no age yet.
+/// floor(log2(age in nanoseconds)); `None`, which is less than any other value, for a time that is
+/// not in the past.
 fn age_bucket(since: Timestamp, now: Timestamp) -> Option<u32> {
     let age = now.as_nanosecond() - since.as_nanosecond();
     (age > 0).then(|| age.ilog2())
 }
 
-/// Sorts by an order that need not be total, for which the standard library's sort may panic.
+/// Stable merge sort for an order that need not be total. `slice::sort_by` may panic on such an
+/// order.
 fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Ordering) -> Vec<T> {
     let (mut from, mut width) = (items, 1);
     while width < from.len() {
@@ -151,9 +157,11 @@ fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Orderin
     from
 }
 
-/// For each ready victim, its age as a whole multiple of the youngest ready pod's, in whole
-/// milliseconds as upstream divides them. Nothing while the youngest is no millisecond old, where
-/// upstream divides by zero.
+/// The age of each ready victim, divided by the age of the youngest ready pod. As upstream, it
+/// divides whole milliseconds and discards the remainder.
+///
+/// The result is empty if the youngest pod is less than a millisecond old; upstream divides by zero
+/// there.
 pub(super) fn age_ratios(active: &[Arc<Pod>], victims: &[Arc<Pod>], now: Timestamp) -> Vec<i64> {
     let age = |created: Timestamp| now.as_millisecond() - created.as_millisecond();
     let ready = |pods: &[Arc<Pod>]| -> Vec<Timestamp> {
@@ -193,13 +201,12 @@ mod tests {
         Arc::new(builder.clone().build())
     }
 
-    /// A pod without a UID, as upstream's tests have them, so that ages of one bucket compare
-    /// equal.
+    /// A pod without a UID, as in upstream's tests. Ages of the same bucket then compare as equal.
     fn anonymous(name: &str, node: &str, phase: &str) -> PodBuilder {
         pod(name).uid("").not_created().node(node).phase(phase)
     }
 
-    /// Deterministic, and different for each seed.
+    /// A deterministic order for each seed.
     fn shuffled<T>(mut items: Vec<T>, seed: usize) -> Vec<T> {
         let mut state = seed as u64 + 1;
         for i in (1..items.len()).rev() {
@@ -299,9 +306,9 @@ mod tests {
         let order = |a: (&PodBuilder, usize), b: (&PodBuilder, usize)| {
             let (p, q) = (arc(a.0), arc(b.0));
             let (p, q) = (ranked(&p, a.1), ranked(&q, b.1));
-            let there = compare(&p, &q, now());
-            assert_eq!(there, compare(&q, &p, now()).reverse(), "{p:?} {q:?}");
-            there
+            let order = compare(&p, &q, now());
+            assert_eq!(order, compare(&q, &p, now()).reverse(), "{p:?} {q:?}");
+            order
         };
         let equal = [
             (&unscheduled, &unscheduled),
@@ -342,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_within_a_factor_of_two_leave_the_choice_to_the_uid() {
+    fn the_uid_decides_between_pods_of_the_same_age_bucket() {
         let ready = |uid: &str, minutes: i64| {
             pod(uid)
                 .uid(uid)
@@ -357,19 +364,19 @@ mod tests {
                 .name
                 .to_string()
         };
-        // 2^42 ns are 73 minutes, 2^43 ns 147.
+        // Bucket boundaries: 2^42 ns are 73 minutes, 2^43 ns are 147 minutes.
         assert_eq!(first(&ready("b", 80), &ready("a", 100)), "a");
         assert_eq!(first(&ready("a", 80), &ready("b", 100)), "a");
         assert_eq!(
             first(&ready("b", 70), &ready("a", 80)),
             "b",
-            "a boundary lies between"
+            "a bucket boundary lies between"
         );
         assert_eq!(age_bucket(now(), now()), None);
         assert_eq!(
             age_bucket(now() + std::time::Duration::from_secs(1), now()),
             None,
-            "a clock ahead of ours"
+            "a time in the future"
         );
     }
 
@@ -397,7 +404,7 @@ mod tests {
             &scheduled_pending,
             &unscheduled_pending,
         ];
-        // (why, pods, related or else the pods, count, expected)
+        // (why, pods, related pods if they differ, count, expected)
         let cases = [
             (
                 "len(pods) = 0 (i.e., diff = 0 too)",
@@ -489,15 +496,15 @@ mod tests {
     }
 
     #[test]
-    fn finished_and_terminating_neighbours_do_not_make_a_pod_crowded() {
+    fn only_active_related_pods_count_for_the_rank() {
         let a = arc(&pod("a").node("n1").ready_since(NOW - 60));
         let b = arc(&pod("b").node("n2").ready_since(NOW - 60));
         let related = [
             Arc::clone(&a),
-            arc(&pod("gone").node("n1").phase("Failed")),
-            arc(&pod("going").node("n1").deleted(NOW)),
+            arc(&pod("failed").node("n1").phase("Failed")),
+            arc(&pod("terminating").node("n1").deleted(NOW)),
             Arc::clone(&b),
-            arc(&pod("neighbour").node("n2")),
+            arc(&pod("active").node("n2")),
         ];
         assert_eq!(
             names(&first_to_go(&[a, b], &related, 1, Costs::Count, now())),
@@ -506,9 +513,9 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_pods_does_not_break_the_sort() {
-        // x and z became ready together, so restarts decide: z first. y of the same bucket decides
-        // by UID: x, y, z.
+    fn sorting_ends_although_the_order_has_a_cycle() {
+        // x and z became ready at the same time, so z is less by its restarts. By UID, x is less
+        // than y, and y is less than z.
         let at = |uid: &str, second: i64| {
             pod(uid)
                 .uid(uid)
@@ -516,8 +523,8 @@ mod tests {
                 .ready_since(NOW - second)
                 .created(0)
         };
-        let circle = [at("x", 4000), at("y", 4001), at("z", 4000).restarts(&[5])];
-        let pods: Vec<Arc<Pod>> = (0..60).map(|i| arc(&circle[i % 3])).collect();
+        let cycle = [at("x", 4000), at("y", 4001), at("z", 4000).restarts(&[5])];
+        let pods: Vec<Arc<Pod>> = (0..60).map(|i| arc(&cycle[i % 3])).collect();
         for seed in 0..20 {
             assert_eq!(
                 first_to_go(&shuffled(pods.clone(), seed), &[], 59, Costs::Count, now()).len(),
@@ -544,7 +551,7 @@ mod tests {
         assert_eq!(
             age_ratios(&[newborn, Arc::clone(&old)], &[old], now()),
             Vec::<i64>::new(),
-            "no age to divide by"
+            "the youngest pod has the age 0"
         );
         assert_eq!(
             age_ratios(&[Arc::clone(&unready)], &[unready], now()),

@@ -1,28 +1,31 @@
-//! How far an owner is from its size, and what closes the gap.
+//! The number of pods that one sync creates or deletes.
+//!
+//! Upstream: the first part of `manageReplicas` in `replica_set.go`.
 
 use std::cmp::Ordering;
 
-/// The most pods one sync creates or deletes, so that one huge owner cannot starve the others.
+/// Maximum of pods that one sync creates or deletes, so one huge owner cannot block the others.
+/// Upstream: `BurstReplicas`.
 pub(super) const BURST: usize = 500;
 
-/// What brings the number of active pods to the wanted one.
+/// The change from the number of active pods towards `spec.replicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Nothing: it is there.
+    /// The numbers are equal.
     Steady,
-    /// So many pods more.
+    /// Create this many pods.
     Create(usize),
-    /// So many pods less.
+    /// Delete this many pods.
     Delete(usize),
 }
 
-/// `active` counts the pods of the owner that are neither finished nor terminating.
+/// Compares the number of active pods of an owner with its `replicas`.
 pub(super) fn decide(active: usize, replicas: i32) -> Scale {
-    let wanted = usize::try_from(replicas).unwrap_or(0);
-    match active.cmp(&wanted) {
+    let desired = usize::try_from(replicas).unwrap_or(0);
+    match active.cmp(&desired) {
         Ordering::Equal => Scale::Steady,
-        Ordering::Less => Scale::Create((wanted - active).min(BURST)),
-        Ordering::Greater => Scale::Delete((active - wanted).min(BURST)),
+        Ordering::Less => Scale::Create((desired - active).min(BURST)),
+        Ordering::Greater => Scale::Delete((active - desired).min(BURST)),
     }
 }
 
@@ -31,17 +34,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_closed_at_most_one_burst_at_a_time() {
+    fn one_sync_creates_or_deletes_at_most_one_burst() {
         // (why, active, replicas, expected)
         let cases = [
             ("at size", 3, 3, Scale::Steady),
-            ("none wanted, none there", 0, 0, Scale::Steady),
+            ("at size zero", 0, 0, Scale::Steady),
             ("too few", 1, 3, Scale::Create(2)),
             ("too many", 3, 1, Scale::Delete(2)),
-            ("all go", 3, 0, Scale::Delete(3)),
-            ("far too few", 0, 1200, Scale::Create(BURST)),
-            ("one burst away", 0, 500, Scale::Create(500)),
-            ("far too many", 1200, 0, Scale::Delete(BURST)),
+            ("scaled to zero", 3, 0, Scale::Delete(3)),
+            ("more than a burst missing", 0, 1200, Scale::Create(BURST)),
+            ("one burst missing", 0, 500, Scale::Create(500)),
+            ("more than a burst too many", 1200, 0, Scale::Delete(BURST)),
         ];
         for (why, active, replicas, expected) in cases {
             assert_eq!(decide(active, replicas), expected, "{why}");

@@ -1,4 +1,8 @@
-//! What the pods say about their owner: counters, the failure condition, and when to look again.
+//! The status of a ReplicaSet or ReplicationController: counters, the condition `ReplicaFailure`,
+//! and the time of the next availability check.
+//!
+//! Upstream: `calculateStatus` in `replica_set_utils.go`, and `FindMinNextPodAvailabilityCheck` in
+//! `controller_utils.go`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +14,12 @@ use steersman_runtime::object::{Condition, Pod, ReplicaSetStatus};
 
 use super::owner::PodOwner;
 
-/// The condition that says why pods cannot be created or deleted.
+/// The condition for failed creations and deletions of pods.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status that `active` and `terminating` pods give; the latter are left out where they are not
-/// reported. `failure` is what kept this sync from scaling.
+/// The status for the `active` pods and the number of `terminating` ones.
+///
+/// Only ReplicaSets report `terminating`. `failure` is the error of this sync's scaling.
 pub(super) fn compute<O: PodOwner>(
     owner: &O,
     active: &[Arc<Pod>],
@@ -37,8 +42,8 @@ pub(super) fn compute<O: PodOwner>(
     }
 }
 
-/// `ReplicaFailure` comes with the first failure, stays as it is through the next ones, and goes
-/// with the first success.
+/// Adds `ReplicaFailure` at the first failure, keeps it unchanged at further ones, and removes it
+/// at the first success.
 fn conditions<O: PodOwner>(
     owner: &O,
     active: usize,
@@ -49,7 +54,7 @@ fn conditions<O: PodOwner>(
     match failure {
         None => conditions::remove(&mut conditions, REPLICA_FAILURE),
         Some(message) if conditions::find(&conditions, REPLICA_FAILURE).is_none() => {
-            let reason = if number_below(active, owner.replicas()) {
+            let reason = if is_below(active, owner.replicas()) {
                 "FailedCreate"
             } else {
                 "FailedDelete"
@@ -62,12 +67,11 @@ fn conditions<O: PodOwner>(
     conditions
 }
 
-fn number_below(active: usize, replicas: i32) -> bool {
-    usize::try_from(replicas).is_ok_and(|wanted| active < wanted)
+fn is_below(active: usize, replicas: i32) -> bool {
+    usize::try_from(replicas).is_ok_and(|desired| active < desired)
 }
 
-/// Whether `new`, computed from generation `generation`, says anything that the served status does
-/// not.
+/// Whether `new`, computed from `generation`, differs from the status in the cache.
 pub(super) fn needs_write(
     served: &ReplicaSetStatus,
     new: &ReplicaSetStatus,
@@ -86,7 +90,8 @@ fn ready_time(min_ready_seconds: i32) -> SignedDuration {
     SignedDuration::from_secs(min_ready_seconds.max(0).into())
 }
 
-/// How long after `decided_at` a pod becomes available that was not then.
+/// The time from `decided_at` until a ready pod becomes available; `None` if it is available, not
+/// ready, or without a known time.
 fn next_availability_check(
     pod: &Pod,
     min_ready_seconds: i32,
@@ -96,14 +101,17 @@ fn next_availability_check(
         .ready
         .since
         .filter(|_| pod.is_ready() && min_ready_seconds > 0)?;
-    // Durations never leave their range, as times near its end do when something is added.
+    // A difference of times stays in range; a sum would overflow for times near the end of the
+    // range.
     let left = ready_time(min_ready_seconds).saturating_sub(decided_at.duration_since(since));
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 
-/// How long after `now` the next of `active` becomes available, by the pods that were not at
-/// `decided_at`: zero when that time has passed since, `min_ready_seconds` when no pod says,
-/// nothing when all ready ones are available.
+/// The delay after `now` until the next pod becomes available.
+///
+/// `decided_at` is the time for which `status` was computed. The delay is zero if a pod became
+/// available since then, and `min_ready_seconds` if no pod has a known time. The result is `None`
+/// if all ready pods are available.
 pub(super) fn next_check(
     status: &ReplicaSetStatus,
     active: &[Arc<Pod>],
@@ -232,7 +240,7 @@ mod tests {
                 [1, 1, 1, 1],
             ),
             (
-                "ready since an unknown time",
+                "unknown transition time",
                 slow(),
                 vec![whole("pod1").ready_since_never()],
                 0,
@@ -346,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_written_when_it_says_something_new() {
+    fn a_status_is_written_only_if_it_differs() {
         let served = || {
             replica_set("web")
                 .status("replicas", 2)
@@ -357,7 +365,7 @@ mod tests {
         // (why, change, written)
         type Change = fn(&mut ReplicaSetStatus);
         let cases: [(&str, Change, bool); 5] = [
-            ("nothing new", |_| {}, false),
+            ("equal", |_| {}, false),
             ("replicas", |s| s.replicas = 3, true),
             ("available", |s| s.available_replicas = 1, true),
             (
@@ -382,7 +390,7 @@ mod tests {
         }
         assert!(
             needs_write(&served(), &served(), 2),
-            "a generation not observed yet"
+            "the generation is new"
         );
     }
 
@@ -441,7 +449,7 @@ mod tests {
             ("available", ready(51), 50, None),
             ("available just now", ready(50), 50, None),
             (
-                "ready from the end of time on",
+                "ready since the maximum time",
                 pod("p").status("conditions", never.clone()),
                 1,
                 seconds(251_602_207_200),
@@ -460,7 +468,7 @@ mod tests {
                 i32::MAX,
                 at(NOW)
             ),
-            "nothing overflows"
+            "the computation does not overflow"
         );
     }
 
@@ -490,14 +498,18 @@ mod tests {
         assert_eq!(
             check(&waiting, &pods, 10, 2),
             seconds(4),
-            "6 s from the decision, 2 of them gone"
+            "6 s from the decision, of which 2 s have passed"
         );
         assert_eq!(
             check(&waiting, &pods, 10, 7),
             seconds(0),
-            "longer than the wait"
+            "more than the delay has passed"
         );
-        assert_eq!(check(&waiting, &[], 10, 0), seconds(10), "no pod says");
+        assert_eq!(
+            check(&waiting, &[], 10, 0),
+            seconds(10),
+            "no pod has a known time"
+        );
         assert_eq!(check(&waiting, &pods, 0, 0), None, "no minReadySeconds");
         let done = ReplicaSetStatus {
             available_replicas: 3,

@@ -1,7 +1,8 @@
-//! Stories of ReplicationControllers on a test cluster without kubelets: the tester moves the pods.
+//! Tests of ReplicationControllers against the in-memory API server, without kubelets: the test
+//! itself binds pods and writes their status.
 //!
-//! What the machinery does for every kind is told in the stories of the ReplicaSet controller;
-//! these tell what differs, and that it works for this kind at all.
+//! The tests of the ReplicaSet controller cover the shared code. These tests cover the differences,
+//! and show that the shared code works for this kind.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::DESCRIPTOR;
 use crate::replicaset;
 use crate::testing::world::World;
 
-/// Long enough for everything that is not timed to have happened.
+/// Long enough for all work without a deadline or back-off.
 const A_WHILE: Duration = Duration::from_secs(30);
 
 fn web(replicas: i32) -> Value {
@@ -28,6 +29,7 @@ fn template() -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}})
 }
 
+/// A pod with the labels of `web` and without an owner.
 fn loose_pod(name: &str) -> Value {
     let mut pod = template();
     (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
@@ -56,7 +58,7 @@ fn status(world: &World) -> Value {
         .unwrap_or_default()
 }
 
-/// Waits until there are exactly so many active pods, and the status says so too.
+/// Waits until exactly `count` active pods exist and the status reports them.
 async fn settled_at(world: &World, count: usize) -> Vec<Value> {
     let settled =
         |_: &_| active_pods(world).len() == count && status(world)["replicas"] == json!(count);
@@ -80,7 +82,7 @@ async fn world() -> World {
     world
 }
 
-/// A cluster with a ReplicationController of so many pods, all there.
+/// A cluster with the ReplicationController `web` and all its pods.
 async fn world_with(replicas: i32) -> World {
     let world = world().await;
     world.create(web(replicas)).await;
@@ -132,7 +134,7 @@ async fn a_replication_controller_gets_its_pods_and_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_orphan_of_a_full_one_is_adopted_and_goes_first() {
+async fn an_orphan_is_adopted_and_deleted_first_if_all_replicas_exist() {
     let world = world_with(2).await;
     scale(&world, 1).await;
     let kept = settled_at(&world, 1).await;
@@ -141,19 +143,19 @@ async fn a_new_orphan_of_a_full_one_is_adopted_and_goes_first() {
         .until("ready", |_| status(&world)["readyReplicas"] == 1)
         .await;
     let before = world.writes().len();
-    world.create(loose_pod("stranger")).await;
+    world.create(loose_pod("orphan")).await;
     world
-        .until("the stranger gone", |_| active_pods(&world).len() == 1)
+        .until("the orphan deleted", |_| active_pods(&world).len() == 1)
         .await;
     assert_eq!(name(&active_pods(&world)[0]), name(&kept[0]));
     assert_eq!(
         world.writes()[before..before + 2],
-        ["patch pods/stranger 200", "delete pods/stranger 200"]
+        ["patch pods/orphan 200", "delete pods/orphan 200"]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_shown_until_it_ends() {
+async fn refused_creations_are_reported_until_they_succeed() {
     let world = world().await;
     let quota = Status::new(
         403,
@@ -187,9 +189,9 @@ async fn a_refusal_is_shown_until_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_of_the_other_kind_keeps_its_own_pods() {
+async fn a_replica_set_and_a_replication_controller_of_one_name_keep_their_own_pods() {
     let mut world = World::bare().await;
-    // Both count in the same metrics, which are registered once.
+    // Both controllers use the same metric families, which are registered once.
     world.restart(&[DESCRIPTOR, replicaset::DESCRIPTOR]).await;
     let rc = world.create(web(2)).await;
     let mut rs = web(3);
@@ -227,7 +229,7 @@ async fn settled_at_zero_for(world: &World, rc: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn neighbours_on_a_node_do_not_count_even_under_a_common_controller() {
+async fn related_pods_do_not_count_for_the_rank() {
     let world = world().await;
     let mut rc = web(3);
     rc["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u-1", "controller": true}]);
@@ -237,7 +239,8 @@ async fn neighbours_on_a_node_do_not_count_even_under_a_common_controller() {
         world.bind(pod, node).await;
         world.make_ready(pod).await;
     }
-    // The one alone on its node restarted; two of a ReplicaSet on one node would go before it.
+    // The pod on node 2 has restarts. With ranks, as for ReplicaSets, a pod on the crowded node 1
+    // would be deleted before it.
     let restarted =
         json!([{"name": "main", "restartCount": 7, "image": "", "imageID": "", "ready": true}]);
     world
@@ -253,14 +256,14 @@ async fn neighbours_on_a_node_do_not_count_even_under_a_common_controller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_pod_cache_makes_no_duplicates_and_counts_in_no_metric() {
+async fn a_stale_pod_cache_causes_no_duplicates_and_changes_no_metric() {
     let world = world().await;
     world.cluster.faults().stall_watches("pods");
     world.create(web(3)).await;
     world
         .until("3 pods", |_| active_pods(&world).len() == 3)
         .await;
-    // Ten minutes are twice what expectations last.
+    // Ten minutes are twice the lifetime of expectations.
     for touch in 0..20 {
         let touch = json!({"metadata": {"annotations": {"touch": touch.to_string()}}});
         world.patch("replicationcontrollers", "web", touch).await;
@@ -293,7 +296,8 @@ async fn a_restart_writes_nothing() {
     assert_eq!(world.cluster.revision(), before);
 }
 
-/// Upstream's `TestLogarithmicScaleDown`: of pods in different age ranks the youngest goes.
+/// Upstream's `TestLogarithmicScaleDown`: of pods in different age buckets, the youngest is
+/// deleted.
 #[tokio::test(start_paused = true)]
 async fn logarithmic_scale_down() {
     let world = world_with(2).await;

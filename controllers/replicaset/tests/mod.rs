@@ -1,4 +1,5 @@
-//! Stories of ReplicaSets on a test cluster without kubelets: the tester moves the pods.
+//! Tests of ReplicaSets against the in-memory API server, without kubelets: the test itself binds
+//! pods and writes their status.
 
 mod ported;
 
@@ -12,7 +13,7 @@ use super::DESCRIPTOR;
 use crate::testing::gate::ONE_SYNC;
 use crate::testing::world::World;
 
-/// Long enough for everything that is not timed to have happened.
+/// Long enough for all work without a deadline or back-off.
 const A_WHILE: Duration = Duration::from_secs(30);
 
 fn web(replicas: i32) -> Value {
@@ -30,6 +31,7 @@ fn web(replicas: i32) -> Value {
     })
 }
 
+/// A pod with the labels of `web` and without an owner.
 fn loose_pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -54,7 +56,7 @@ fn is_active(pod: &Value) -> bool {
 }
 
 impl World {
-    /// The pods that count for the set: active, and of its label.
+    /// The active pods with the label of `web`.
     fn active_pods(&self) -> Vec<Value> {
         let mut pods = self.cluster.objects("pods");
         pods.retain(|pod| is_active(pod) && pod["metadata"]["labels"]["app"] == "web");
@@ -75,7 +77,7 @@ impl World {
             .cloned()
     }
 
-    /// Waits until there are exactly so many active pods, and the status says so too.
+    /// Waits until exactly `count` active pods exist and the status reports them.
     async fn settled_at(&self, count: usize) -> Vec<Value> {
         self.until(&format!("{count} pods"), |_| {
             self.active_pods().len() == count && self.status()["replicas"] == json!(count)
@@ -93,7 +95,7 @@ impl World {
         .await;
     }
 
-    /// Gives the controller a reason to sync, every now and then for longer than expectations last.
+    /// Causes a sync every 30 seconds, for ten minutes. Expectations expire after five minutes.
     async fn keep_touching(&self) {
         for touch in 0..20 {
             self.patch(
@@ -106,7 +108,7 @@ impl World {
         }
     }
 
-    /// How many requests of the controller with this verb and last path segment there were so far.
+    /// The number of the controller's requests so far with this verb and last path segment.
     fn requests(&self, verb: &str, last: &str) -> usize {
         let all = self.cluster.requests();
         let sent = all
@@ -129,7 +131,7 @@ async fn world() -> World {
     world
 }
 
-/// The same, with a ReplicaSet of so many pods, all there.
+/// The same, with the ReplicaSet `web` and all its pods.
 async fn world_with(replicas: i32) -> World {
     let world = world().await;
     world.create(web(replicas)).await;
@@ -154,7 +156,8 @@ async fn a_replica_set_gets_its_pods_and_its_status() {
     world
         .until("a full status", |_| world.status() == expected)
         .await;
-    // Events carry their time in their names, so of those of one (paused) instant one arrives.
+    // The name of an Event contains its time. Of the Events of one instant of paused time, the
+    // server accepts only the first.
     let names: Vec<String> = pods
         .iter()
         .map(|pod| format!("Created pod: {}", name(pod)))
@@ -174,7 +177,7 @@ async fn a_replica_set_gets_its_pods_and_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fails_or_goes_is_replaced_at_once() {
+async fn a_failed_or_deleted_pod_is_replaced_at_once() {
     let world = world_with(2).await;
     let before = world.active_pods();
     world
@@ -194,11 +197,11 @@ async fn a_pod_that_fails_or_goes_is_replaced_at_once() {
     let failed = world
         .find("pods", &name(&before[0]))
         .expect("a failed pod stays");
-    assert!(owner(&failed).is_some(), "and stays owned");
+    assert!(owner(&failed).is_some(), "a failed pod keeps its owner");
 }
 
 #[tokio::test(start_paused = true)]
-async fn scaling_down_takes_the_least_useful_pods() {
+async fn scaling_down_deletes_unscheduled_unready_and_cheap_pods_first() {
     let world = world_with(4).await;
     let pods: Vec<String> = world.active_pods().iter().map(name).collect();
     for pod in &pods[..3] {
@@ -212,7 +215,7 @@ async fn scaling_down_takes_the_least_useful_pods() {
     world
         .until("2 ready", |_| world.status()["readyReplicas"] == 2)
         .await;
-    // The one bound nowhere, then the one that is not ready, then the cheap one.
+    // First the unscheduled pod, then the unready one, then the one with the lower deletion cost.
     for (replicas, victim) in [(3, 3), (2, 1), (1, 2)] {
         world.scale(replicas).await;
         let left = world.settled_at(usize::try_from(replicas).unwrap()).await;
@@ -227,7 +230,7 @@ async fn scaling_down_takes_the_least_useful_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_tried_gently_and_shown_until_it_ends() {
+async fn refused_creations_are_retried_with_back_off_and_reported() {
     let world = world().await;
     let quota = Status::new(
         403,
@@ -258,7 +261,7 @@ async fn a_refusal_is_tried_gently_and_shown_until_it_ends() {
     assert_eq!(
         world.condition(),
         Some(condition),
-        "the first failure is the one shown"
+        "the condition keeps the first failure"
     );
 
     world.cluster.faults().remove(rule);
@@ -274,7 +277,7 @@ async fn a_refusal_is_tried_gently_and_shown_until_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_are_adopted_and_what_is_too_much_goes() {
+async fn orphans_are_adopted_and_surplus_ones_are_deleted() {
     let world = world().await;
     for pod in ["a", "b", "c"] {
         world.create(loose_pod(pod)).await;
@@ -289,7 +292,7 @@ async fn orphans_are_adopted_and_what_is_too_much_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_relabelled_is_released_and_comes_home_when_labelled_back() {
+async fn a_relabelled_pod_is_released_and_adopted_again_with_its_old_labels() {
     let world = world_with(1).await;
     let pod = name(&world.active_pods()[0]);
     world
@@ -327,7 +330,7 @@ async fn a_pod_relabelled_is_released_and_comes_home_when_labelled_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_being_deleted_neither_adopts_nor_creates() {
+async fn a_terminating_set_does_not_adopt_or_create_pods() {
     let world = world().await;
     let mut set = web(2);
     set["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -335,17 +338,17 @@ async fn a_set_being_deleted_neither_adopts_nor_creates() {
     let pods = world.settled_at(2).await;
     world.delete("replicasets", "web").await;
     world.kill(&name(&pods[0])).await;
-    world.create(loose_pod("stranger")).await;
+    world.create(loose_pod("orphan")).await;
     world
         .until("a status of 1", |_| world.status()["replicas"] == 1)
         .await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.requests("create", "pods"), 2);
-    assert_eq!(owner(&world.find("pods", "stranger").unwrap()), None);
+    assert_eq!(owner(&world.find("pods", "orphan").unwrap()), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_only_the_cache_believes_alive_does_not_adopt() {
+async fn a_set_that_is_terminating_only_on_the_server_does_not_adopt() {
     let world = world().await;
     let mut set = web(1);
     set["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -353,14 +356,14 @@ async fn a_set_that_only_the_cache_believes_alive_does_not_adopt() {
     world.settled_at(1).await;
     world.cluster.faults().stall_watches("replicasets");
     world.delete("replicasets", "web").await;
-    world.create(loose_pod("stranger")).await;
+    world.create(loose_pod("orphan")).await;
     world
-        .until("a look at the live set", |_| {
+        .until("a live read of the set", |_| {
             world.requests("get", "web") > 0
         })
         .await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(owner(&world.find("pods", "stranger").unwrap()), None);
+    assert_eq!(owner(&world.find("pods", "orphan").unwrap()), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -380,14 +383,14 @@ async fn a_restart_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_pod_cache_makes_no_duplicates() {
+async fn a_stale_pod_cache_causes_no_duplicate_creations_or_deletions() {
     let world = world().await;
     world.cluster.faults().stall_watches("pods");
     world.create(web(5)).await;
     world
         .until("5 pods", |_| world.active_pods().len() == 5)
         .await;
-    // Ten minutes are twice what expectations last.
+    // Ten minutes are twice the lifetime of expectations.
     world.keep_touching().await;
     assert_eq!(world.requests("create", "pods"), 5);
     world.cluster.faults().resume_watches("pods");
@@ -411,7 +414,7 @@ async fn a_stale_pod_cache_makes_no_duplicates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_write_without_an_answer_the_pods_are_read_from_the_server() {
+async fn after_a_creation_with_unknown_outcome_pods_are_read_from_the_server() {
     let world = world().await;
     let faults = world.cluster.faults();
     faults.stall_watches("pods");
@@ -421,7 +424,7 @@ async fn after_a_write_without_an_answer_the_pods_are_read_from_the_server() {
     world
         .until("an attempt", |_| world.cluster.faults().hits(rule) > 0)
         .await;
-    // The writes that were said to have failed did happen, and the cache does not show it.
+    // The failed creations happened nevertheless, and the cache does not show the pods.
     faults.remove(rule);
     for pod in ["web-1", "web-2", "web-3"] {
         let mut body = loose_pod(pod);
@@ -433,22 +436,22 @@ async fn after_a_write_without_an_answer_the_pods_are_read_from_the_server() {
     assert_eq!(
         world.active_pods().len(),
         3,
-        "nothing more was created on a stale cache"
+        "a stale cache causes no further creation"
     );
     faults.resume_watches("pods");
     world.settled_at(3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_of_a_deleted_pod_is_left_alone() {
+async fn a_pod_with_the_name_of_a_deleted_one_stays() {
     let world = world_with(1).await;
     let pod = name(&world.active_pods()[0]);
     let faults = world.cluster.faults();
     faults.stall_watches("pods");
     world.kill(&pod).await;
-    let mut namesake = loose_pod(&pod);
-    namesake["metadata"]["labels"] = json!({});
-    let namesake = world.create(namesake).await;
+    let mut second = loose_pod(&pod);
+    second["metadata"]["labels"] = json!({});
+    let second = world.create(second).await;
     world.scale(0).await;
     world
         .until("an attempt to delete", |_| {
@@ -461,8 +464,8 @@ async fn a_namesake_of_a_deleted_pod_is_left_alone() {
         .await;
     let found = world
         .find("pods", &pod)
-        .expect("the other pod of that name");
-    assert_eq!(found["metadata"]["uid"], namesake["metadata"]["uid"]);
+        .expect("the second pod of that name");
+    assert_eq!(found["metadata"]["uid"], second["metadata"]["uid"]);
     assert!(is_active(&found));
 }
 
@@ -490,10 +493,10 @@ async fn a_pod_counts_as_available_after_min_ready_seconds_without_any_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_conflict_is_settled_on_the_live_object() {
+async fn after_a_conflict_the_status_is_written_to_the_live_object() {
     let world = world_with(1).await;
     world.cluster.faults().stall_watches("replicasets");
-    // The cached set is old from here on.
+    // The cached set is outdated after this patch.
     world
         .patch(
             "replicasets",
@@ -511,7 +514,7 @@ async fn a_status_conflict_is_settled_on_the_live_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_recreated_under_its_name_starts_afresh() {
+async fn a_recreated_set_ignores_expectations_of_its_predecessor() {
     let world = world_with(2).await;
     world.cluster.faults().stall_watches("pods");
     world.scale(4).await;
@@ -526,7 +529,7 @@ async fn a_set_recreated_under_its_name_starts_afresh() {
         })
         .await;
     let second = world.create(web(1)).await;
-    // The pods of the first still name it as their controller.
+    // The pods of the first set still have it as their controller.
     let uid = second["metadata"]["uid"].as_str();
     world
         .until("a pod of the second set", |_| {
@@ -536,45 +539,45 @@ async fn a_set_recreated_under_its_name_starts_afresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
-    // (why, wanted, what happens first, writes refused to one sync)
+async fn a_sync_with_fenced_writes_ends_without_a_status_or_event() {
+    // (why, desired pods, pods before, fenced writes of one sync)
     let cases = [
         ("creation", 10, 0, 1),
         ("deletion", 1, 3, 2),
         ("status", 3, 3, 1),
     ];
-    for (why, wanted, there, refused) in cases {
+    for (why, desired, existing, refused) in cases {
         let mut world = World::bare().await;
         let gate = world.restart_fenced(&[DESCRIPTOR]).await;
-        world.create(web(there)).await;
-        let pods = world.settled_at(usize::try_from(there).unwrap()).await;
+        world.create(web(existing)).await;
+        let pods = world.settled_at(usize::try_from(existing).unwrap()).await;
         world.at_rest().await;
         let before = world.state();
 
         gate.set_open(false);
-        if wanted == there {
+        if desired == existing {
             world.make_ready(&name(&pods[0])).await;
         } else {
-            world.scale(wanted).await;
+            world.scale(desired).await;
         }
         tokio::time::sleep(ONE_SYNC).await;
         assert_eq!(
             gate.refused(),
             refused,
-            "{why}: neither a status nor an Event is tried"
+            "{why}: no status and no Event is sent"
         );
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(world.state().events.len(), before.events.len(), "{why}");
 
-        // It was put off, not forgotten.
+        // After the gate opens, the retry completes the work.
         gate.set_open(true);
-        world.settled_at(usize::try_from(wanted).unwrap()).await;
+        world.settled_at(usize::try_from(desired).unwrap()).await;
         assert!(world.condition().is_none(), "{why}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adoption_that_is_refused_ends_the_sync() {
+async fn a_fenced_adoption_ends_the_sync() {
     let mut world = World::bare().await;
     let gate = world.restart_fenced(&[DESCRIPTOR]).await;
     for pod in ["a", "b", "c"] {
@@ -594,14 +597,14 @@ async fn an_adoption_that_is_refused_ends_the_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_elsewhere_that_bears_our_uid_is_nobodys() {
+async fn a_pod_in_another_namespace_with_our_uid_as_controller_is_ignored() {
     let world = world_with(2).await;
     let set = world.find("replicasets", "web").unwrap();
-    let mut trick = world.active_pods()[0].clone();
-    trick["metadata"]["namespace"] = json!("kube-system");
-    trick["metadata"]["name"] = json!("trick");
-    trick["metadata"]["uid"] = json!("trick");
-    world.cluster.load(trick).unwrap();
+    let mut forged = world.active_pods()[0].clone();
+    forged["metadata"]["namespace"] = json!("kube-system");
+    forged["metadata"]["name"] = json!("forged");
+    forged["metadata"]["uid"] = json!("forged");
+    world.cluster.load(forged).unwrap();
     world
         .patch(
             "replicasets",
@@ -617,21 +620,21 @@ async fn a_pod_elsewhere_that_bears_our_uid_is_nobodys() {
     assert_eq!(
         (
             world.cluster.count("pods"),
-            world.requests("delete", "trick")
+            world.requests("delete", "forged")
         ),
         (3, 0)
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_never_show_up_are_replaced_without_another_event() {
+async fn pods_that_the_watch_never_showed_are_replaced_after_a_relist() {
     let world = world().await;
     world.cluster.faults().stall_watches("pods");
     let set = world.create(web(2)).await;
     world
         .until("2 pods", |_| world.active_pods().len() == 2)
         .await;
-    // They come and go while nobody looks: no event will ever tell of them.
+    // The stalled watch does not show the creations and deletions. The compaction forces a relist.
     for pod in world.active_pods() {
         world.kill(&name(&pod)).await;
     }

@@ -1,9 +1,10 @@
-//! Scenarios of upstream's unit and integration tests that need a whole controller, under their
-//! names.
+//! Scenarios of upstream's unit and integration tests that need a whole controller.
+//!
+//! Each doc comment names the upstream test. `docs/parity.md` lists all of them.
 
 use super::*;
 
-/// A ReplicaSet called `name` like `web`, of a controller with this UID.
+/// A ReplicaSet `name` with the pod label `app: {label}`, owned by a controller with this UID.
 fn owned_by(name: &str, replicas: i32, label: &str, controller: &str) -> Value {
     let mut set = web(replicas);
     set["metadata"] = json!({"name": name, "ownerReferences": [
@@ -36,7 +37,7 @@ async fn adoption() {
         reference["blockOwnerDeletion"] = json!(true);
         reference
     };
-    // (name, references before and after, given the one to the set)
+    // (name, references of the pod before and after, given the UID of the set)
     type References<'a> = &'a dyn Fn(&str) -> Value;
     let other = || controls(reference("1", "anotherRS"));
     let cases: [(&str, References, References); 4] = [
@@ -80,10 +81,10 @@ async fn adoption() {
     }
 }
 
-/// `TestPodDeletionCost`; upstream's fourth case has its gate off.
+/// `TestPodDeletionCost`. Upstream's fourth case disables the feature gate.
 #[tokio::test(start_paused = true)]
 async fn pod_deletion_cost() {
-    // (name, costs, restarts, which remains)
+    // (name, costs, restarts, index of the remaining pod)
     let cases = [
         ("enabled-with-different-costs", ["1000", "100"], [5, 0], 0),
         ("enabled-with-same-costs", ["100", "100"], [5, 0], 1),
@@ -130,7 +131,7 @@ async fn general_pod_adoption() {
     let world = world_with(1).await;
     let pod = name(&world.active_pods()[0]);
     let uid = world.find("replicasets", "web").unwrap()["metadata"]["uid"].clone();
-    // (what the only reference points to, without controlling; references afterwards)
+    // (the only owner reference, with `controller: false`; number of references afterwards)
     let cases = [
         (
             json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}),
@@ -209,7 +210,7 @@ async fn spec_replicas_change() {
         .await;
 }
 
-/// `TestDeletePodsAllowsMissing`: what is gone needs no deletion, and nobody is told of a failure.
+/// `TestDeletePodsAllowsMissing`: a deletion that finds no pod is no failure.
 #[tokio::test(start_paused = true)]
 async fn delete_pods_allows_missing() {
     let world = world_with(1).await;
@@ -236,20 +237,21 @@ async fn delete_pods_allows_missing() {
 
 /// `TestControllerUpdateRequeue`.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_written_is_tried_again() {
+async fn a_failed_status_update_is_retried() {
     let world = world().await;
     let failed = Status::new(500, "InternalError", "failed to update status");
     let writes = Matcher::new("update", "replicasets").subresource("status");
     let rule = world.cluster.faults().reject(writes, failed, Some(6));
     world.create(web(1)).await;
     world.settled_at(1).await;
-    assert_eq!(world.cluster.faults().hits(rule), 6, "twice a sync");
+    assert_eq!(world.cluster.faults().hits(rule), 6, "two per sync");
     assert_eq!(world.requests("create", "pods"), 1);
 }
 
-/// `TestPatchPodFails`: without knowing what is ours nothing is created.
+/// `TestPatchPodFails`: while adoptions fail, the number of own pods is unknown and no pod is
+/// created.
 #[tokio::test(start_paused = true)]
-async fn adoptions_that_fail_stop_the_sync_and_are_tried_again() {
+async fn failed_adoptions_end_the_sync_and_are_retried() {
     let mut world = World::bare().await;
     let refused = Status::new(500, "InternalError", "fake Error");
     let rule = world
@@ -277,7 +279,7 @@ async fn adoptions_that_fail_stop_the_sync_and_are_tried_again() {
 
 /// `TestDoNotPatchPodWithOtherControlRef`.
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_another_controller_is_neither_taken_nor_counted() {
+async fn a_pod_of_another_controller_is_not_adopted_or_counted() {
     let world = world().await;
     let mut pod = loose_pod("pod");
     pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "AnotherRS", "uid": "u-1", "controller": true}]);
@@ -296,9 +298,9 @@ async fn a_pod_of_another_controller_is_neither_taken_nor_counted() {
 }
 
 /// "exclude orphan pods, pods in mismatched ns,uid,kind,name,controller" of
-/// `TestFilterPodsByOwner`: nobody disturbs a ReplicaSet from another namespace.
+/// `TestFilterPodsByOwner`: a pod in another namespace does not affect a ReplicaSet.
 #[tokio::test(start_paused = true)]
-async fn a_pod_elsewhere_that_claims_to_be_ours_is_not() {
+async fn a_pod_in_another_namespace_with_a_forged_reference_is_ignored() {
     let world = world_with(1).await;
     let uid = world.find("replicasets", "web").unwrap()["metadata"]["uid"].clone();
     let pod = name(&world.active_pods()[0]);
@@ -325,15 +327,14 @@ async fn a_pod_elsewhere_that_claims_to_be_ours_is_not() {
     );
 }
 
-/// `TestGetReplicaSetsWithSameController` and `TestRelatedPodsLookup`: pods of all ReplicaSets of
-/// one controller crowd a node, also of one that is being deleted, and those of other controllers
-/// do not.
+/// `TestGetReplicaSetsWithSameController` and `TestRelatedPodsLookup`: the rank of a pod counts the
+/// pods of all ReplicaSets with the same controller, including terminating ReplicaSets.
 #[tokio::test(start_paused = true)]
-async fn pods_under_one_controller_are_neighbours() {
+async fn pods_of_all_replica_sets_of_one_controller_count_for_the_rank() {
     for (why, controller, being_deleted, victim) in [
-        ("a related one", "123", false, 0),
-        ("a related one that is pending deletion", "123", true, 0),
-        ("an unrelated one", "456", false, 1),
+        ("the same controller", "123", false, 0),
+        ("the same controller, terminating", "123", true, 0),
+        ("another controller", "456", false, 1),
     ] {
         let world = world().await;
         world.create(owned_by("web", 2, "web", "123")).await;
@@ -344,8 +345,8 @@ async fn pods_under_one_controller_are_neighbours() {
         world
             .until("its pods", |_| world.cluster.count("pods") == 4)
             .await;
-        // The neighbour's pods are on node 1. Without them, the one on node 2 goes first, for it
-        // was restarted.
+        // The pods of `neighbour` are on node 1. Without them, the pod on node 2 is deleted first
+        // because of its restarts.
         for pod in world.cluster.objects("pods").iter().map(name) {
             world
                 .bind(&pod, if pod == pods[1] { "node-2" } else { "node-1" })
@@ -394,7 +395,8 @@ async fn fully_labeled_replicas() {
     assert_eq!(world.status()["replicas"], 2);
 }
 
-/// `TestTerminatingReplicas`, with its gate on.
+/// `TestTerminatingReplicas` with the feature gate `DeploymentReplicaSetTerminatingReplicas`
+/// enabled.
 #[tokio::test(start_paused = true)]
 async fn terminating_replicas() {
     let world = world().await;

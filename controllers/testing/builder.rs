@@ -1,4 +1,4 @@
-//! What builders of all kinds can do.
+//! The generic builder of cached views.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use steersman_runtime::object::Object;
 
 use super::time;
 
-/// Builds a cached view from what the API server would serve.
+/// Builds a cached view by decoding the JSON of an object, as an informer does.
 pub(crate) struct Builder<T>(pub(crate) Value, PhantomData<T>);
 
 impl<T> Clone for Builder<T> {
@@ -48,7 +48,7 @@ impl<T> Builder<T> {
         self.metadata("creationTimestamp", time(second))
     }
 
-    /// The size it should have; its status does not follow.
+    /// Sets the desired size; the status stays.
     pub(crate) fn replicas(self, replicas: i32) -> Self {
         self.spec("replicas", replicas)
     }

@@ -1,4 +1,4 @@
-//! Feature gates: each that controllers ask for acts.
+//! Feature gates: each gate that a controller reads changes its behaviour.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{deployment, namespace, podgc, replicaset};
 
 const KEEP: &str = "example.com/keep";
 
-/// Controllers that can be told apart by `gate`, and nothing else yet.
+/// A cluster with all controllers that read gates. All gates except `gate` are enabled.
 async fn world(gate: Gate, is_on: bool) -> World {
     let mut world = World::bare().await;
     let controllers = [
@@ -51,6 +51,7 @@ fn web(kind: &str) -> Value {
     })
 }
 
+/// `terminatingReplicas` in the status of a Deployment and of its ReplicaSet.
 async fn terminating_replicas(world: &World) -> Value {
     world.create(web("Deployment")).await;
     let state = world.at_rest().await;
@@ -61,7 +62,7 @@ async fn terminating_replicas(world: &World) -> Value {
     ])
 }
 
-/// Whether a ConfigMap goes while a pod is kept in its namespace.
+/// Whether a namespace's ConfigMap is deleted while a pod remains in the namespace.
 async fn deleted_beside_a_pod(world: &World) -> Value {
     world
         .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
@@ -78,7 +79,7 @@ async fn deleted_beside_a_pod(world: &World) -> Value {
     json!(world.find("configmaps", "a").is_none())
 }
 
-/// Whether the pod that costs less goes, although the other one was restarted.
+/// Whether the pod with the lower deletion cost is deleted, although the other one was restarted.
 async fn cheaper_pod_goes(world: &World) -> Value {
     world.create(web("ReplicaSet")).await;
     let state = world.until("two pods", |state| state.pods.len() == 2).await;
@@ -103,7 +104,7 @@ async fn cheaper_pod_goes(world: &World) -> Value {
     json!(left.pods[0]["metadata"]["name"] == names[1])
 }
 
-/// The generation that the status of an orphaned pod is about.
+/// `observedGeneration` in the status and in the condition of an orphaned pod.
 async fn observed_generation(world: &World) -> Value {
     world
         .create(pod("orphan", NAMESPACE, json!({"nodeName": "gone"})))
@@ -123,7 +124,7 @@ async fn observed_generation(world: &World) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_gate_that_controllers_ask_for_acts() {
+async fn every_gate_that_controllers_read_has_an_effect() {
     for gate in features::ALL {
         for is_on in [true, false] {
             let world = world(gate, is_on).await;
@@ -146,7 +147,7 @@ async fn every_gate_that_controllers_ask_for_acts() {
                     json!([1, 1]),
                     json!([null, null]),
                 ),
-                other => panic!("no story of {}", other.name),
+                other => panic!("this test lacks a case for {}", other.name),
             };
             assert_eq!(found, if is_on { on } else { off }, "{}={is_on}", gate.name);
         }

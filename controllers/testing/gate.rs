@@ -1,5 +1,4 @@
-//! A gate in front of all writes of the controllers, as leader election and the end of the process
-//! close it.
+//! A write gate that tests can close, in place of the one that leader election closes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,16 +9,16 @@ use steersman_runtime::controller::Descriptor;
 
 use super::world::World;
 
-/// Less than the back-off after a first failure: what is refused in this time is refused to one
+/// Less than the back-off after a first failure, so all writes refused in this time belong to one
 /// sync.
 pub(crate) const ONE_SYNC: Duration = Duration::from_millis(4);
 
-/// Open at first; counts what it refuses.
+/// The gate. It starts open, and counts passed and refused writes.
 pub(crate) struct Gate {
     closed: AtomicBool,
     refused: AtomicUsize,
     passed: AtomicUsize,
-    /// It closes when as many have passed.
+    /// The gate closes after this number of writes.
     limit: AtomicUsize,
 }
 
@@ -49,7 +48,7 @@ impl Gate {
         self.closed.store(!open, Ordering::Relaxed);
     }
 
-    /// Lets `more` writes pass from now on, and none after them.
+    /// Closes the gate after `more` further writes.
     pub(crate) fn close_after(&self, more: usize) {
         self.limit.store(
             self.passed.load(Ordering::Relaxed).saturating_add(more),
@@ -57,14 +56,14 @@ impl Gate {
         );
     }
 
-    /// How many writes it refused since it was asked last.
+    /// The number of writes refused since the last call.
     pub(crate) fn refused(&self) -> usize {
         self.refused.swap(0, Ordering::Relaxed)
     }
 }
 
 impl World {
-    /// Starts these controllers, with a gate that their writes and Events must pass.
+    /// Restarts with these controllers. Their writes and Events must pass the returned gate.
     pub(crate) async fn restart_fenced(&mut self, controllers: &[Descriptor]) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
         self.restart_with(controllers, |mut context| {

@@ -1,4 +1,4 @@
-//! The log lines of one story.
+//! Collects the log messages of one test.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// Collects the messages logged on this thread, without their fields, as long as it lives.
+/// The messages logged on this thread during its lifetime, without their fields.
 pub(crate) struct Log {
     messages: Arc<Mutex<Vec<(Level, String)>>>,
     _guard: DefaultGuard,
@@ -26,7 +26,7 @@ impl Log {
         }
     }
 
-    /// The messages of this level, each once.
+    /// The distinct messages of this level.
     pub(crate) fn at(&self, level: Level) -> BTreeSet<String> {
         let messages = self.messages.lock().unwrap();
         messages
@@ -36,7 +36,7 @@ impl Log {
             .collect()
     }
 
-    /// Panics unless all of `expected` were logged at `level`.
+    /// Asserts that all of `expected` were logged at `level`.
     pub(crate) fn assert_has(&self, level: Level, expected: &[&str]) {
         let logged = self.at(level);
         for message in expected {

@@ -1,14 +1,14 @@
-//! Builders of cached views for tests of decisions: each starts from a small valid object, and a
-//! line per fact that matters changes it.
+//! Support for tests of all controllers, and tests that involve several controllers.
 //!
-//! All templates are equal unless given another image, so a ReplicaSet is the new one of a
-//! Deployment by default.
+//! This file has builders of cached views, for tests of decisions. Each builder starts with a small
+//! valid object; a test sets only the fields that matter for it. Templates differ only by their
+//! image, so by default a ReplicaSet is the new one of a Deployment.
 
+mod actions;
 mod builder;
 mod features;
 pub(crate) mod gate;
 mod golden;
-mod hands;
 pub(crate) mod log;
 pub(crate) mod pods;
 mod replay;
@@ -26,15 +26,15 @@ use builder::Builder;
 pub(crate) type DeploymentBuilder = Builder<Deployment>;
 pub(crate) type ReplicaSetBuilder = Builder<ReplicaSet>;
 
-/// The namespace of everything built here.
+/// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// RFC 3339 text of a number of seconds since the epoch.
+/// The RFC 3339 text of a time, in seconds since the epoch.
 pub(crate) fn time(second: i64) -> String {
     jiff::Timestamp::from_second(second).unwrap().to_string()
 }
 
-/// A condition, with both times at `second`.
+/// A condition with both times at `second`.
 pub(crate) fn condition(kind: &str, status: &str, reason: &str, second: i64) -> Value {
     json!({
         "type": kind, "status": status, "reason": reason, "message": "",
@@ -49,8 +49,7 @@ fn template(image: &str) -> Value {
     })
 }
 
-/// A Deployment called `name` with one replica, 25% surge and 25% unavailable, no deadline and no
-/// history limit.
+/// A Deployment with one replica and limits of 25%/25%, without a deadline and history limit.
 pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
     Builder::new(json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -86,7 +85,7 @@ impl DeploymentBuilder {
     }
 }
 
-/// A ReplicaSet called `name` with no replicas, observed, created at second 0 and owned by nobody.
+/// A ReplicaSet of size 0 without an owner. It was created at second 0, and its status is observed.
 pub(crate) fn replica_set(name: &str) -> ReplicaSetBuilder {
     Builder::new(json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -109,7 +108,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Makes an object with this name and UID its controller.
+    /// Adds a controller reference.
     pub(crate) fn owned_by(self, api_version: &str, kind: &str, name: &str, uid: &Uid) -> Self {
         let reference = json!({
             "apiVersion": api_version, "kind": kind, "name": name, "uid": uid.to_string(),
@@ -118,7 +117,7 @@ impl ReplicaSetBuilder {
         self.metadata("ownerReferences", json!([reference]))
     }
 
-    /// All pods of its status: so many there, and so many of them available.
+    /// Sets the counters of the status; available pods are ready too.
     pub(crate) fn pods(self, replicas: i32, available: i32) -> Self {
         self.status("replicas", replicas)
             .status("readyReplicas", available)

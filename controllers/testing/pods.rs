@@ -8,8 +8,8 @@ use super::{NAMESPACE, time};
 
 pub(crate) type PodBuilder = Builder<Pod>;
 
-/// A pod called `name`, labelled `app: web`, created at second 0, running, bound nowhere, without
-/// any condition.
+/// A running, unscheduled pod without conditions. It has the label `app: web` and was created at
+/// second 0.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     Builder::new(json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -31,7 +31,7 @@ impl PodBuilder {
         self.metadata("creationTimestamp", Value::Null)
     }
 
-    /// Marks the pod as being deleted.
+    /// Sets the deletion timestamp.
     pub(crate) fn deleted(self, second: i64) -> Self {
         self.metadata("deletionTimestamp", time(second))
     }
@@ -47,7 +47,7 @@ impl PodBuilder {
         )
     }
 
-    /// Binds it; the empty name binds it nowhere.
+    /// Sets the node; the empty name means unscheduled.
     pub(crate) fn node(mut self, node: &str) -> Self {
         self.0["spec"]["nodeName"] = json!(node);
         self
@@ -64,7 +64,7 @@ impl PodBuilder {
         )
     }
 
-    /// Ready, and nothing says since when.
+    /// Makes the pod ready without a transition time.
     pub(crate) fn ready_since_never(self) -> Self {
         self.status("conditions", json!([{"type": "Ready", "status": "True"}]))
     }
@@ -76,7 +76,7 @@ impl PodBuilder {
         )
     }
 
-    /// One container status per count.
+    /// Sets one container status per restart count.
     pub(crate) fn restarts(self, counts: &[i32]) -> Self {
         let statuses = counts
             .iter()
@@ -85,7 +85,7 @@ impl PodBuilder {
         self.status("containerStatuses", statuses.collect::<Vec<_>>())
     }
 
-    /// An init container that runs along, restarted so often.
+    /// Adds a sidecar (a restartable init container) with this restart count.
     pub(crate) fn sidecar_restarts(mut self, count: i32) -> Self {
         self.0["spec"]["initContainers"] = json!([{"name": "sidecar", "restartPolicy": "Always"}]);
         self.status(
@@ -95,7 +95,7 @@ impl PodBuilder {
     }
 }
 
-/// A node that is ready or not, with taints of these keys and effects.
+/// A node; the pairs are keys and effects of its taints.
 pub(crate) fn node(name: &str, ready: bool, taints: &[(&str, &str)]) -> Node {
     let taints: Vec<Value> = taints
         .iter()

@@ -1,9 +1,9 @@
-//! What kube-controller-manager 1.36.2 made of Deployments, step by step, and what becomes of them
-//! here: the same objects, word for word, the same managers of their fields, as many pods, and the
-//! same Events.
+//! Replays recorded steps of kube-controller-manager 1.36.2 with Deployments, and compares the
+//! results.
 //!
-//! There are no nodes; pods get ready by hand, as they were when this was recorded. Left out are
-//! times, versions, UIDs and the random ends of pods' names.
+//! After each step, the objects with their field managers, the number of pods and the Events must
+//! equal the record. Times, resource versions, UIDs and the random suffixes of pod names are not
+//! compared. As in the recorded cluster, no nodes exist, and the test makes pods ready.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,20 +15,20 @@ use crate::{deployment, replicaset};
 
 const CONTROLLERS: [Descriptor; 2] = [deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
 
-/// One step of a story, and what there was after it.
+/// One step of a recorded scenario, and the state after it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Step {
-    /// Of the first step: what the story is about.
+    /// Title of the scenario, only in its first step.
     story: Option<String>,
     action: String,
-    /// The Deployment, or a merge patch of it; in its absence all pods are made ready.
+    /// The Deployment, or a merge patch of it. Without a request, all pods become ready.
     request: Option<Value>,
     deployment: Value,
     replica_sets: Vec<Value>,
-    /// How many pods there are of each ReplicaSet.
+    /// Number of pods by ReplicaSet.
     pods: Map<String, Value>,
-    /// What is new about Events: kind and name of the object, type, reason, message, count.
+    /// New or changed Events: kind and name of the object, type, reason, message, count.
     events: Vec<Value>,
 }
 
@@ -39,7 +39,7 @@ fn recorded() -> Vec<Step> {
         .collect()
 }
 
-/// An object as far as it is the same in every run; with the managers of its fields or without.
+/// The parts of an object that are equal in every run; managed fields are included if `managed`.
 fn comparable(object: &Value, owner: &Value, managed: bool) -> Value {
     let text = object
         .to_string()
@@ -91,7 +91,7 @@ fn version(object: &Value) -> u64 {
         .unwrap()
 }
 
-/// An Event as the record has it; pods' names end in an asterisk.
+/// An Event in the format of the record; an asterisk replaces the suffix of pod names.
 fn event(event: &Value) -> Value {
     let (object, message) = (&event["involvedObject"], event["message"].as_str().unwrap());
     let message = match message
@@ -117,7 +117,7 @@ fn sorted(mut values: Vec<Value>) -> Vec<String> {
 }
 
 impl World {
-    /// Makes all pods ready at once, then those that come of it, until there are no others.
+    /// Makes all pods ready, and then the new pods that follow, until every pod is ready.
     async fn make_all_ready(&self) {
         loop {
             let is_ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
@@ -138,6 +138,7 @@ impl World {
         }
     }
 
+    /// Performs the action of a step, and waits until the controllers are at rest.
     async fn take(&self, step: &Step, name: &str) {
         match &step.request {
             Some(request) if request["kind"] == "Deployment" => {
@@ -151,7 +152,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deployments_become_what_upstream_makes_of_them() {
+async fn deployments_have_the_same_states_as_with_upstream() {
     let mut world = World::bare().await;
     let (mut story, mut name) = (String::new(), String::new());
     for step in recorded() {

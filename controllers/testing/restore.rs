@@ -1,5 +1,7 @@
-//! The database of the API server is restored from a backup while controllers run: what they
-//! remember of later revisions means nothing any more, and what they wait for never comes.
+//! An etcd restore while controllers run.
+//!
+//! Afterwards resource versions are lower than before. Expectations and own writes refer to lost
+//! writes, so controllers must drop them and not wait for them. See `SharedInformer::on_rewind`.
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use steersman_runtime::controller::Descriptor;
 use crate::testing::world::World;
 use crate::{deployment, garbagecollector, podgc, replicaset};
 
-/// Less than expectations take to be given up (five minutes), and enough for everything else.
+/// Less than the lifetime of expectations (five minutes), and enough for all other work.
 const SOON: Duration = Duration::from_secs(150);
 
 fn template(image: &str) -> Value {
@@ -38,7 +40,7 @@ async fn world(controller: Descriptor) -> World {
 }
 
 impl World {
-    /// Goes so far beyond the backup that its revisions are far away, and back.
+    /// Adds writes, so that the revisions are far above the backup, and then restores it.
     async fn lose_everything_since(&mut self, backup: &Snapshot) {
         for number in 0..50 {
             let name = format!("later-{number}");
@@ -52,7 +54,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_waits_for_no_write_that_is_lost() {
+async fn a_replica_set_does_not_wait_for_lost_writes() {
     let mut world = world(replicaset::DESCRIPTOR).await;
     world.create(web("ReplicaSet")).await;
     world.at_rest().await;
@@ -61,7 +63,7 @@ async fn a_replica_set_waits_for_no_write_that_is_lost() {
     world.cluster.faults().stall_watches("pods");
     world.patch("replicasets", "web", grow()).await;
     world
-        .until("two pods that no cache shows", |state| {
+        .until("two pods that the cache lacks", |state| {
             state.pods.len() == 2
         })
         .await;
@@ -74,7 +76,7 @@ async fn a_replica_set_waits_for_no_write_that_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_waits_for_no_write_that_is_lost() {
+async fn a_deployment_does_not_wait_for_lost_writes() {
     let mut world = world(deployment::DESCRIPTOR).await;
     world.create(web("Deployment")).await;
     world.at_rest().await;
@@ -83,7 +85,7 @@ async fn a_deployment_waits_for_no_write_that_is_lost() {
     world.cluster.faults().stall_watches("replicasets");
     world.patch("deployments", "web", roll()).await;
     world
-        .until("a set that no cache shows", |state| {
+        .until("a ReplicaSet that the cache lacks", |state| {
             state.replica_sets.len() == 2
         })
         .await;
@@ -96,7 +98,7 @@ async fn a_deployment_waits_for_no_write_that_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_back_is_removed_again() {
+async fn a_restored_pod_is_removed_again() {
     let mut world = world(podgc::DESCRIPTOR).await;
     let mut pod = template("one");
     (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
@@ -112,7 +114,7 @@ async fn a_pod_that_is_back_is_removed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_back_is_absent_no_more() {
+async fn a_restored_owner_does_not_count_as_absent() {
     let mut world = world(garbagecollector::DESCRIPTOR).await;
     let owner = world
         .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}))
@@ -128,17 +130,18 @@ async fn an_owner_that_is_back_is_absent_no_more() {
     assert_eq!(
         names(&world, "secrets"),
         [""; 0],
-        "it went with its owner, which is known to be absent now"
+        "it is deleted with its owner, which now counts as absent"
     );
 
     world.lose_everything_since(&backup).await;
-    // That the owner is back is not heard of, but that it was absent counts no more.
+    // The collector gets no event about the restored owner. It must discard the proof of absence
+    // because of the rewind alone.
     for verb in ["list", "watch"] {
         let faults = world.cluster.faults();
         faults.reject(Matcher::new(verb, "configmaps"), internal_error(), None);
     }
     tokio::time::sleep(SOON).await;
-    let owners = json!([owned, reference(&json!("somebody-else"))]);
+    let owners = json!([owned, reference(&json!("unknown-uid"))]);
     world
         .patch(
             "secrets",
@@ -149,5 +152,5 @@ async fn an_owner_that_is_back_is_absent_no_more() {
     tokio::time::sleep(SOON).await;
     assert_eq!(names(&world, "secrets"), ["owned"]);
     let left = &world.cluster.objects("secrets")[0]["metadata"]["ownerReferences"];
-    assert_eq!(left, &json!([owned]), "it was looked at");
+    assert_eq!(left, &json!([owned]), "the dangling reference is removed");
 }

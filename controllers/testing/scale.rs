@@ -1,5 +1,6 @@
-//! Many and large objects, by the requests they cost; time is paused, so how long a machine takes
-//! does not matter.
+//! The number of requests for many and for large objects.
+//!
+//! Time is paused, so the speed of the machine does not matter.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ async fn world(controllers: &[Descriptor]) -> World {
     world
 }
 
-/// Requests of the manager with this verb and resource.
+/// The number of the manager's requests with this verb and resource.
 fn sent(world: &World, verb: &str, resource: &str) -> u64 {
     let counts = world.cluster.request_counts("kube-controller-manager");
     counts
@@ -45,7 +46,7 @@ fn sent(world: &World, verb: &str, resource: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_of_5000_pods_costs_a_request_per_pod_and_few_more() {
+async fn a_deployment_of_5000_pods_needs_one_request_per_pod_and_few_others() {
     const PODS: usize = 5000;
     let world = world(&CONTROLLERS).await;
     world.create(deployment("web", PODS)).await;
@@ -61,8 +62,8 @@ async fn a_deployment_of_5000_pods_costs_a_request_per_pod_and_few_more() {
         ),
         (5000, 1)
     );
-    // A burst of 500 is one sync, and two statuses tell of it: what was there before it, and what
-    // the cache showed after it.
+    // One sync creates a burst of 500 pods. Two status updates follow per burst: one with the state
+    // before it, and one after the cache shows the pods.
     assert!(
         sent(&world, "update", "replicasets/status") <= 25,
         "{}",
@@ -73,7 +74,7 @@ async fn a_deployment_of_5000_pods_costs_a_request_per_pod_and_few_more() {
         "{}",
         sent(&world, "update", "deployments/status")
     );
-    // Of each object 25 Events pass at once, and one more every five minutes.
+    // The Event limit per object is 25 at once, and one more every five minutes.
     assert!(sent(&world, "create", "events") + sent(&world, "patch", "events") <= 60);
 
     world
@@ -94,7 +95,7 @@ async fn a_deployment_of_5000_pods_costs_a_request_per_pod_and_few_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_of_2000_deployments_costs_the_same_few_requests() {
+async fn each_of_2000_deployments_needs_the_same_few_requests() {
     const DEPLOYMENTS: u64 = 2000;
     let mut world = world(&CONTROLLERS).await;
     for n in 0..DEPLOYMENTS {
@@ -134,14 +135,14 @@ async fn each_of_2000_deployments_costs_the_same_few_requests() {
     assert_eq!(
         world.cluster.revision(),
         revision,
-        "a start over 2000 Deployments at rest writes nothing"
+        "a restart with 2000 settled Deployments writes nothing"
     );
 }
 
-/// 18 attempts are due in the first 22 minutes and one more every 1000 seconds; each asks for one
-/// pod.
+/// The back-off allows 18 attempts in the first 22 minutes, and later one every 1000 seconds. Each
+/// attempt sends one request, because slow start begins with one pod.
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
+async fn creations_that_a_quota_refuses_are_retried_with_back_off() {
     let world = world(&[replicaset::DESCRIPTOR]).await;
     let message = "pods \"web-abcde\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
     let rule = world.cluster.faults().reject(
@@ -151,8 +152,8 @@ async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
     );
     world.create(replica_set(1000)).await;
     let attempts = || world.cluster.faults().hits(rule);
-    // (after, attempts so far). The first status wakes the set once more; then come 5 ms, 20 ms,
-    // and twice as long each time.
+    // (time in ms, attempts so far). The first status update causes one more sync. After it, the
+    // delays are 5 ms, 20 ms, and then twice as long each time.
     let mut passed = Duration::ZERO;
     for (after, expected) in [
         (4, 2),
@@ -173,7 +174,11 @@ async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
         condition_of(&world.cluster.objects("replicasets")[0], "ReplicaFailure"),
         Some(("True", "FailedCreate"))
     );
-    assert_eq!(sent(&world, "update", "replicasets/status"), 1, "said once");
+    assert_eq!(
+        sent(&world, "update", "replicasets/status"),
+        1,
+        "the failure is reported once"
+    );
     let depth = world
         .registry
         .gather()
@@ -184,9 +189,9 @@ async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
         .clone();
     assert!(
         depth.get_counter().get_value() >= 18.0,
-        "the back-off is in the metrics"
+        "the metric counts the retries"
     );
-    // A day of refusals: one try every 1000 s.
+    // A day of refusals: one attempt every 1000 s.
     tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
     assert!((100..=110).contains(&attempts()), "{}", attempts());
 
@@ -203,7 +208,7 @@ async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_history_of_200_revisions_is_kept_numbered_and_then_cut() {
+async fn a_history_of_200_revisions_is_numbered_reused_and_shortened() {
     const REVISIONS: usize = 200;
     let world = world(&CONTROLLERS).await;
     let mut d = deployment("web", 0);
@@ -236,7 +241,7 @@ async fn a_history_of_200_revisions_is_kept_numbered_and_then_cut() {
     );
     assert!(sent(&world, "update", "deployments/status") <= 3 * 200);
 
-    // The first template comes back: one ReplicaSet is found among 200 and renumbered.
+    // The first template becomes current again: its ReplicaSet, one of 200, gets a new revision.
     world
         .patch(
             "deployments",
@@ -283,11 +288,15 @@ async fn a_history_of_200_revisions_is_kept_numbered_and_then_cut() {
     };
     let mut kept: Vec<u64> = kept.iter().map(revision).collect();
     kept.sort_unstable();
-    assert_eq!(kept, (191..=201).collect::<Vec<_>>(), "the newest");
+    assert_eq!(
+        kept,
+        (191..=201).collect::<Vec<_>>(),
+        "the newest revisions remain"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_hundred_orphans_are_adopted_with_one_look_at_their_owner() {
+async fn five_hundred_orphans_are_adopted_with_one_live_read_of_the_owner() {
     const ORPHANS: usize = 500;
     let world = world(&[replicaset::DESCRIPTOR]).await;
     for n in 0..ORPHANS {
@@ -326,8 +335,9 @@ fn status_of(world: &World, plural: &str, name: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// Waits until `holds` does, looking every second: a look at thousands of objects is not cheap.
-async fn until(world: &World, what: &str, holds: impl Fn(&World) -> bool) {
+/// Waits until `holds` is true. It checks once per second, because a copy of thousands of objects
+/// is expensive.
+async fn until(world: &World, expected: &str, holds: impl Fn(&World) -> bool) {
     for _ in 0..3600 {
         if holds(world) {
             return;
@@ -335,12 +345,12 @@ async fn until(world: &World, what: &str, holds: impl Fn(&World) -> bool) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     panic!(
-        "not {what}: {:?}",
+        "timed out waiting for: {expected}: {:?}",
         world.cluster.request_counts("kube-controller-manager")
     );
 }
 
-/// Waits until nothing is written any more.
+/// Waits until the revision stays the same for ten seconds.
 async fn settle(world: &World) {
     for _ in 0..3600 {
         let before = world.cluster.revision();
@@ -350,7 +360,7 @@ async fn settle(world: &World) {
         }
     }
     panic!(
-        "never at rest: {:?}",
+        "the revision does not stop growing: {:?}",
         world.cluster.request_counts("kube-controller-manager")
     );
 }

@@ -1,5 +1,7 @@
-//! Caches that lag behind the controllers' own writes, for minutes: nothing is done twice
-//! meanwhile, and work goes on when they have caught up.
+//! Stale caches: an informer lacks the controllers' own writes for minutes.
+//!
+//! During that time no write is repeated. After the cache has caught up, the controllers complete
+//! their work.
 
 use std::time::Duration;
 
@@ -12,17 +14,17 @@ use super::NAMESPACE;
 use super::world::World;
 use crate::{deployment, podgc, replicaset, replicationcontroller};
 
-/// Between two reasons to sync.
+/// Time between two changes that trigger a sync.
 const A_WHILE: Duration = Duration::from_secs(30);
 
-/// More than twice what expectations last.
-const WAKE_UPS: usize = 24;
+/// Number of such changes; together they take more than twice the lifetime of expectations.
+const TOUCHES: usize = 24;
 
 fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
 }
 
-/// A kind that keeps pods, with its controller.
+/// A kind that owns pods, and its controller.
 struct Kind {
     plural: &'static str,
     controller: Descriptor,
@@ -69,30 +71,30 @@ impl Kind {
             .await;
     }
 
-    /// Whether syncs were skipped, by our metric as well as by that which upstream has for
-    /// ReplicaSets alone, because the cache `resource` was behind.
+    /// Whether our metric counts syncs that were skipped because the cache of `resource` was stale.
+    /// Upstream's metric must count them too, but only for ReplicaSets.
     fn counts_skips(&self, world: &World, resource: &str) -> bool {
-        let upstreams = counted(
+        let by_upstream_metric = counted(
             world,
             "replicaset_controller_stale_sync_skips_total",
             resource,
         );
         assert_eq!(
-            upstreams > 0,
+            by_upstream_metric > 0,
             self.plural == "replicasets",
-            "{}: {upstreams}",
+            "{}: {by_upstream_metric}",
             self.plural
         );
         skips(world, resource) > 0
     }
 }
 
-/// Syncs skipped because the cache `resource` was behind.
+/// The number of syncs skipped because the cache of `resource` was stale.
 fn skips(world: &World, resource: &str) -> u64 {
     counted(world, "steersman_own_write_skips_total", resource)
 }
 
-/// Sum of the counters of a family that have `resource` among the values of their labels.
+/// The sum of a metric family's counters with `resource` as a label value.
 fn counted(world: &World, family: &str, resource: &str) -> u64 {
     let families = world.registry.gather();
     let counters = families
@@ -121,7 +123,7 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Requests of the controllers with this verb and resource, failed ones included.
+/// The number of the controllers' requests with this verb and resource, including failed ones.
 fn sent(world: &World, verb: &str, resource: &str) -> usize {
     let is_controller = |r: &RequestRecord| {
         r.user_agent.ends_with("-controller") || r.user_agent.ends_with("/pod-garbage-collector")
@@ -134,9 +136,9 @@ fn sent(world: &World, verb: &str, resource: &str) -> usize {
         .count()
 }
 
-/// Changes an annotation of an object now and then, each time a reason to sync.
+/// Changes an annotation of an object [`TOUCHES`] times. Each change triggers a sync.
 async fn keep_touching(world: &World, plural: &str, name: &str) {
-    for touch in 0..WAKE_UPS {
+    for touch in 0..TOUCHES {
         world
             .patch(
                 plural,
@@ -149,7 +151,7 @@ async fn keep_touching(world: &World, plural: &str, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_of_pods_that_lags_makes_no_pod_twice_and_deletes_none_twice() {
+async fn a_stale_cache_of_pods_causes_no_duplicate_creations_or_deletions() {
     for kind in KINDS {
         let world = kind.world().await;
         let faults = world.cluster.faults();
@@ -196,7 +198,7 @@ async fn a_cache_of_pods_that_lags_makes_no_pod_twice_and_deletes_none_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_of_owners_that_lags_writes_no_status_twice() {
+async fn a_stale_cache_of_owners_causes_no_duplicate_status_updates() {
     for kind in KINDS {
         let world = kind.world().await;
         world.create((kind.new)(2)).await;
@@ -236,7 +238,7 @@ async fn a_cache_of_owners_that_lags_writes_no_status_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_still_shows_what_is_gone_costs_one_write_per_event() {
+async fn a_deleted_owner_in_a_stale_cache_causes_one_failed_write_per_event() {
     let kinds = KINDS.map(|kind| (kind.plural, kind.controller, (kind.new)(2), "pods"));
     let spec = json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("one")});
     let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
@@ -249,7 +251,9 @@ async fn a_cache_that_still_shows_what_is_gone_costs_one_write_per_event() {
         world.restart(&[controller]).await;
         world.create(object).await;
         world
-            .until("its own", |_| !world.cluster.objects(below).is_empty())
+            .until("its first dependent", |_| {
+                !world.cluster.objects(below).is_empty()
+            })
             .await;
         world.at_rest().await;
         world.cluster.faults().stall_watches(plural);
@@ -282,9 +286,10 @@ async fn a_cache_that_still_shows_what_is_gone_costs_one_write_per_event() {
     }
 }
 
-/// Neither expectations nor versions know of a write whose answer was lost.
+/// The resource version of a creation is unknown if its answer is lost. Only a live read shows the
+/// outcome.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_created_again_before_the_server_was_asked() {
+async fn after_a_lost_answer_pods_are_listed_live_before_the_next_creation() {
     for kind in KINDS {
         let world = kind.world().await;
         let faults = world.cluster.faults();
@@ -305,7 +310,7 @@ async fn nothing_is_created_again_before_the_server_was_asked() {
         );
         assert!(
             sent(&world, "list", "pods") > 0,
-            "{}: the server was asked",
+            "{}: the controller lists pods",
             kind.plural
         );
         faults.resume_watches("pods");
@@ -314,17 +319,17 @@ async fn nothing_is_created_again_before_the_server_was_asked() {
     }
 }
 
-/// What was expected has run out of time, and the cache shows as little as before.
+/// Expectations have expired, and the cache still lacks the pods.
 #[tokio::test(start_paused = true)]
-async fn when_expectations_run_out_the_server_is_asked_before_a_pod_is_created() {
+async fn after_expectations_expired_pods_are_listed_live_before_the_next_creation() {
     for kind in KINDS {
         let world = kind.world().await;
         let faults = world.cluster.faults();
         faults.stall_watches("pods");
         world.create((kind.new)(2)).await;
         world.until("2 pods", |_| active(&world).len() == 2).await;
-        // They come and go while the watch says nothing, and the history that tells of them is
-        // compacted.
+        // The stalled watch does not show the creation and deletion of these pods. The compaction
+        // removes both from the watch history.
         for pod in active(&world) {
             world.kill(&name(&pod)).await;
         }
@@ -334,15 +339,15 @@ async fn when_expectations_run_out_the_server_is_asked_before_a_pod_is_created()
         assert_eq!(
             sent(&world, "create", "pods"),
             2,
-            "{}: still expected",
+            "{}: the creations are still expected",
             kind.plural
         );
         let lists = sent(&world, "list", "pods");
-        // From now on the cache lacks what others do, too.
+        // From now on the cache also lacks writes of other clients.
         faults.stall_watches("pods");
         let mut pod = template("one");
         (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-            (json!("v1"), json!("Pod"), json!("there"));
+            (json!("v1"), json!("Pod"), json!("created-by-a-user"));
         let owner = world.find(kind.plural, "web").unwrap();
         let reference = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": "web",
             "uid": owner["metadata"]["uid"], "controller": true}]);
@@ -352,7 +357,7 @@ async fn when_expectations_run_out_the_server_is_asked_before_a_pod_is_created()
         assert_eq!(
             sent(&world, "create", "pods"),
             2,
-            "{}: the cache is known to be behind",
+            "{}: the live list shows that the cache is stale",
             kind.plural
         );
         assert_eq!(sent(&world, "list", "pods"), lists + 1, "{}", kind.plural);
@@ -382,8 +387,8 @@ fn is_rolled_out(world: &World, image: &str, replicas: i64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_does_nothing_twice_while_a_cache_lags() {
-    for lagging in ["replicasets", "deployments"] {
+async fn a_stale_cache_causes_no_duplicate_writes_of_a_deployment() {
+    for stale in ["replicasets", "deployments"] {
         let world = World::with(&ROLLOUT).await;
         world.create(web(4)).await;
         world
@@ -394,31 +399,33 @@ async fn a_deployment_does_nothing_twice_while_a_cache_lags() {
         let faults = world.cluster.faults();
         let old = name(world.state().replica_set("one"));
         let change = json!({"spec": {"replicas": 5, "template": template("two")}});
-        if lagging == "replicasets" {
-            faults.stall_watches(lagging);
+        if stale == "replicasets" {
+            faults.stall_watches(stale);
             world.patch("deployments", "web", change).await;
             keep_touching(&world, "deployments", "web").await;
             assert_eq!(
                 sent(&world, "update", "deployments/status"),
                 1,
-                "that the ReplicaSet was created"
+                "only the report of the created ReplicaSet"
             );
         } else {
-            // The change itself is to be seen.
+            // The controller must see the new template before the watch stalls.
             world.patch("deployments", "web", change).await;
             world
-                .until("an event", |_| sent(&world, "create", "replicasets") == 1)
+                .until("the new ReplicaSet", |_| {
+                    sent(&world, "create", "replicasets") == 1
+                })
                 .await;
-            faults.stall_watches(lagging);
+            faults.stall_watches(stale);
             let before = sent(&world, "update", "deployments/status");
             keep_touching(&world, "replicasets", &old).await;
             assert!(
                 sent(&world, "update", "deployments/status") <= before + 1,
-                "one, and no other before it is seen"
+                "one update, and the next only after the cache shows it"
             );
         }
-        assert!(skips(&world, lagging) > 0, "{lagging}");
-        faults.resume_watches(lagging);
+        assert!(skips(&world, stale) > 0, "{stale}");
+        faults.resume_watches(stale);
         world
             .until("rolled out", |_| is_rolled_out(&world, "two", 5))
             .await;
@@ -429,19 +436,19 @@ async fn a_deployment_does_nothing_twice_while_a_cache_lags() {
                 sent(&world, "delete", "replicasets")
             ),
             (1, 1),
-            "{lagging}"
+            "{stale}"
         );
         assert_eq!(
             world.state().deployment("web")["status"].get("collisionCount"),
             None,
-            "{lagging}"
+            "{stale}"
         );
     }
 }
 
-/// Whether old pods are gone is seen in the cache of pods.
+/// The controller decides by the cache of pods whether all old pods are gone.
 #[tokio::test(start_paused = true)]
-async fn recreate_starts_nothing_new_while_the_cache_shows_old_pods() {
+async fn recreate_creates_no_new_pods_while_the_cache_shows_old_pods() {
     let world = World::with(&ROLLOUT).await;
     let mut d = web(3);
     d["spec"]["strategy"] = json!({"type": "Recreate"});
@@ -462,7 +469,7 @@ async fn recreate_starts_nothing_new_while_the_cache_shows_old_pods() {
     world
         .until("deletions", |_| sent(&world, "delete", "pods") == 3)
         .await;
-    // The nodes hear of nothing either.
+    // The watches of the simulated nodes stall too, so the test removes the pods.
     for pod in world.cluster.objects("pods") {
         world.kill(&name(&pod)).await;
     }
@@ -491,7 +498,7 @@ async fn recreate_starts_nothing_new_while_the_cache_shows_old_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_whose_creation_was_not_answered_is_found_again() {
+async fn a_replica_set_created_by_a_request_without_an_answer_is_used() {
     let world = World::with(&ROLLOUT).await;
     let faults = world.cluster.faults();
     faults.stall_watches("replicasets");
@@ -505,7 +512,7 @@ async fn a_replica_set_whose_creation_was_not_answered_is_found_again() {
     assert_eq!(
         world.cluster.count("replicasets"),
         1,
-        "its name is taken, and nobody can say by what"
+        "the name is taken, and the stale cache does not show the ReplicaSet"
     );
     faults.resume_watches("replicasets");
     world
@@ -520,7 +527,7 @@ async fn a_replica_set_whose_creation_was_not_answered_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pod_garbage_collector_removes_no_pod_twice() {
+async fn the_pod_garbage_collector_removes_each_pod_once() {
     let mut world = World::bare().await;
     let pod = |name: &str, finalizers: Value| {
         let mut pod = template("one");
@@ -534,7 +541,7 @@ async fn the_pod_garbage_collector_removes_no_pod_twice() {
     world.restart(&[podgc::DESCRIPTOR]).await;
     world.cluster.faults().stall_watches("pods");
     tokio::time::sleep(Duration::from_secs(720)).await;
-    // One status each, and one deletion.
+    // One status patch and one deletion for each pod.
     assert_eq!(
         (
             sent(&world, "patch", "pods/status"),
@@ -551,19 +558,19 @@ async fn the_pod_garbage_collector_removes_no_pod_twice() {
     );
     world.cluster.faults().resume_watches("pods");
     world
-        .until("another try", |_| sent(&world, "delete", "pods") == 3)
+        .until("another deletion", |_| sent(&world, "delete", "pods") == 3)
         .await;
     assert_eq!(
         sent(&world, "patch", "pods/status"),
         2,
-        "it has failed already"
+        "the phase is Failed already"
     );
 }
 
-/// The leader before us rolled out another template just before its end, and our cache of
-/// ReplicaSets does not show it.
+/// The previous leader created a ReplicaSet for another template just before its end. The cache of
+/// the new leader lacks it.
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
+async fn a_new_leader_lists_replica_sets_live_before_a_rollout() {
     for strategy in ["RollingUpdate", "Recreate"] {
         let mut world = World::with(&ROLLOUT).await;
         let mut d = web(4);
@@ -573,11 +580,11 @@ async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
             .until("rolled out", |_| is_rolled_out(&world, "one", 4))
             .await;
         world.at_rest().await;
-        // Our term begins at a revision that no cache will have reached.
-        let since = world.cluster.revision() + 1_000_000;
+        // The term begins at a resource version that no cache reaches.
+        let term_start_rv = world.cluster.revision() + 1_000_000;
         world
             .restart_with(&ROLLOUT, |mut context| {
-                context.term_start_rv = since;
+                context.term_start_rv = term_start_rv;
                 context
             })
             .await;
@@ -599,7 +606,7 @@ async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
         keep_touching(&world, "deployments", "web").await;
         assert!(
             sent(&world, "list", "replicasets") > 0,
-            "{strategy}: the API server was asked"
+            "{strategy}: the controller lists ReplicaSets"
         );
         let writes = ["create", "update"].map(|verb| sent(&world, verb, "replicasets"));
         assert_eq!(writes, [0, 0], "{strategy}: {:?}", world.writes());

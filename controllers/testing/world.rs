@@ -1,8 +1,8 @@
-//! A whole cluster for stories: API server, simulated nodes and the controllers under test, on
-//! paused time.
+//! A whole cluster for tests: in-memory API server, simulated nodes and the controllers under test,
+//! on paused time.
 //!
-//! Each controller works as a user who may do what its descriptor says and nothing else, and so do
-//! the shared informers. A story in which any of them is denied something fails at its end.
+//! Each controller, and the shared informers, send requests as a user with only the RBAC rules of
+//! the descriptors. A test fails at its end if one of these requests was denied.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,32 +26,32 @@ use tower::Service;
 
 use super::NAMESPACE;
 
-/// When the story begins.
+/// Start time of a test, in seconds since the epoch.
 const BEGIN: i64 = 1_700_000_000;
 
-/// How much (paused) time a story may take to get somewhere.
-const PATIENCE: Duration = Duration::from_secs(1800);
+/// Limit for each wait, in paused time.
+const TIME_LIMIT: Duration = Duration::from_secs(1800);
 
-/// How long nothing may be written for a cluster to count as at rest. Longer than any latency of
+/// Time without writes after which a cluster counts as at rest. It is longer than any latency of
 /// the simulated nodes.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The cluster of one story.
+/// The cluster of one test.
 pub(crate) struct World {
     pub(crate) cluster: DevCluster,
-    /// Informers of the controllers that run now; handlers may be added to watch a story unfold.
+    /// Informers of the running controllers. A test may add handlers to record changes.
     pub(crate) informers: InformerFactory,
-    /// Metrics of the controllers that run now.
+    /// Metrics of the running controllers.
     pub(crate) registry: Registry,
     pub(crate) clients: ClientFactory,
     pub(crate) clock: Clock,
-    /// Where the clients lead.
-    door: Door,
+    /// The cluster that the clients reach; [`World::restore`] replaces it.
+    current: CurrentCluster,
     controllers: Running,
     nodes: Running,
 }
 
-/// Tasks and what ends them.
+/// Running tasks and the token that stops them.
 struct Running {
     tasks: Arc<Tasks>,
     stop: CancellationToken,
@@ -67,7 +67,7 @@ impl Default for Running {
 }
 
 impl World {
-    /// A cluster in which these controllers run.
+    /// A cluster with simulated nodes and these controllers.
     pub(crate) async fn with(controllers: &[Descriptor]) -> Self {
         let mut world = Self::bare().await;
         let Running { tasks, stop } = &world.nodes;
@@ -85,17 +85,17 @@ impl World {
         world
     }
 
-    /// A cluster in which nothing runs yet and which has no nodes.
+    /// A cluster without nodes and controllers.
     pub(crate) async fn bare() -> Self {
         Self::bare_at(Timestamp::from_second(BEGIN).unwrap()).await
     }
 
-    /// The same, at another time.
+    /// The same, with another start time.
     pub(crate) async fn bare_at(begin: Timestamp) -> Self {
         Self::on(DevCluster::new(Clock::runtime(begin)))
     }
 
-    /// A cluster that keeps what requests say, and who manages which field.
+    /// A bare cluster that keeps the bodies of requests, and managed fields.
     pub(crate) async fn recorded() -> Self {
         let cluster =
             DevCluster::with_managed_fields(Clock::runtime(Timestamp::from_second(BEGIN).unwrap()));
@@ -106,8 +106,8 @@ impl World {
     fn on(cluster: DevCluster) -> Self {
         let clock = cluster.clock().clone();
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-        let door = Door(Arc::new(Mutex::new(cluster.clone())));
-        let users = door.clone();
+        let current = CurrentCluster(Arc::new(Mutex::new(cluster.clone())));
+        let users = current.clone();
         for descriptor in crate::ALL {
             allow(&cluster, descriptor.identity, &descriptor.all_rules());
         }
@@ -143,23 +143,23 @@ impl World {
             registry,
             clients,
             clock,
-            door,
+            current,
             controllers,
             nodes,
         }
     }
 
-    /// What a controller could be built from, beside those that run.
+    /// A context for one more controller, beside the running ones.
     pub(crate) fn context(&self) -> ControllerContext {
         context(&self.clients, &self.clock)
     }
 
-    /// Ends all controllers and starts these, with empty memories.
+    /// Stops all controllers and starts these, with new caches and queues.
     pub(crate) async fn restart(&mut self, controllers: &[Descriptor]) {
         self.restart_with(controllers, |context| context).await;
     }
 
-    /// The same, with configuration for them.
+    /// The same, with a changed context.
     pub(crate) async fn restart_with(
         &mut self,
         controllers: &[Descriptor],
@@ -173,11 +173,12 @@ impl World {
         self.controllers = run(controllers, &context).await;
     }
 
-    /// Puts the cluster back to what it was, revisions included, as when its database is restored
-    /// from a backup: watches end, and who goes on with one is told that its revision is unknown.
+    /// Restores the cluster from a snapshot, including its revisions, as an etcd restore does.
+    ///
+    /// All watches end. The next watch of each type gets the status 410 (Expired).
     pub(crate) fn restore(&mut self, backup: &Snapshot) {
         let lost = std::mem::replace(&mut self.cluster, backup.fork());
-        *self.door.cluster() = self.cluster.clone();
+        *self.current.cluster() = self.cluster.clone();
         let requests = lost.requests();
         let watched: BTreeSet<&str> = requests
             .iter()
@@ -197,7 +198,7 @@ impl World {
         self.cluster.create(object).await.unwrap()
     }
 
-    /// Merges `changes` into an object; `name` may end in `/status`.
+    /// Sends a merge patch; `name` may end in `/status`.
     pub(crate) async fn patch(&self, plural: &str, name: &str, changes: Value) -> Value {
         self.cluster
             .patch(&self.cluster.path(plural, NAMESPACE, name), changes)
@@ -212,7 +213,7 @@ impl World {
             .unwrap();
     }
 
-    /// Everything there is now.
+    /// The current objects.
     pub(crate) fn state(&self) -> State {
         State {
             deployments: self.cluster.objects("deployments"),
@@ -222,9 +223,10 @@ impl World {
         }
     }
 
-    /// The state in which `holds` became true.
-    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&State) -> bool) -> State {
-        let limit = tokio::time::Instant::now() + PATIENCE;
+    /// Waits until `holds` is true, and returns the state then. `expected` describes it for the
+    /// panic after [`TIME_LIMIT`].
+    pub(crate) async fn until(&self, expected: &str, holds: impl Fn(&State) -> bool) -> State {
+        let limit = tokio::time::Instant::now() + TIME_LIMIT;
         loop {
             let state = self.state();
             if holds(&state) {
@@ -232,15 +234,15 @@ impl World {
             }
             assert!(
                 tokio::time::Instant::now() < limit,
-                "not {what}: {state:#?}"
+                "timed out waiting for: {expected}: {state:#?}"
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// The state once nobody but the nodes has written for a while.
+    /// Waits until no controller has written for [`QUIET`], and returns the state then.
     pub(crate) async fn at_rest(&self) -> State {
-        let limit = tokio::time::Instant::now() + PATIENCE;
+        let limit = tokio::time::Instant::now() + TIME_LIMIT;
         loop {
             let before = self.writes().len();
             tokio::time::sleep(QUIET).await;
@@ -249,14 +251,13 @@ impl World {
             }
             assert!(
                 tokio::time::Instant::now() < limit,
-                "never at rest: {:#?}",
+                "the controllers do not stop writing: {:#?}",
                 self.writes()
             );
         }
     }
 
-    /// Verb and path of the writes of the controllers so far, Events and nodes aside, as the server
-    /// answered them.
+    /// The writes of the controllers so far, without Events: verb, path and status code.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
         let is_controller = |agent: &str| agent.ends_with("-controller");
@@ -277,18 +278,18 @@ impl World {
     }
 }
 
-/// Where clients lead: to whichever cluster there is now.
+/// The current cluster of a [`World`], shared with all clients.
 #[derive(Clone)]
-struct Door(Arc<Mutex<DevCluster>>);
+struct CurrentCluster(Arc<Mutex<DevCluster>>);
 
-impl Door {
+impl CurrentCluster {
     fn cluster(&self) -> MutexGuard<'_, DevCluster> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn client_as(&self, user: User) -> kube::Client {
-        let door = self.clone();
-        let serve = move |request| door.cluster().service_as(user.clone()).call(request);
+        let current = self.clone();
+        let serve = move |request| current.cluster().service_as(user.clone()).call(request);
         kube::Client::new(tower::service_fn(serve), "default")
     }
 }
@@ -305,22 +306,22 @@ impl Drop for World {
             .collect();
         assert!(
             denied.is_empty() || std::thread::panicking(),
-            "rules of a descriptor are missing: {denied:#?}"
+            "a descriptor lacks RBAC rules: {denied:#?}"
         );
     }
 }
 
-/// What the names of users that controllers work as begin with.
+/// Prefix of the user names of controllers.
 const USERS: &str = "confined:";
 
-/// The client of the shared informers.
+/// The identity of the shared informers.
 const INFORMERS: &str = "shared-informers";
 
 fn user_name(identity: &str) -> String {
     format!("{USERS}{identity}")
 }
 
-/// What shared informers may do for these controllers.
+/// The RBAC rules of the shared informers for these controllers.
 fn watched_by(controllers: &[Descriptor]) -> Vec<Rule> {
     controllers
         .iter()
@@ -329,7 +330,7 @@ fn watched_by(controllers: &[Descriptor]) -> Vec<Rule> {
         .collect()
 }
 
-/// Lets the user who stands for `identity` do what `rules` say, and nothing else.
+/// Gives the user of `identity` exactly these rules.
 fn allow(cluster: &DevCluster, identity: &str, rules: &[Rule]) {
     let name = user_name(identity);
     let group = "rbac.authorization.k8s.io";
@@ -341,7 +342,7 @@ fn allow(cluster: &DevCluster, identity: &str, rules: &[Rule]) {
         "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
     });
     for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
-        // A story may count revisions.
+        // An unchanged rule must not add a revision, because tests compare revisions.
         let is_there = |known: &Value| {
             known["metadata"]["name"] == object["metadata"]["name"]
                 && known["rules"] == object["rules"]
@@ -352,7 +353,7 @@ fn allow(cluster: &DevCluster, identity: &str, rules: &[Rule]) {
     }
 }
 
-/// What new controllers are built from.
+/// A context with its own informers and metrics.
 fn context(clients: &ClientFactory, clock: &Clock) -> ControllerContext {
     let registry = Registry::new();
     ControllerContext::new(ContextParts {
@@ -364,6 +365,8 @@ fn context(clients: &ClientFactory, clock: &Clock) -> ControllerContext {
     })
 }
 
+/// Builds and starts controllers in the order of the manager: watches, constructors, informers,
+/// tasks.
 async fn run(controllers: &[Descriptor], context: &ControllerContext) -> Running {
     let running = Running {
         tasks: Arc::clone(&context.tasks),
@@ -396,22 +399,22 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The Deployment called `name`.
+    /// The Deployment `name`.
     pub(crate) fn deployment(&self, name: &str) -> &Value {
         self.deployments
             .iter()
             .find(|d| d["metadata"]["name"] == name)
-            .expect("the story created it")
+            .expect("the test created the Deployment")
     }
 
-    /// The ReplicaSets whose template has this image.
+    /// The ReplicaSets with this image in their template.
     pub(crate) fn with_image<'a>(&'a self, image: &'a str) -> impl Iterator<Item = &'a Value> {
         self.replica_sets
             .iter()
             .filter(move |rs| rs["spec"]["template"]["spec"]["containers"][0]["image"] == image)
     }
 
-    /// The only ReplicaSet whose template has this image.
+    /// The only ReplicaSet with this image in its template.
     pub(crate) fn replica_set<'a>(&'a self, image: &'a str) -> &'a Value {
         let found: Vec<_> = self.with_image(image).collect();
         assert_eq!(found.len(), 1, "ReplicaSets with image {image}: {found:#?}");

@@ -1,5 +1,6 @@
-//! The Deployment controller. Its ReplicaSets are kept by the ReplicaSet controller, whose requests
-//! are told elsewhere.
+//! Transcripts of the Deployment controller.
+//!
+//! The ReplicaSet controller runs too, so that pods exist; `replicas.rs` records its requests.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use serde_json::{Value, json};
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
 
-use super::{Cast, Scenario, Story, Told, play, template};
+use super::{Recording, Scenario, Steps, Suite, run, template};
 use crate::{deployment, replicaset};
 
-const CAST: Cast = Cast {
+const SUITE: Suite = Suite {
     folder: "deployment",
     controllers: &[deployment::DESCRIPTOR, replicaset::DESCRIPTOR],
     client: "deployment-controller",
@@ -84,8 +85,8 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_the_deployment_controller_are_as_written_down() {
-    play(&CAST, SCENARIOS).await;
+async fn requests_of_the_deployment_controller_equal_the_golden_files() {
+    run(&SUITE, SCENARIOS).await;
 }
 
 fn web(replicas: i32) -> Value {
@@ -104,11 +105,11 @@ fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
 }
 
-impl Story {
-    /// The Deployment, rolled out.
+impl Recording {
+    /// Creates the Deployment and waits for its rollout, without recording.
     async fn rolled_out(&mut self, deployment: Value) {
         self.create(deployment).await;
-        self.untold("web is created").await;
+        self.skip("web is created").await;
         self.ready_all("one").await;
     }
 
@@ -116,7 +117,7 @@ impl Story {
         self.patch("deployments", "web", changes).await;
     }
 
-    /// The new pods get ready one by one, to the end of the rollout.
+    /// Makes the new pods ready one by one, and records each step.
     async fn roll(&mut self, image: &str, replicas: usize) {
         for _ in 0..replicas {
             self.ready_one(image).await;
@@ -125,7 +126,7 @@ impl Story {
     }
 }
 
-fn create(mut s: Story) -> Told {
+fn create(mut s: Recording) -> Steps {
     Box::pin(async move {
         let mut d = web(2);
         d["metadata"]["annotations"] =
@@ -137,7 +138,7 @@ fn create(mut s: Story) -> Told {
     })
 }
 
-fn rolling_update(mut s: Story) -> Told {
+fn rolling_update(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(web(3)).await;
         s.edit(image("two")).await;
@@ -147,11 +148,11 @@ fn rolling_update(mut s: Story) -> Told {
     })
 }
 
-fn recreate(mut s: Story) -> Told {
+fn recreate(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.create(with(web(2), "strategy", json!({"type": "Recreate"})))
             .await;
-        s.untold("web is created").await;
+        s.skip("web is created").await;
         for pod in s.pods("one") {
             s.world
                 .bind(pod["metadata"]["name"].as_str().unwrap(), "node")
@@ -172,7 +173,7 @@ fn recreate(mut s: Story) -> Told {
     })
 }
 
-fn scale(mut s: Story) -> Told {
+fn scale(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(web(1)).await;
         s.edit(json!({"spec": {"replicas": 2}})).await;
@@ -188,13 +189,13 @@ fn scale(mut s: Story) -> Told {
     })
 }
 
-fn scale_mid_roll(mut s: Story) -> Told {
+fn scale_mid_roll(mut s: Recording) -> Steps {
     Box::pin(async move {
         let limits =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}});
         s.rolled_out(with(web(4), "strategy", limits)).await;
         s.edit(image("two")).await;
-        s.untold("the image is changed, and no new pod gets ready")
+        s.skip("the image is changed, and no new pod gets ready")
             .await;
         s.edit(json!({"spec": {"replicas": 8}})).await;
         s.then("web is scaled from 4 to 8").await;
@@ -204,11 +205,11 @@ fn scale_mid_roll(mut s: Story) -> Told {
     })
 }
 
-fn undo(mut s: Story) -> Told {
+fn undo(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(web(1)).await;
         s.edit(image("two")).await;
-        s.untold("the image is changed").await;
+        s.skip("the image is changed").await;
         s.ready_all("two").await;
         s.edit(image("one")).await;
         s.then("the image is changed back").await;
@@ -217,7 +218,7 @@ fn undo(mut s: Story) -> Told {
     })
 }
 
-fn rollback_annotation(mut s: Story) -> Told {
+fn rollback_annotation(mut s: Recording) -> Steps {
     Box::pin(async move {
         let mut d = web(1);
         d["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "create"});
@@ -225,7 +226,7 @@ fn rollback_annotation(mut s: Story) -> Told {
         s.edit(json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "edit"}}}))
             .await;
         s.edit(image("two")).await;
-        s.untold("the image is changed").await;
+        s.skip("the image is changed").await;
         s.ready_all("two").await;
         for (revision, what) in [
             ("0", "back to the last one"),
@@ -239,7 +240,7 @@ fn rollback_annotation(mut s: Story) -> Told {
     })
 }
 
-fn pause_resume(mut s: Story) -> Told {
+fn pause_resume(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(web(1)).await;
         s.edit(json!({"spec": {"paused": true}})).await;
@@ -254,14 +255,14 @@ fn pause_resume(mut s: Story) -> Told {
     })
 }
 
-fn adopt_release(mut s: Story) -> Told {
+fn adopt_release(mut s: Recording) -> Steps {
     Box::pin(async move {
         let set = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "orphan", "labels": {"app": "web"}},
             "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template("one")},
         });
         s.create(set).await;
-        s.untold("a ReplicaSet that nobody owns is created").await;
+        s.skip("a ReplicaSet that nobody owns is created").await;
         s.create(web(1)).await;
         s.then("web is created").await;
         s.patch(
@@ -275,7 +276,7 @@ fn adopt_release(mut s: Story) -> Told {
     })
 }
 
-fn failed_create(mut s: Story) -> Told {
+fn failed_create(mut s: Recording) -> Steps {
     Box::pin(async move {
         let message = "replicasets.apps \"web-6c9d5f7b8\" is forbidden: exceeded quota: q, requested: count/replicasets.apps=1, \
                        used: count/replicasets.apps=0, limited: count/replicasets.apps=0";
@@ -291,10 +292,10 @@ fn failed_create(mut s: Story) -> Told {
     })
 }
 
-fn hash_collision(mut s: Story) -> Told {
+fn hash_collision(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.create(web(1)).await;
-        s.untold("web is created").await;
+        s.skip("web is created").await;
         let name = s.world.state().replica_sets[0]["metadata"]["name"].clone();
         s.world.delete("deployments", "web").await;
         s.world.delete("replicasets", name.as_str().unwrap()).await;
@@ -305,7 +306,7 @@ fn hash_collision(mut s: Story) -> Told {
             }},
         }))
         .await;
-        s.untold("web is gone, and another ReplicaSet has the name of its own")
+        s.skip("web is gone, and another ReplicaSet has the name of its own")
             .await;
         s.create(web(1)).await;
         s.then("web is created").await;
@@ -313,12 +314,12 @@ fn hash_collision(mut s: Story) -> Told {
     })
 }
 
-fn deadline(mut s: Story) -> Told {
+fn deadline(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(with(web(1), "progressDeadlineSeconds", json!(60)))
             .await;
         s.edit(image("two")).await;
-        s.untold("the image is changed, and the new pod does not get ready")
+        s.skip("the image is changed, and the new pod does not get ready")
             .await;
         s.within("a minute passes", Duration::from_secs(60)).await;
         s.roll("two", 1).await;
@@ -326,7 +327,7 @@ fn deadline(mut s: Story) -> Told {
     })
 }
 
-fn failing_pods(mut s: Story) -> Told {
+fn failing_pods(mut s: Recording) -> Steps {
     Box::pin(async move {
         let message = "pods \"web-abcde\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
         let quota = Status::new(403, "Forbidden", message);
@@ -347,21 +348,21 @@ fn failing_pods(mut s: Story) -> Told {
     })
 }
 
-fn history(mut s: Story) -> Told {
+fn history(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(with(web(1), "revisionHistoryLimit", json!(1)))
             .await;
         s.edit(image("two")).await;
-        s.untold("the image is changed").await;
+        s.skip("the image is changed").await;
         s.ready_all("two").await;
         s.edit(image("three")).await;
-        s.untold("the image is changed").await;
+        s.skip("the image is changed").await;
         s.roll("three", 1).await;
         s
     })
 }
 
-fn annotations(mut s: Story) -> Told {
+fn annotations(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.rolled_out(web(1)).await;
         s.edit(json!({"metadata": {"annotations": {"team": "a"}}}))
@@ -376,7 +377,7 @@ fn annotations(mut s: Story) -> Told {
     })
 }
 
-fn foreground_deletion(mut s: Story) -> Told {
+fn foreground_deletion(mut s: Recording) -> Steps {
     Box::pin(async move {
         let mut d = web(1);
         d["metadata"]["finalizers"] = json!(["foregroundDeletion"]);

@@ -1,9 +1,11 @@
-//! What the controllers ask of the API server, word for word: stories whose requests are kept as
-//! files below `tests/golden`, to be reviewed when they change.
+//! Golden files: transcripts of all requests that a controller sends in a scenario.
 //!
-//! `STEERSMAN_GOLDEN=write cargo test -p steersman-controllers golden` writes them anew. Each file
-//! tells the requests of one controller, step by step; `git diff tests/golden` then shows what a
-//! change of the code changes for the API server.
+//! Each file below `tests/golden` records the requests of one controller, step by step, with their
+//! bodies. A change of the code that changes a request fails here until the file is reviewed.
+//! `STEERSMAN_GOLDEN=write cargo test -p steersman-controllers golden` writes the files again;
+//! `git diff tests/golden` then shows the changed requests.
+//!
+//! Titles and step names are part of the golden files.
 
 mod deployment;
 mod podgc;
@@ -22,70 +24,74 @@ use steersman_runtime::controller::Descriptor;
 
 use super::world::World;
 
-/// Set to `write` to write the files instead of comparing them.
+/// The environment variable that selects writing (`write`) instead of comparing.
 const MODE: &str = "STEERSMAN_GOLDEN";
 
-/// A file without its ending, what it is about, and what happens.
-type Scenario = (&'static str, &'static str, fn(Story) -> Told);
+/// Name of the file without its extension, title, and the steps.
+type Scenario = (&'static str, &'static str, fn(Recording) -> Steps);
 
-/// A story that is being told.
-type Told = Pin<Box<dyn Future<Output = Story>>>;
+/// The steps of a scenario. They end with the recording.
+type Steps = Pin<Box<dyn Future<Output = Recording>>>;
 
-/// The controllers of some stories, and the client whose requests they tell.
-struct Cast {
+/// Scenarios of one controller.
+struct Suite {
+    /// Folder below `tests/golden`.
     folder: &'static str,
+    /// The controllers that run.
     controllers: &'static [Descriptor],
+    /// The client with the recorded requests: the last part of its user agent.
     client: &'static str,
 }
 
-/// A cluster in which things happen, and the transcript of what one controller does about them.
-struct Story {
+/// A cluster, and the transcript of one client's requests in it.
+struct Recording {
     world: World,
     transcript: Transcript,
     client: &'static str,
 }
 
-impl Story {
-    async fn begin(cast: &Cast, title: &str) -> Self {
+impl Recording {
+    async fn begin(suite: &Suite, title: &str) -> Self {
         let mut world = World::recorded().await;
         let begin = world.clock.now();
-        world.restart(cast.controllers).await;
+        world.restart(suite.controllers).await;
         Self {
             world,
             transcript: Transcript::new(title, begin),
-            client: cast.client,
+            client: suite.client,
         }
     }
 
-    /// Tells what the controller asked since the last step, once nobody writes any more.
-    async fn then(&mut self, what: &str) {
+    /// Waits until the controllers are at rest, and records the requests since the last step.
+    async fn then(&mut self, step: &str) {
         self.world.at_rest().await;
-        self.tell(what);
+        self.record(step);
     }
 
-    /// Tells what the controller asks in the next while.
-    async fn within(&mut self, what: &str, a_while: Duration) {
-        tokio::time::sleep(a_while).await;
-        self.tell(what);
+    /// Waits for `duration`, and records the requests since the last step.
+    async fn within(&mut self, step: &str, duration: Duration) {
+        tokio::time::sleep(duration).await;
+        self.record(step);
     }
 
-    fn tell(&mut self, what: &str) {
-        self.step(what, |client, request| {
+    /// Records the requests since the last step.
+    fn record(&mut self, step: &str) {
+        self.step(step, |client, request| {
             request.user_agent.rsplit('/').next() == Some(client)
         });
     }
 
-    /// Waits until nobody writes any more, and tells nothing.
-    async fn untold(&mut self, what: &str) {
+    /// Waits until the controllers are at rest, and discards the requests since the last step.
+    async fn skip(&mut self, step: &str) {
         self.world.at_rest().await;
-        self.step(&format!("{what} (not told)"), |_, _| false);
+        self.step(&format!("{step} (not told)"), |_, _| false);
     }
 
-    fn step(&mut self, what: &str, told: impl Fn(&str, &RequestRecord) -> bool) {
+    fn step(&mut self, step: &str, is_recorded: impl Fn(&str, &RequestRecord) -> bool) {
         let client = self.client;
         self.transcript
-            .step(what, &self.world.cluster.requests(), |request| {
-                told(client, request)
+            .step(step, &self.world.cluster.requests(), |request| {
+                is_recorded(client, request)
             });
         self.world.cluster.clear_requests();
     }
@@ -98,7 +104,7 @@ impl Story {
         self.world.patch(plural, name, changes).await;
     }
 
-    /// Active pods with the image, in order of their names.
+    /// The pods with this image that are not terminating, ordered by name.
     fn pods(&self, image: &str) -> Vec<Value> {
         let mut pods = self.world.state().pods;
         pods.retain(|pod| {
@@ -108,7 +114,7 @@ impl Story {
         pods
     }
 
-    /// Makes one more pod with the image ready.
+    /// Makes one more pod with this image ready.
     async fn ready_one(&self, image: &str) {
         let waiting = self
             .pods(image)
@@ -120,8 +126,7 @@ impl Story {
             .await;
     }
 
-    /// Makes all pods with the image ready, each in a second of its own, so that there is a
-    /// youngest.
+    /// Makes all pods with this image ready, one per second, so that their ready times differ.
     async fn ready_all(&mut self, image: &str) {
         for pod in self.pods(image) {
             self.world
@@ -129,11 +134,10 @@ impl Story {
                 .await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        self.untold("all pods are ready").await;
+        self.skip("all pods are ready").await;
     }
 
-    /// The story with, at the end, whom the server takes for the manager of which part of which
-    /// kind.
+    /// The text of the transcript. It ends with the field managers of the controllers.
     fn end(mut self) -> String {
         let mut managers = BTreeSet::new();
         for plural in [
@@ -173,9 +177,9 @@ fn folder(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Plays the scenarios, and compares each with its file.
-async fn play(cast: &Cast, scenarios: &[Scenario]) {
-    let folder = folder(cast.folder);
+/// Runs the scenarios, and compares each transcript with its file.
+async fn run(suite: &Suite, scenarios: &[Scenario]) {
+    let folder = folder(suite.folder);
     let write = std::env::var(MODE).is_ok_and(|mode| mode == "write");
     if write {
         std::fs::create_dir_all(&folder).unwrap();
@@ -183,8 +187,8 @@ async fn play(cast: &Cast, scenarios: &[Scenario]) {
     let mut wrong = Vec::new();
     for (name, title, scenario) in scenarios {
         println!("scenario {name}");
-        let story = Story::begin(cast, title).await;
-        let text = scenario(story).await.end();
+        let recording = Recording::begin(suite, title).await;
+        let text = scenario(recording).await.end();
         let file = folder.join(format!("{name}.txt"));
         if write {
             std::fs::write(&file, &text).unwrap();
@@ -196,24 +200,24 @@ async fn play(cast: &Cast, scenarios: &[Scenario]) {
     }
     assert!(
         wrong.is_empty(),
-        "{}\n({MODE}=write writes the files anew; see git diff then)",
+        "{}\n({MODE}=write writes the files again; review them with git diff)",
         wrong.join("\n")
     );
-    let told: BTreeSet<String> = scenarios
+    let expected: BTreeSet<String> = scenarios
         .iter()
         .map(|(name, ..)| format!("{name}.txt"))
         .collect();
-    let there = std::fs::read_dir(&folder)
+    let found = std::fs::read_dir(&folder)
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap());
     assert_eq!(
-        there.collect::<BTreeSet<_>>(),
-        told,
-        "files that no scenario tells are to be deleted"
+        found.collect::<BTreeSet<_>>(),
+        expected,
+        "delete the files without a scenario"
     );
 }
 
-/// The first line that differs, with its number.
+/// The first different line, with its number.
 fn first_difference(expected: &str, found: &str) -> Option<String> {
     let (mut expected, mut found) = (expected.lines(), found.lines());
     let mut number = 0;

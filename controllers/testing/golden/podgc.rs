@@ -1,14 +1,17 @@
-//! The pod garbage collector.
+//! Transcripts of the pod garbage collector.
+//!
+//! The controller starts in [`Recording::collect`], after the pods exist, so that the time of its
+//! cycles is fixed.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_runtime::controller::ControllerContext;
 
-use super::{Cast, Scenario, Story, Told, play, template};
+use super::{Recording, Scenario, Steps, Suite, run, template};
 use crate::podgc;
 
-const CAST: Cast = Cast {
+const SUITE: Suite = Suite {
     folder: "podgc",
     controllers: &[],
     client: "pod-garbage-collector",
@@ -30,8 +33,8 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_the_pod_garbage_collector_are_as_written_down() {
-    play(&CAST, SCENARIOS).await;
+async fn requests_of_the_pod_garbage_collector_equal_the_golden_files() {
+    run(&SUITE, SCENARIOS).await;
 }
 
 fn pod(name: &str, node: &str) -> Value {
@@ -48,10 +51,10 @@ fn node() -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}})
 }
 
-impl Story {
-    /// Starts the controller, with a threshold for finished pods.
+impl Recording {
+    /// Starts the controller with a threshold for finished pods.
     async fn collect(&mut self, threshold: i32) {
-        self.tell("pods and nodes are created");
+        self.record("pods and nodes are created");
         let threshold = threshold.to_string();
         let configure = |context: ControllerContext| {
             context.with_flag("terminated-pod-gc-threshold", &threshold)
@@ -62,7 +65,7 @@ impl Story {
     }
 }
 
-fn terminated(mut s: Story) -> Told {
+fn terminated(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.create(node()).await;
         for (name, phase) in [
@@ -81,7 +84,7 @@ fn terminated(mut s: Story) -> Told {
     })
 }
 
-fn out_of_service(mut s: Story) -> Told {
+fn out_of_service(mut s: Recording) -> Steps {
     Box::pin(async move {
         s.create(node()).await;
         for name in ["a", "b", "c"] {
@@ -108,7 +111,7 @@ fn out_of_service(mut s: Story) -> Told {
     })
 }
 
-fn orphaned(mut s: Story) -> Told {
+fn orphaned(mut s: Recording) -> Steps {
     Box::pin(async move {
         for name in ["a", "b", "c", "d"] {
             s.create(pod(name, "gone")).await;
@@ -133,7 +136,7 @@ fn orphaned(mut s: Story) -> Told {
     })
 }
 
-fn unscheduled(mut s: Story) -> Told {
+fn unscheduled(mut s: Recording) -> Steps {
     Box::pin(async move {
         for (name, phase) in [("a", "Pending"), ("b", "Failed")] {
             let mut pod = pod(name, "");

@@ -1,4 +1,6 @@
-//! The ReplicaSet and ReplicationController controllers, which do the same for their kinds.
+//! Transcripts of the ReplicaSet and ReplicationController controllers.
+//!
+//! Both controllers run the same code, so their scenarios share one implementation.
 
 use std::time::Duration;
 
@@ -6,22 +8,22 @@ use serde_json::{Value, json};
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
 
-use super::{Cast, Scenario, Story, Told, play, template};
+use super::{Recording, Scenario, Steps, Suite, run, template};
 use crate::{replicaset, replicationcontroller};
 
-const SETS: Cast = Cast {
+const REPLICA_SETS: Suite = Suite {
     folder: "replicaset",
     controllers: &[replicaset::DESCRIPTOR],
     client: "replicaset-controller",
 };
 
-const CONTROLLERS: Cast = Cast {
+const REPLICATION_CONTROLLERS: Suite = Suite {
     folder: "replicationcontroller",
     controllers: &[replicationcontroller::DESCRIPTOR],
     client: "replication-controller",
 };
 
-const OF_SETS: &[Scenario] = &[
+const REPLICA_SET_SCENARIOS: &[Scenario] = &[
     ("create", "a ReplicaSet of three pods is created", |s| {
         create(s, SET)
     }),
@@ -55,7 +57,7 @@ const OF_SETS: &[Scenario] = &[
     ),
 ];
 
-const OF_CONTROLLERS: &[Scenario] = &[
+const REPLICATION_CONTROLLER_SCENARIOS: &[Scenario] = &[
     (
         "create",
         "a ReplicationController of three pods is created",
@@ -78,16 +80,16 @@ const OF_CONTROLLERS: &[Scenario] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_the_replica_set_controller_are_as_written_down() {
-    play(&SETS, OF_SETS).await;
+async fn requests_of_the_replica_set_controller_equal_the_golden_files() {
+    run(&REPLICA_SETS, REPLICA_SET_SCENARIOS).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_the_replication_controller_are_as_written_down() {
-    play(&CONTROLLERS, OF_CONTROLLERS).await;
+async fn requests_of_the_replication_controller_equal_the_golden_files() {
+    run(&REPLICATION_CONTROLLERS, REPLICATION_CONTROLLER_SCENARIOS).await;
 }
 
-/// A kind that keeps pods.
+/// A kind that owns pods.
 #[derive(Clone, Copy)]
 struct Kind {
     plural: &'static str,
@@ -114,10 +116,11 @@ const CONTROLLER: Kind = Kind {
     },
 };
 
-impl Story {
+impl Recording {
+    /// Creates the owner and makes its pods ready, without recording.
     async fn settled(&mut self, owner: Value) {
         self.create(owner).await;
-        self.untold("web is created").await;
+        self.skip("web is created").await;
         self.ready_all("one").await;
     }
 
@@ -127,7 +130,7 @@ impl Story {
     }
 }
 
-fn create(mut s: Story, kind: Kind) -> Told {
+fn create(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         let mut owner = (kind.new)(3);
         let template = &mut owner["spec"]["template"];
@@ -141,7 +144,7 @@ fn create(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn scale(mut s: Story, kind: Kind) -> Told {
+fn scale(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         s.settled((kind.new)(2)).await;
         s.resize(kind, 3).await;
@@ -154,12 +157,12 @@ fn scale(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn min_ready_seconds(mut s: Story, kind: Kind) -> Told {
+fn min_ready_seconds(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         let mut owner = (kind.new)(1);
         owner["spec"]["minReadySeconds"] = json!(5);
         s.create(owner).await;
-        s.untold("web is created").await;
+        s.skip("web is created").await;
         s.ready_one("one").await;
         s.within(
             "the pod gets ready, and a second passes",
@@ -172,7 +175,7 @@ fn min_ready_seconds(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn adopt_release(mut s: Story, kind: Kind) -> Told {
+fn adopt_release(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         for name in ["a", "b"] {
             let mut pod = template("one");
@@ -180,7 +183,7 @@ fn adopt_release(mut s: Story, kind: Kind) -> Told {
                 (json!("v1"), json!("Pod"), json!(name));
             s.create(pod).await;
         }
-        s.untold("two pods that nobody owns are created").await;
+        s.skip("two pods that nobody owns are created").await;
         s.create((kind.new)(2)).await;
         s.then("web is created").await;
         s.patch(
@@ -202,7 +205,7 @@ fn quota() -> Status {
     Status::new(403, "Forbidden", message)
 }
 
-fn failed_create(mut s: Story, kind: Kind) -> Told {
+fn failed_create(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         let rule = s
             .world
@@ -221,7 +224,7 @@ fn failed_create(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn failed_delete(mut s: Story, kind: Kind) -> Told {
+fn failed_delete(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         s.settled((kind.new)(1)).await;
         let refusal = Status::new(500, "InternalError", "Internal error occurred: no");
@@ -236,7 +239,7 @@ fn failed_delete(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn replacement(mut s: Story, kind: Kind) -> Told {
+fn replacement(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         s.settled((kind.new)(2)).await;
         let names: Vec<_> = s
@@ -257,7 +260,7 @@ fn replacement(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn status_conflict(mut s: Story, kind: Kind) -> Told {
+fn status_conflict(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         s.settled((kind.new)(1)).await;
         let conflict = Status::new(409, "Conflict", "the object has been modified");
@@ -273,7 +276,7 @@ fn status_conflict(mut s: Story, kind: Kind) -> Told {
     })
 }
 
-fn foreground_deletion(mut s: Story, kind: Kind) -> Told {
+fn foreground_deletion(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         let mut owner = (kind.new)(2);
         owner["metadata"]["finalizers"] = json!(["foregroundDeletion"]);

@@ -1,10 +1,15 @@
-//! Taking over in the middle of something: the manager before us ends after any of its writes, and
-//! we go on from there to where it would have got, with as many pods made and removed as it would
-//! have.
+//! A change of the manager in the middle of its work.
 //!
-//! So all states come up that somebody may leave behind: a ReplicaSet that no status tells of, some
-//! ReplicaSets scaled and others not, a collision counted, a rollback half done, half of the pods,
-//! pods on their way out, a pause half told.
+//! The previous manager ends after any one of its writes, and a new manager continues. The final
+//! objects, and the numbers of created and deleted pods, must be the same as without the change.
+//!
+//! Thus the new manager meets every intermediate state, for example:
+//!
+//! * a new ReplicaSet that the status does not mention yet,
+//! * only some of the ReplicaSets resized, or only some of the pods created,
+//! * a counted hash collision without the new ReplicaSet,
+//! * a rollback or a pause with only some of its writes,
+//! * terminating pods.
 
 use serde_json::{Value, json};
 use steersman_devcluster::nodes::BEHAVIOUR;
@@ -21,18 +26,20 @@ const CONTROLLERS: [Descriptor; 3] = [
     replicationcontroller::DESCRIPTOR,
 ];
 
-/// What somebody does to a cluster.
-enum Act {
+/// An action of a user.
+enum Action {
     Create(Value),
-    /// Edits the one called `web`.
+    /// Patches the object `web` of this plural.
     Edit(&'static str, Value),
 }
 
-/// Acts that follow each other at rest, and one in whose midst the manager changes.
+/// Actions, and a last one during which the manager changes.
 struct Scenario {
     name: &'static str,
-    before: Vec<Act>,
-    act: Act,
+    /// The first actions; the cluster comes to rest after each.
+    before: Vec<Action>,
+    /// The manager changes while it works on this action.
+    action: Action,
 }
 
 fn pod_template(image: &str) -> Value {
@@ -45,7 +52,7 @@ fn never_ready(image: &str) -> Value {
     template
 }
 
-/// A Deployment `web` of image `one`, with these fields of its spec changed.
+/// A Deployment `web` with image `one` and these fields of its spec.
 fn web(replicas: i32, spec: &Value) -> Value {
     let mut d = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
@@ -70,8 +77,8 @@ fn pod(name: &str) -> Value {
     pod
 }
 
-/// Somebody else's, under the name that the ReplicaSet of this Deployment would get.
-async fn namesake(d: Value) -> Value {
+/// A ReplicaSet without an owner that has the name of the new ReplicaSet of this Deployment.
+async fn with_the_name_of_the_new_replica_set(d: Value) -> Value {
     let stored = World::bare().await.create(d).await;
     let hash = template::hash(&stored["spec"]["template"], None);
     let mut template = pod_template("other");
@@ -82,7 +89,7 @@ async fn namesake(d: Value) -> Value {
 }
 
 async fn scenarios() -> Vec<Scenario> {
-    use Act::{Create, Edit};
+    use Action::{Create, Edit};
     let limits = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}});
     let recreate = json!({"strategy": {"type": "Recreate"}});
     let plain = json!({});
@@ -91,11 +98,15 @@ async fn scenarios() -> Vec<Scenario> {
     let scaled_roll = json!({"spec": {"template": never_ready("two"), "replicas": 6}});
     let scale = json!({"spec": {"replicas": 6}});
     let back = json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}});
-    let scenario = |name, before, act| Scenario { name, before, act };
+    let scenario = |name, before, action| Scenario {
+        name,
+        before,
+        action,
+    };
     vec![
         scenario("a Deployment is created", vec![], Create(web(2, &plain))),
         scenario(
-            "it rolls, and history goes",
+            "it rolls out, and its history is deleted",
             vec![Create(web(2, &limits))],
             Edit("deployments", roll),
         ),
@@ -105,7 +116,7 @@ async fn scenarios() -> Vec<Scenario> {
             Edit("deployments", scaled_roll),
         ),
         scenario(
-            "it is scaled as it rolls",
+            "it is scaled during a rollout",
             vec![
                 Create(web(4, &limits)),
                 Edit(
@@ -116,7 +127,7 @@ async fn scenarios() -> Vec<Scenario> {
             Edit("deployments", scale),
         ),
         scenario(
-            "it is recreated",
+            "it rolls out with Recreate",
             vec![Create(web(2, &recreate))],
             Edit("deployments", two()),
         ),
@@ -129,8 +140,10 @@ async fn scenarios() -> Vec<Scenario> {
             ),
         ),
         scenario(
-            "its name is taken",
-            vec![Create(namesake(web(1, &plain)).await)],
+            "the name of its ReplicaSet is taken",
+            vec![Create(
+                with_the_name_of_the_new_replica_set(web(1, &plain)).await,
+            )],
             Create(web(1, &plain)),
         ),
         scenario(
@@ -144,19 +157,19 @@ async fn scenarios() -> Vec<Scenario> {
             Create(replication_controller(3)),
         ),
         scenario(
-            "one adopts and makes the rest",
+            "a ReplicationController adopts two pods and creates one",
             vec![Create(pod("a")), Create(pod("b"))],
             Create(replication_controller(3)),
         ),
         scenario(
-            "one shrinks",
+            "a ReplicationController is scaled down",
             vec![Create(replication_controller(3))],
             Edit("replicationcontrollers", json!({"spec": {"replicas": 1}})),
         ),
     ]
 }
 
-/// What comes of a scenario in the end.
+/// The final state of a scenario.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     objects: Vec<Value>,
@@ -177,16 +190,18 @@ impl Outcome {
                 .count()
         };
         Self {
-            objects: objects.map(without_the_accidental).collect(),
+            objects: objects.map(comparable).collect(),
             pods_created: done("create"),
             pods_deleted: done("delete"),
         }
     }
 }
 
-/// An object without times, versions, identities, the order of conditions, and their messages: one
-/// that names an earlier ReplicaSet is left as it is when the state comes to the same in the end.
-fn without_the_accidental(mut object: Value) -> Value {
+/// The parts of an object that do not depend on the change of the manager.
+///
+/// Times, resource versions, UIDs, and the order and messages of conditions are omitted. A message
+/// may name an earlier ReplicaSet, because an unchanged reason keeps its message.
+fn comparable(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata
         .retain(|field, _| matches!(&**field, "name" | "labels" | "annotations" | "generation"));
@@ -206,27 +221,29 @@ fn without_the_accidental(mut object: Value) -> Value {
 }
 
 impl World {
-    async fn act(&self, act: &Act) {
-        match act {
-            Act::Create(object) => drop(self.create(object.clone()).await),
-            Act::Edit(plural, changes) => drop(self.patch(plural, "web", changes.clone()).await),
+    async fn perform(&self, action: &Action) {
+        match action {
+            Action::Create(object) => drop(self.create(object.clone()).await),
+            Action::Edit(plural, changes) => drop(self.patch(plural, "web", changes.clone()).await),
         }
     }
 }
 
 impl Scenario {
-    /// Plays it, with a change of managers after so many writes, Events among them; the places of
-    /// those that matter.
-    async fn play(&self, change_after: Option<usize>) -> (Outcome, Vec<usize>) {
+    /// Runs the scenario. With `change_after`, the manager changes after this number of writes,
+    /// including Events.
+    ///
+    /// Returns the outcome, and the positions of the writes after which a change is to be tested.
+    async fn run(&self, change_after: Option<usize>) -> (Outcome, Vec<usize>) {
         let mut world = World::with(&[]).await;
         let gate = world.restart_fenced(&CONTROLLERS).await;
-        for act in &self.before {
-            world.act(act).await;
+        for action in &self.before {
+            world.perform(action).await;
             world.at_rest().await;
         }
         world.cluster.clear_requests();
         gate.close_after(change_after.unwrap_or(usize::MAX));
-        world.act(&self.act).await;
+        world.perform(&self.action).await;
         if change_after.is_some() {
             world.until(self.name, |_| gate.refused() > 0).await;
             world.restart(&CONTROLLERS).await;
@@ -236,26 +253,27 @@ impl Scenario {
         let is_write = |r: &&RequestRecord| {
             r.user_agent.ends_with("-controller") && !matches!(&*r.verb, "get" | "list" | "watch")
         };
-        // The status of a ReplicaSet is computed afresh in any case.
-        let matters =
+        // No later decision depends on Events. The status of a ReplicaSet is recomputed in each
+        // sync.
+        let is_tested =
             |r: &RequestRecord| r.resource != "events" && r.resource != "replicasets/status";
         let writes = log
             .iter()
             .filter(is_write)
             .enumerate()
-            .filter(|(_, r)| matters(r))
+            .filter(|(_, r)| is_tested(r))
             .map(|(place, _)| place);
         (Outcome::of(&world), writes.collect())
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_manager_before_us_left_is_finished_and_nothing_done_twice() {
+async fn a_new_manager_completes_the_work_of_the_previous_one_without_duplicates() {
     for scenario in scenarios().await {
-        let (expected, writes) = scenario.play(None).await;
+        let (expected, writes) = scenario.run(None).await;
         assert!(writes.len() >= 3, "{}: {writes:?}", scenario.name);
         for change_after in writes {
-            let (outcome, _) = scenario.play(Some(change_after)).await;
+            let (outcome, _) = scenario.run(Some(change_after)).await;
             assert_eq!(
                 outcome, expected,
                 "{}, another manager after {change_after} writes",

@@ -1,8 +1,8 @@
-//! Taking over a cluster at rest from upstream's manager: not one write, not one Event.
+//! Takeover of a cluster at rest from upstream's manager, without a write or an Event.
 //!
-//! The states are those that kube-controller-manager 1.36.2 left behind, Deployments and
-//! ReplicaSets word for word; the pods are made to fit. Variants of them stand for what else
-//! upstream leaves alone.
+//! `objects.json` has the Deployments and ReplicaSets that kube-controller-manager 1.36.2 left in
+//! each state. The tests add pods that match them, and variants for further states that upstream
+//! does not change.
 
 mod mid_flight;
 
@@ -28,22 +28,24 @@ const CONTROLLERS: [Descriptor; 4] = [
 /// The longest period between two resyncs.
 const RESYNC: Duration = Duration::from_secs(24 * 3600);
 
-/// Time for two resyncs and every other timer.
+/// Time for two resyncs and all other timers.
 const TWO_DAYS: Duration = Duration::from_secs(50 * 3600);
 
-/// A state at rest.
+/// The objects of a Deployment in a recorded state.
 #[derive(Clone, Deserialize)]
-struct Rest {
+struct RecordedState {
+    /// The name of the scenario and of its last step.
     state: String,
-    /// The Deployment first.
+    /// The Deployment, and then its ReplicaSets.
     objects: Vec<Value>,
 }
 
-fn recorded() -> Vec<Rest> {
+fn recorded() -> Vec<RecordedState> {
     serde_json::from_str(include_str!("objects.json")).unwrap()
 }
 
-impl Rest {
+impl RecordedState {
+    /// The recorded state with this prefix of its name.
     fn of(state: &str) -> Self {
         recorded()
             .into_iter()
@@ -63,12 +65,12 @@ impl Rest {
             .find(|c| c["type"] == "Progressing")
     }
 
-    /// Whether a quota keeps it from its end, so that it is tried again and again.
+    /// Whether a quota refuses pods, so that creations are retried.
     fn is_refused(&self) -> bool {
         condition_of(self.deployment(), "ReplicaFailure").is_some()
     }
 
-    /// When the progress deadline passes, if it is still to come.
+    /// The time at which the progress deadline passes; `None` if no deadline is pending.
     fn deadline(&self) -> Option<Timestamp> {
         let condition = self.progressing()?;
         if !matches!(
@@ -82,7 +84,7 @@ impl Rest {
         Some(since + Duration::from_secs(seconds))
     }
 
-    /// The same with other names of namespace and objects, so that many fit into one cluster.
+    /// The same with its own namespace and UIDs, so that one cluster can have many states.
     fn numbered(mut self, number: usize) -> Self {
         let namespace = self.deployment()["metadata"]["namespace"]
             .as_str()
@@ -99,7 +101,7 @@ impl Rest {
         self
     }
 
-    /// Changes object number `of` (0 is the Deployment) at `pointer`; null takes the field away.
+    /// Sets the field at `pointer` of object number `of` (0 is the Deployment). Null removes it.
     fn with(mut self, of: usize, pointer: &str, value: Value) -> Self {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
         let parent = self.objects[of]
@@ -107,19 +109,19 @@ impl Rest {
             .unwrap_or_else(|| panic!("{pointer} in {}", self.state));
         match (parent, value) {
             (Value::Object(parent), Value::Null) => {
-                drop(parent.remove(field).expect("it is there to be taken away"))
+                drop(parent.remove(field).expect("the recorded object has it"))
             }
             (parent, value) => parent[field] = value,
         }
         self
     }
 
-    fn called(mut self, state: &str) -> Self {
+    fn named(mut self, state: &str) -> Self {
         self.state = state.to_owned();
         self
     }
 
-    /// Stores the state, with pods as the ReplicaSets count them.
+    /// Loads the state, with pods according to the statuses of the ReplicaSets.
     fn load(&self, world: &World) {
         let namespace = &self.deployment()["metadata"]["namespace"];
         world
@@ -169,7 +171,7 @@ fn pod_of(rs: &Value, n: u64, ready: bool) -> Value {
     pod
 }
 
-/// A cluster with a node that has all the pods, at this time.
+/// A cluster at this time, with the node of all pods.
 async fn world_at(begin: Timestamp) -> World {
     let world = World::bare_at(begin).await;
     let ready = json!([{"type": "Ready", "status": "True"}]);
@@ -179,7 +181,7 @@ async fn world_at(begin: Timestamp) -> World {
 }
 
 impl World {
-    /// Starts the controllers, with resyncs, on what another manager left behind.
+    /// Starts the controllers with resyncs enabled.
     async fn take_over(&mut self) {
         self.restart_with(&CONTROLLERS, |mut context| {
             context.informers = InformerFactory::new(
@@ -193,7 +195,7 @@ impl World {
         .await;
     }
 
-    /// Every write of the manager so far, Events and failed ones included.
+    /// Every write so far, including Events and failed writes.
     fn all_writes(&self) -> Vec<String> {
         let requests = self.cluster.requests();
         let writes = requests
@@ -204,7 +206,7 @@ impl World {
             .collect()
     }
 
-    /// How many there were, as the log forgets the oldest requests.
+    /// The number of the manager's writes so far. The request log may lack the oldest ones.
     fn count_writes(&self) -> u64 {
         let counts = self.cluster.request_counts("kube-controller-manager");
         counts
@@ -230,10 +232,11 @@ impl World {
     }
 }
 
-/// What upstream leaves alone besides the recorded states.
-fn variants() -> Vec<Rest> {
-    let complete = || Rest::of("defaults: all pods of the new ReplicaSet marked ready");
-    // Its objects: the Deployment, an empty old ReplicaSet, the new one with two pods.
+/// Further states that upstream does not change.
+fn variants() -> Vec<RecordedState> {
+    let complete = || RecordedState::of("defaults: all pods of the new ReplicaSet marked ready");
+    // The objects of `complete` are the Deployment, an empty old ReplicaSet, and the new one with
+    // two pods.
     let (old, new) = (1, 2);
     let template = |field: &str| format!("/spec/template/spec/{field}");
     let resources = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}});
@@ -257,60 +260,60 @@ fn variants() -> Vec<Rest> {
         1,
         json!({"type": "Ours", "status": "True", "unknownField": {"a": [1]}}),
     );
-    let mut late = Rest::of("rolling-surge-unavailable: new image")
+    let mut late = RecordedState::of("rolling-surge-unavailable: new image")
         .progressing()
         .unwrap()
         .clone();
     late["status"] = json!("False");
     late["reason"] = json!("ProgressDeadlineExceeded");
     let available =
-        Rest::of("rolling-surge-unavailable: new image").deployment()["status"]["conditions"][0]
+        RecordedState::of("rolling-surge-unavailable: new image").deployment()["status"]["conditions"][0]
             .clone();
     vec![
         complete()
             .with(new, "/metadata/ownerReferences/0/apiVersion", json!("extensions/v1beta1"))
             .with(new, "/metadata/ownerReferences/0/blockOwnerDeletion", Value::Null)
-            .called("a reference from an old cluster"),
-        complete().with(0, "/spec/strategy", json!({"type": "Recreate"})).called("Recreate, with the surge of before in the annotations"),
+            .named("an owner reference from an old cluster"),
+        complete().with(0, "/spec/strategy", json!({"type": "Recreate"})).named("Recreate, with the earlier surge in the annotations"),
         complete()
             .with(0, "/spec/progressDeadlineSeconds", json!(i32::MAX))
             .with(0, "/status/conditions", json!(endless))
-            .called("no deadline"),
-        complete().with(0, "/status/collisionCount", json!(0)).called("a collision count of 0"),
-        complete().with(0, "/status/collisionCount", json!(3)).called("collisions"),
-        complete().with(0, "/status/conditions", json!(conditions)).called("conditions in another order, old, and of others"),
+            .named("no deadline"),
+        complete().with(0, "/status/collisionCount", json!(0)).named("a collision count of 0"),
+        complete().with(0, "/status/collisionCount", json!(3)).named("a collision count of 3"),
+        complete().with(0, "/status/conditions", json!(conditions)).named("reordered conditions, with an old message and a foreign one"),
         complete()
             .with(new, "/metadata/annotations/deployment.kubernetes.io~1revision-history", json!("1,3"))
-            .called("a template that came back"),
+            .named("a template that became current again"),
         complete()
             .with(new, "/metadata/annotations/removed-from-the-deployment", json!("kept"))
             .with(old, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!("77"))
             .with(new, "/metadata/annotations/deployment.kubernetes.io~1max-replicas", json!("77"))
-            .called("annotations that nobody refreshes"),
+            .named("outdated annotations"),
         complete()
             .with(new, "/metadata/labels/pod-template-hash", Value::Null)
             .with(new, "/spec/selector/matchLabels/pod-template-hash", Value::Null)
             .with(new, "/spec/template/metadata/labels/pod-template-hash", Value::Null)
-            .called("an adopted ReplicaSet without a hash"),
+            .named("an adopted ReplicaSet without a hash"),
         complete()
             .with(0, &template("containers/0/resources"), resources("1000m", "1Gi"))
             .with(new, &template("containers/0/resources"), resources("1", "1024Mi"))
             .with(0, &template("containers/0/args"), json!([]))
             .with(0, "/spec/template/metadata", with_null)
-            .called("one template in two spellings"),
+            .named("one template in two spellings"),
         complete()
             .with(0, &template("fromTheFuture"), json!({"a": [1, {"b": null}]}))
             .with(new, &template("fromTheFuture"), json!({"a": [1, {"b": null}]}))
-            .called("a template with a field unknown to us"),
+            .named("a template with a field of a later version"),
         complete()
             .with(0, "/spec/paused", json!(true))
             .with(0, "/spec/progressDeadlineSeconds", json!(i32::MAX))
             .with(0, "/status/conditions", json!(endless))
-            .called("paused without a deadline"),
+            .named("paused without a deadline"),
         complete()
             .with(0, "/metadata/deletionTimestamp", json!("2026-11-21T02:20:00Z"))
             .with(0, "/metadata/finalizers", json!(["example.com/wait"]))
-            .called("being deleted"),
+            .named("terminating"),
         complete()
             .with(0, "/spec/replicas", json!(0))
             .with(0, "/status", json!({
@@ -318,21 +321,22 @@ fn variants() -> Vec<Rest> {
             }))
             .with(new, "/spec/replicas", json!(0))
             .with(new, "/status", json!({"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 2}))
-            .called("at zero"),
-        Rest::of("rolling-surge-unavailable: new image").with(0, "/status/conditions", json!([available, late])).called("timed out"),
+            .named("scaled to zero"),
+        RecordedState::of("rolling-surge-unavailable: new image").with(0, "/status/conditions", json!([available, late])).named("timed out"),
     ]
 }
 
-/// ReplicaSets of their own, and pods that nobody counts any more.
-fn load_loose_ones(world: &World) {
-    let rest = Rest::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xfff);
+/// Loads a ReplicaSet without a Deployment, with active, finished and terminating pods.
+fn load_replica_set_without_owner(world: &World) {
+    let rest =
+        RecordedState::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xfff);
     let mut rs = rest.objects[2].clone();
     rs["metadata"]
         .as_object_mut()
         .unwrap()
         .remove("ownerReferences");
     rs["spec"]["minReadySeconds"] = json!(30);
-    // Pods of an edited template stay as they are.
+    // An edited template does not affect existing pods.
     rs["spec"]["template"]["spec"]["containers"][0]["image"] = json!("edited");
     rs["status"]["terminatingReplicas"] = json!(1);
     let conditions =
@@ -341,7 +345,7 @@ fn load_loose_ones(world: &World) {
     rs["spec"]["selector"]["matchLabels"] = json!({"app": "loose"});
     rs["metadata"]["labels"] = json!({"app": "loose"});
     rs["spec"]["template"]["metadata"]["labels"] = json!({"app": "loose"});
-    let loose = Rest {
+    let loose = RecordedState {
         state: "loose".to_owned(),
         objects: vec![rs.clone()],
     };
@@ -357,9 +361,11 @@ fn load_loose_ones(world: &World) {
     }
 }
 
-/// ReplicationControllers as upstream leaves them, whose statuses count no pods on their way out.
+/// Loads ReplicationControllers as upstream leaves them. Their status does not count terminating
+/// pods.
 fn load_replication_controllers(world: &World) {
-    let rest = Rest::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xffe);
+    let rest =
+        RecordedState::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xffe);
     let (set, namespace) = (
         &rest.objects[2],
         &rest.deployment()["metadata"]["namespace"],
@@ -368,14 +374,14 @@ fn load_replication_controllers(world: &World) {
         .cluster
         .load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
         .unwrap();
-    for (name, patience, replicas) in [("plain", 0, 2), ("patient", 30, 2), ("zero", 0, 0)] {
+    for (name, min_ready, replicas) in [("plain", 0, 2), ("waiting", 30, 2), ("zero", 0, 0)] {
         let mut rc = json!({
             "apiVersion": "v1", "kind": "ReplicationController",
             "metadata": {
                 "name": name, "namespace": namespace, "uid": format!("{name:0>8}{}", &set["metadata"]["uid"].as_str().unwrap()[8..]),
                 "generation": 1, "creationTimestamp": set["metadata"]["creationTimestamp"], "labels": {"app": name},
             },
-            "spec": {"replicas": replicas, "minReadySeconds": patience, "selector": {"app": name}, "template": set["spec"]["template"]},
+            "spec": {"replicas": replicas, "minReadySeconds": min_ready, "selector": {"app": name}, "template": set["spec"]["template"]},
             "status": {"replicas": replicas, "observedGeneration": 1},
         });
         rc["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
@@ -409,7 +415,7 @@ async fn a_cluster_at_rest_is_taken_over_without_a_write() {
     for (number, rest) in at_rest.enumerate() {
         rest.numbered(number).load(&world);
     }
-    load_loose_ones(&world);
+    load_replica_set_without_owner(&world);
     load_replication_controllers(&world);
     let before = world.everything();
     assert!(before.len() > 100, "{}", before.len());
@@ -420,7 +426,7 @@ async fn a_cluster_at_rest_is_taken_over_without_a_write() {
     assert_eq!(world.count_writes(), 0);
     assert_eq!(world.everything(), before);
 
-    // They are there, and at work.
+    // The controllers run: a change leads to writes.
     world
         .cluster
         .patch(
@@ -434,9 +440,9 @@ async fn a_cluster_at_rest_is_taken_over_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_rollout_is_taken_over_with_its_deadline() {
-    let waits = |rest: &Rest| rest.deadline().is_some() && !rest.is_refused();
-    let stalled: Vec<Rest> = recorded().into_iter().filter(waits).collect();
+async fn after_a_takeover_a_stalled_rollout_still_misses_its_deadline() {
+    let waits = |rest: &RecordedState| rest.deadline().is_some() && !rest.is_refused();
+    let stalled: Vec<RecordedState> = recorded().into_iter().filter(waits).collect();
     assert!(stalled.len() >= 4);
     for rest in stalled {
         let deadline = rest.deadline().unwrap();
@@ -472,11 +478,14 @@ async fn a_stalled_rollout_is_taken_over_with_its_deadline() {
     }
 }
 
-/// What goes on is what went on before: tries, with their Events, that leave no trace in the
+/// The new manager continues to retry creations. The retries and their Events do not change the
 /// objects.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_a_quota_refuses_is_taken_over_as_it_is() {
-    let refused = recorded().into_iter().find(Rest::is_refused).unwrap();
+async fn a_rollout_that_a_quota_refuses_is_taken_over_unchanged() {
+    let refused = recorded()
+        .into_iter()
+        .find(RecordedState::is_refused)
+        .unwrap();
     let mut world = world_at("2026-11-21T02:20:00Z".parse().unwrap()).await;
     refused.load(&world);
     let namespace = &refused.deployment()["metadata"]["namespace"];
@@ -490,7 +499,7 @@ async fn a_rollout_that_a_quota_refuses_is_taken_over_as_it_is() {
     };
     let before = objects(&world);
     world.take_over().await;
-    // Short of the progress deadline.
+    // Less than the progress deadline.
     tokio::time::sleep(Duration::from_secs(500)).await;
     let writes = world.all_writes();
     let (tries, others): (Vec<String>, Vec<String>) = writes

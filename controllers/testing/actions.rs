@@ -1,4 +1,4 @@
-//! What a tester does to a cluster by hand, where no simulated node does it.
+//! Actions of schedulers and kubelets, for tests without simulated nodes.
 
 use serde_json::{Value, json};
 use steersman_runtime::client::Target;
@@ -8,7 +8,7 @@ use super::NAMESPACE;
 use super::world::World;
 
 impl World {
-    /// The object, while it is there.
+    /// The object of this name, if it exists.
     pub(crate) fn find(&self, plural: &str, name: &str) -> Option<Value> {
         self.cluster
             .objects(plural)
@@ -22,7 +22,7 @@ impl World {
             .await;
     }
 
-    /// Makes a pod run and be ready from now on.
+    /// Makes a pod running, and ready since now.
     pub(crate) async fn make_ready(&self, pod: &str) {
         let since = self.clock.now_seconds().to_string();
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
@@ -30,7 +30,7 @@ impl World {
             .await;
     }
 
-    /// Deletes a pod without waiting for its node.
+    /// Deletes a pod without a grace period.
     pub(crate) async fn kill(&self, pod: &str) {
         (self.clients)("tester")
             .delete(pod_target(pod), &json!({"gracePeriodSeconds": 0}))

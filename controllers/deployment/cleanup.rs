@@ -16,6 +16,7 @@ use super::revision::revision;
 /// A ReplicaSet stays if it still has pods, or if its status is older than its last resize. No
 /// other ReplicaSet is deleted in its place.
 pub(super) fn superfluous(d: &Deployment, old: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
+    // The maximum means "unlimited"; it was the default of `extensions/v1beta1`.
     let Some(limit) = d
         .spec
         .revision_history_limit
@@ -59,6 +60,8 @@ fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     }
 }
 
+/// Whether size and status are 0, and the status is as new as the spec. An older status could hide
+/// pods.
 fn is_empty(rs: &ReplicaSet) -> bool {
     rs.status.replicas == 0
         && rs.spec.replicas == 0

@@ -17,15 +17,25 @@ pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Reasons of `Progressing` and `Available`; those of `ReplicaFailure` come from the ReplicaSet.
 pub(super) mod reason {
+    /// Progressing: this controller created the new ReplicaSet.
     pub(in super::super) const NEW_REPLICA_SET_CREATED: &str = "NewReplicaSetCreated";
+    /// Progressing: a ReplicaSet with the template exists, and the condition was missing.
     pub(in super::super) const FOUND_NEW_REPLICA_SET: &str = "FoundNewReplicaSet";
+    /// Progressing: the rollout made progress.
     pub(in super::super) const REPLICA_SET_UPDATED: &str = "ReplicaSetUpdated";
+    /// Progressing: the rollout is complete.
     pub(in super::super) const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+    /// Progressing: the deadline passed without progress.
     pub(in super::super) const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+    /// Progressing: the creation of the new ReplicaSet failed.
     pub(in super::super) const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
+    /// Progressing: the Deployment is paused.
     pub(in super::super) const DEPLOYMENT_PAUSED: &str = "DeploymentPaused";
+    /// Progressing: the pause ended.
     pub(in super::super) const DEPLOYMENT_RESUMED: &str = "DeploymentResumed";
+    /// Available: at least `limits::min_available` pods are available.
     pub(in super::super) const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
+    /// Available: fewer pods are available.
     pub(in super::super) const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
 }
 

@@ -51,6 +51,8 @@ pub(super) fn build(
     let labels = add_label(&mut template, &["metadata", "labels"], &hash);
     add_label(&mut selector, &["matchLabels"], &hash);
 
+    // The ReplicaSet has the labels of its pods, and not those of the Deployment. Selector, labels
+    // and template all contain the hash, so ReplicaSets of one Deployment select disjoint pods.
     let mut wanted = revision::annotations(d, &Default::default(), revision).annotations;
     wanted.extend(annotations::sizes(d).map(|(key, value)| (key.to_owned(), value)));
     let mut object = json!({

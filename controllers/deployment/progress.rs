@@ -15,6 +15,7 @@ use super::status;
 
 /// The time that a rollout may take without progress; `None` if it is unlimited.
 pub(super) fn deadline(d: &Deployment) -> Option<SignedDuration> {
+    // The maximum means "unlimited"; it was the default of `extensions/v1beta1`.
     let seconds = d
         .spec
         .progress_deadline_seconds

@@ -80,6 +80,8 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         (rs.spec.replicas, rs.status.available_replicas)
     });
     let least = limits::min_available(d);
+    // Upstream's `maxScaledDown`: the total, minus the minimum, minus the unavailable new pods.
+    // These may stay unavailable, so they must not replace old pods.
     let room = sets
         .size()
         .saturating_sub(least)
@@ -91,6 +93,7 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         down.stale = true;
         return down;
     };
+    // Only available pods count here, because the step above removed only unavailable ones.
     let available =
         sum(old.iter().copied(), |rs| rs.status.available_replicas).saturating_add(new_available);
     let mut surplus = available.saturating_sub(least);

@@ -27,11 +27,13 @@ pub(super) fn is_scaling_event(d: &Deployment, sets: &ReplicaSets) -> bool {
 pub(super) fn resizes(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
     let active: Vec<&Arc<ReplicaSet>> = sets.active().collect();
     let mut resizes = match active[..] {
+        // With at most one active ReplicaSet no rollout is in progress: one gets the full size.
         [] => latest(sets)
             .map(|rs| Resize::lazy(rs, d.spec.replicas))
             .into_iter()
             .collect(),
         [only] => vec![Resize::lazy(only, d.spec.replicas)],
+        // For example after the adoption of a ReplicaSet with pods.
         _ if is_saturated(d, sets) => sets
             .old
             .iter()
@@ -40,6 +42,7 @@ pub(super) fn resizes(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
             .map(|rs| Resize::lazy(rs, 0))
             .collect(),
         _ if matches!(d.spec.strategy, Strategy::RollingUpdate { .. }) => proportional(d, sets),
+        // The rollout of Recreate sets all sizes itself.
         _ => Vec::new(),
     };
     resizes.retain(|resize| resize.is_due(d));

@@ -13,11 +13,15 @@ use steersman_runtime::object::{OwnerReference, Uid};
 /// [`Coordinates::alternate`], which starts with the kind as upstream's does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Coordinates {
+    /// Kind, such as `ReplicaSet`.
     pub(super) kind: Sym,
+    /// Group and version, such as `apps/v1`.
     pub(super) api_version: Sym,
     /// Empty for cluster-scoped objects and if it is unknown.
     pub(super) namespace: Sym,
+    /// `metadata.name`.
     pub(super) name: Arc<str>,
+    /// `metadata.uid`. The graph has one node per UID.
     pub(super) uid: Uid,
 }
 

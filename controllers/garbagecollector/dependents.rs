@@ -32,6 +32,7 @@ impl Default for Dependents {
 }
 
 impl Dependents {
+    /// Adds `slot`, unless the set has it.
     pub(super) fn insert(&mut self, slot: Slot) {
         match self {
             Self::Few(few) if few.contains(&slot) => {}
@@ -52,6 +53,7 @@ impl Dependents {
         }
     }
 
+    /// Whether no node refers to the owner.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Few(few) => few.is_empty(),
@@ -59,6 +61,7 @@ impl Dependents {
         }
     }
 
+    /// All slots, unordered.
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
         let (few, many) = match self {
             Self::Few(few) => (Some(few), None),

@@ -85,8 +85,7 @@ impl Picture {
     }
 }
 
-/// The UIDs in the query of a request. The parameter `uid` without a value stands for the empty
-/// UID, which no object has.
+/// The UIDs in the query of a request. The parameter `uid` with an empty value selects no node.
 pub(super) fn asked_for(query: &str) -> Vec<Uid> {
     let pairs = query
         .split('&')

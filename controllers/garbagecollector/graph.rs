@@ -27,7 +27,9 @@ use super::unseen::Reference;
 /// old coordinates then finds no node, and the back-off starts again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
+    /// UID of the object.
     pub(super) uid: Uid,
+    /// Number of the node or of its latest coordinates.
     incarnation: u32,
 }
 
@@ -40,8 +42,11 @@ impl std::fmt::Display for NodeKey {
 /// An object as an informer shows it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a> {
+    /// Group and version of the watched type.
     pub(super) api_version: &'a Sym,
+    /// Kind of the watched type.
     pub(super) kind: &'a Sym,
+    /// Metadata of the object.
     pub(super) meta: &'a Meta,
 }
 
@@ -73,7 +78,9 @@ pub(super) struct Effects {
 /// A node as workers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NodeView {
+    /// Key for the queues.
     pub(super) key: NodeKey,
+    /// Identity of the object.
     pub(super) coordinates: Coordinates,
     /// Whether only references name the object, and no informer has shown it.
     pub(super) is_virtual: bool,
@@ -497,6 +504,8 @@ impl Graph {
                 }
                 needs_check = true;
             } else {
+                // A virtual owner without a namespace comes from a cluster-scoped dependent. Its
+                // type may be namespaced, so the identity for this dependent is unknown.
                 let unproven = found.is_virtual
                     && found.coordinates.namespace.is_empty()
                     && !namespace.is_empty();
@@ -558,6 +567,7 @@ impl Graph {
     fn remove(&mut self, slot: Slot, coordinates: Coordinates, effects: &mut Effects) {
         let node = self.free(slot);
         if !node.dependents.is_empty() {
+            // The check of each dependent then needs no live read of this owner.
             self.absent.insert(coordinates);
             // A node may be its own owner, and it is removed.
             effects.delete.extend(

@@ -33,7 +33,7 @@ impl Kinds {
             .iter()
             .flat_map(|group| &group.versions)
             .flat_map(|(_, resources)| resources);
-        // Objects of a kind without the verb `get`, such as reviews, cannot be owners.
+        // Reviews and similar kinds lack the verb `get`: the server does not store their objects.
         for found in all.filter(|found| found.allows("get")) {
             let key = (
                 found.resource.api_version().into_owned(),

@@ -35,9 +35,13 @@ const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")]
 
 /// The informers that feed the graph.
 pub(super) struct Monitors {
+    /// Creates the metadata informers; other controllers share them.
     pub(super) informers: InformerFactory,
+    /// Client for discovery, with its own rate limit.
     pub(super) discovery: ApiClient,
+    /// Owns the graph that the handlers change.
     pub(super) collector: Arc<Collector>,
+    /// Counter of failed syncs.
     pub(super) errors: IntCounter,
     /// Types with a registered handler. A stopped informer keeps its handler for the next start.
     with_handlers: HashSet<ResourceType>,
@@ -45,6 +49,7 @@ pub(super) struct Monitors {
 }
 
 impl Monitors {
+    /// Monitors that watch no type yet.
     pub(super) fn new(
         informers: InformerFactory,
         discovery: ApiClient,
@@ -88,6 +93,7 @@ impl Monitors {
             }
         };
         let mut wanted = deletable(&discovery);
+        // An empty result comes from a failed discovery. All monitors must stay then.
         if wanted.is_empty() {
             tracing::warn!("no resources reported by discovery, skipping garbage collector sync");
             return self.errors.inc();
@@ -95,7 +101,7 @@ impl Monitors {
         if !discovery.failures.is_empty() {
             let groups = discovery.failure().unwrap_or_default();
             tracing::info!(groups, "failed to discover some groups");
-            wanted.extend(self.kept_despite(&discovery));
+            wanted.extend(self.synced_despite_failure(&discovery));
         }
         self.collector.kinds.update(&discovery);
         let watched: HashSet<ResourceType> = self.watched().keys().cloned().collect();
@@ -125,7 +131,7 @@ impl Monitors {
 
     /// The synced types of group versions that failed in discovery. Upstream's `Sync` keeps the
     /// same ones.
-    fn kept_despite(&self, discovery: &Discovery) -> Vec<ResourceType> {
+    fn synced_despite_failure(&self, discovery: &Discovery) -> Vec<ResourceType> {
         let failed = |resource: &ResourceType| {
             let of = GroupVersion {
                 group: resource.group.to_string(),

@@ -56,8 +56,11 @@ struct Complete {
 /// A reference from `dependent` to `owner`, as a live list shows it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reference<'a> {
+    /// UID of the object with the reference.
     pub(super) dependent: &'a Uid,
+    /// UID in the reference.
     pub(super) owner: &'a Uid,
+    /// `blockOwnerDeletion`.
     pub(super) blocks: bool,
 }
 
@@ -72,6 +75,7 @@ impl Watched {
         }
     }
 
+    /// The informers of all watched types.
     pub(super) fn informers(&self) -> MutexGuard<'_, HashMap<ResourceType, MetadataInformer>> {
         self.informers
             .lock()

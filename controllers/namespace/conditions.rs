@@ -63,6 +63,7 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Records a failed discovery, for [`DISCOVERY`].
     pub(super) fn discovery_failed(&mut self, failure: &Failure) {
         let Failure { groups, error } = failure;
         let message = match groups {
@@ -73,11 +74,13 @@ impl Report {
             .insert(DISCOVERY, ("DiscoveryFailed", message));
     }
 
+    /// Records unparsable group versions, for [`PARSING`].
     pub(super) fn parsing_failed(&mut self, error: &str) {
         self.failures
             .insert(PARSING, ("GroupVersionParsingFailed", error.to_owned()));
     }
 
+    /// Records the error of one type, for [`CONTENT`].
     pub(super) fn content_failed(&mut self, error: String) {
         self.errors.push(error);
     }

@@ -36,11 +36,14 @@ struct PodStatus {
 /// The name and finalizers of any object.
 #[derive(Debug, Deserialize)]
 pub(super) struct Item {
+    /// `metadata`.
     pub(super) metadata: ItemMeta,
 }
 
+/// The metadata of an [`Item`].
 #[derive(Debug, Deserialize)]
 pub(super) struct ItemMeta {
+    /// `metadata.name`.
     pub(super) name: String,
     #[serde(default, deserialize_with = "nullable")]
     finalizers: Vec<String>,

@@ -55,7 +55,9 @@ pub(super) struct Removal<'a> {
     pub(super) client: &'a ApiClient,
     /// Sends all other requests, answered with metadata only.
     pub(super) metadata: &'a ApiClient,
+    /// The time for the estimate.
     pub(super) clock: &'a Clock,
+    /// Name of the namespace.
     pub(super) namespace: &'a str,
     /// The deletion timestamp of the namespace.
     pub(super) deleted: Timestamp,
@@ -71,6 +73,7 @@ impl Removal<'_> {
             estimate,
             ..Remains::default()
         };
+        // Before the deletion, because pods may disappear at once and with them their grace period.
         let estimate = match self.estimate(served).await {
             Ok(estimate) => estimate,
             Err(error) => return (nothing(0), Err(error)),

@@ -12,6 +12,7 @@ pub(super) struct PodGcMetrics {
 }
 
 impl PodGcMetrics {
+    /// Registers both families.
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
             let counter = IntCounterVec::new(

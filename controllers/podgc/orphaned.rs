@@ -38,6 +38,7 @@ pub(super) async fn deleted_nodes(
     client: &ApiClient,
 ) -> HashSet<Sym> {
     let mut deleted = HashSet::new();
+    // The queue holds a name back until its quarantine ends, so this loop does not wait.
     while !quarantine.is_empty() {
         let Some(item) = quarantine.get().await else {
             break;

@@ -15,6 +15,7 @@ pub(super) struct ReplicaSetMetrics {
 }
 
 impl ReplicaSetMetrics {
+    /// Registers both families.
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let ratio = HistogramOpts::new(
             "replicaset_controller_sorting_deletion_age_ratio",

@@ -240,7 +240,7 @@ mod tests {
             anonymous("unknownPhase", "foo", "Unknown"),
             running("runningButNotReady"),
             running("runningNoLastTransitionTime")
-                .ready_since_never()
+                .ready_without_time()
                 .restarts(&[3, 0]),
             running("runningWithLastTransitionTime")
                 .ready_since(NOW)
@@ -288,7 +288,7 @@ mod tests {
         let unknown = anonymous("unknown-phase", "node", "Unknown");
         let not_ready = running("not-ready");
         let no_time = running("ready-no-last-transition-time")
-            .ready_since_never()
+            .ready_without_time()
             .restarts(&[0]);
         let ready_now = ready("ready-now", NOW, NOW);
         let ready_then = ready("ready-then", month, month);
@@ -392,10 +392,10 @@ mod tests {
             .not_ready());
         let on_node_1 = arc(&fresh("scheduled-running-ready-pod-on-node-1")
             .node("fake-node-1")
-            .ready_since_never());
+            .ready_without_time());
         let on_node_2 = arc(&fresh("scheduled-running-ready-pod-on-node-2")
             .node("fake-node-2")
-            .ready_since_never());
+            .ready_without_time());
         let all = vec![
             &on_node_1,
             &on_node_1,

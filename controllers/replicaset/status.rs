@@ -90,8 +90,8 @@ fn ready_time(min_ready_seconds: i32) -> SignedDuration {
     SignedDuration::from_secs(min_ready_seconds.max(0).into())
 }
 
-/// The time from `decided_at` until a ready pod becomes available; `None` if it is available, not
-/// ready, or without a known time.
+/// The time from `decided_at` until a ready pod becomes available; `None` if it is available or not
+/// ready, or if its transition time is unknown.
 fn next_availability_check(
     pod: &Pod,
     min_ready_seconds: i32,
@@ -242,7 +242,7 @@ mod tests {
             (
                 "unknown transition time",
                 slow(),
-                vec![whole("pod1").ready_since_never()],
+                vec![whole("pod1").ready_without_time()],
                 0,
                 [1, 1, 1, 0],
             ),
@@ -430,7 +430,7 @@ mod tests {
             ("no minReadySeconds defined", ready(0), 0, None),
             (
                 "lastTransitionTime is zero",
-                pod("p").ready_since_never(),
+                pod("p").ready_without_time(),
                 1,
                 None,
             ),

@@ -17,6 +17,7 @@ impl<T> Clone for Builder<T> {
 }
 
 impl<T> Builder<T> {
+    /// Starts with the JSON of an object.
     pub(super) fn new(served: Value) -> Self {
         Self(served, PhantomData)
     }
@@ -39,11 +40,13 @@ impl<T> Builder<T> {
         self
     }
 
+    /// Sets an annotation.
     pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][key] = json!(value);
         self
     }
 
+    /// Sets the creation timestamp, in seconds since the epoch.
     pub(crate) fn created(self, second: i64) -> Self {
         self.metadata("creationTimestamp", time(second))
     }
@@ -55,6 +58,7 @@ impl<T> Builder<T> {
 }
 
 impl<T: Object> Builder<T> {
+    /// Decodes the view.
     pub(crate) fn build(self) -> T {
         T::decode(self.0.to_string().as_bytes()).unwrap()
     }

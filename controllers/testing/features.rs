@@ -80,7 +80,7 @@ async fn deleted_beside_a_pod(world: &World) -> Value {
 }
 
 /// Whether the pod with the lower deletion cost is deleted, although the other one was restarted.
-async fn cheaper_pod_goes(world: &World) -> Value {
+async fn cheaper_pod_is_deleted(world: &World) -> Value {
     world.create(web("ReplicaSet")).await;
     let state = world.until("two pods", |state| state.pods.len() == 2).await;
     let names: Vec<&str> = state
@@ -139,9 +139,11 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!(false),
                     json!(true),
                 ),
-                features::POD_DELETION_COST => {
-                    (cheaper_pod_goes(&world).await, json!(true), json!(false))
-                }
+                features::POD_DELETION_COST => (
+                    cheaper_pod_is_deleted(&world).await,
+                    json!(true),
+                    json!(false),
+                ),
                 features::POD_OBSERVED_GENERATION_TRACKING => (
                     observed_generation(&world).await,
                     json!([1, 1]),

@@ -44,6 +44,7 @@ impl WriteGate for Gate {
 }
 
 impl Gate {
+    /// Opens or closes the gate.
     pub(crate) fn set_open(&self, open: bool) {
         self.closed.store(!open, Ordering::Relaxed);
     }

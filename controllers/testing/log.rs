@@ -16,6 +16,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// Collects all messages from now on.
     pub(crate) fn collect() -> Self {
         let messages = Arc::<Mutex<Vec<(Level, String)>>>::default();
         let layer = Collector(Arc::clone(&messages)).with_filter(LevelFilter::TRACE);

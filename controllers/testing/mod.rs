@@ -23,7 +23,9 @@ use steersman_runtime::object::{Deployment, ReplicaSet, Uid};
 
 use builder::Builder;
 
+/// Builds a Deployment.
 pub(crate) type DeploymentBuilder = Builder<Deployment>;
+/// Builds a ReplicaSet.
 pub(crate) type ReplicaSetBuilder = Builder<ReplicaSet>;
 
 /// The namespace of all objects.
@@ -68,6 +70,7 @@ pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
 }
 
 impl DeploymentBuilder {
+    /// Sets the strategy RollingUpdate with these limits.
     pub(crate) fn rolling(
         mut self,
         max_surge: impl Into<Value>,
@@ -79,6 +82,7 @@ impl DeploymentBuilder {
         self
     }
 
+    /// Sets the strategy Recreate.
     pub(crate) fn recreate(mut self) -> Self {
         self.0["spec"]["strategy"] = json!({"type": "Recreate"});
         self
@@ -103,6 +107,7 @@ pub(crate) fn replica_set(name: &str) -> ReplicaSetBuilder {
 }
 
 impl ReplicaSetBuilder {
+    /// Replaces the template by one with this image.
     pub(crate) fn image(mut self, image: &str) -> Self {
         self.0["spec"]["template"] = template(image);
         self

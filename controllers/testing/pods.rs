@@ -6,6 +6,7 @@ use steersman_runtime::object::{Node, Object, Pod};
 use super::builder::Builder;
 use super::{NAMESPACE, time};
 
+/// Builds a Pod.
 pub(crate) type PodBuilder = Builder<Pod>;
 
 /// A running, unscheduled pod without conditions. It has the label `app: web` and was created at
@@ -27,6 +28,7 @@ impl PodBuilder {
         self.metadata("uid", uid)
     }
 
+    /// Removes the creation timestamp.
     pub(crate) fn not_created(self) -> Self {
         self.metadata("creationTimestamp", Value::Null)
     }
@@ -36,10 +38,12 @@ impl PodBuilder {
         self.metadata("deletionTimestamp", time(second))
     }
 
+    /// Replaces the labels.
     pub(crate) fn labels(self, labels: Value) -> Self {
         self.metadata("labels", labels)
     }
 
+    /// Sets the annotation for the deletion cost.
     pub(crate) fn deletion_cost(self, cost: &str) -> Self {
         self.metadata(
             "annotations",
@@ -57,6 +61,7 @@ impl PodBuilder {
         self.status("phase", phase)
     }
 
+    /// Makes the pod ready since this time.
     pub(crate) fn ready_since(self, second: i64) -> Self {
         self.status(
             "conditions",
@@ -65,10 +70,11 @@ impl PodBuilder {
     }
 
     /// Makes the pod ready without a transition time.
-    pub(crate) fn ready_since_never(self) -> Self {
+    pub(crate) fn ready_without_time(self) -> Self {
         self.status("conditions", json!([{"type": "Ready", "status": "True"}]))
     }
 
+    /// Makes the pod not ready since second 0.
     pub(crate) fn not_ready(self) -> Self {
         self.status(
             "conditions",

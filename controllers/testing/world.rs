@@ -38,12 +38,15 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// The cluster of one test.
 pub(crate) struct World {
+    /// The API server.
     pub(crate) cluster: DevCluster,
     /// Informers of the running controllers. A test may add handlers to record changes.
     pub(crate) informers: InformerFactory,
     /// Metrics of the running controllers.
     pub(crate) registry: Registry,
+    /// Clients by identity. Unknown identities, such as `tester`, may do everything.
     pub(crate) clients: ClientFactory,
+    /// The paused clock of cluster and controllers.
     pub(crate) clock: Clock,
     /// The cluster that the clients reach; [`World::restore`] replaces it.
     current: CurrentCluster,
@@ -206,6 +209,7 @@ impl World {
             .unwrap()
     }
 
+    /// Deletes an object with the default policy and grace period.
     pub(crate) async fn delete(&self, plural: &str, name: &str) {
         self.cluster
             .delete(&self.cluster.path(plural, NAMESPACE, name))

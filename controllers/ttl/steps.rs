@@ -54,6 +54,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
+    /// Counts a new node.
     pub(super) fn node_added(&mut self) {
         self.nodes += 1;
         if self.nodes > STEPS[self.at].max {
@@ -61,6 +62,7 @@ impl Steps {
         }
     }
 
+    /// Counts a deleted node.
     pub(super) fn node_deleted(&mut self) {
         self.nodes = self.nodes.saturating_sub(1);
         if self.nodes < STEPS[self.at].min {

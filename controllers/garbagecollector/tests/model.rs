@@ -45,6 +45,7 @@ fn plural_of(name: &str) -> &'static str {
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
+    /// A number from 0 to `sides - 1`.
     pub(super) fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

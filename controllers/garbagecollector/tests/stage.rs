@@ -134,6 +134,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
+    /// A cluster with these objects and the namespaces `ns1` and `ns2`. Discovery has run, and the
+    /// graph is empty.
     pub(super) async fn new(objects: &[(Id, &[Id])]) -> Self {
         let world = World::bare().await;
         for name in ["ns1", "ns2"] {
@@ -159,6 +161,7 @@ impl Stage {
         }
     }
 
+    /// Performs one step of a case.
     pub(super) async fn take(&self, step: Step) {
         match step {
             Observe(id, owners) => self.tell(id, owners, |graph, seen| graph.observe(seen, None)),

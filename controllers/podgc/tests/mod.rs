@@ -37,7 +37,7 @@ impl World {
     }
 
     /// Waits until the pod is removed. Returns the time that this took.
-    async fn gone(&self, pod: &str) -> Duration {
+    async fn until_removed(&self, pod: &str) -> Duration {
         let start = tokio::time::Instant::now();
         self.until(&format!("{pod} removed"), |_| !self.exists(pod))
             .await;
@@ -74,7 +74,7 @@ async fn pods_of_a_deleted_node_are_failed_and_removed_after_the_quarantine() {
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     world.create(held).await;
     world.create(pod("orphan", "nowhere")).await;
-    let waited = world.gone("orphan").await;
+    let waited = world.until_removed("orphan").await;
     assert!(
         (Duration::from_secs(40)..Duration::from_secs(81)).contains(&waited),
         "{waited:?}"
@@ -145,8 +145,8 @@ async fn finished_pods_beyond_the_threshold_are_removed_evicted_ones_first() {
     let keep_three =
         |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", "3");
     world.restart_with(&[DESCRIPTOR], keep_three).await;
-    world.gone("p2").await;
-    world.gone("p0").await;
+    world.until_removed("p2").await;
+    world.until_removed("p0").await;
     tokio::time::sleep(A_MINUTE).await;
     assert_eq!(world.cluster.count("pods"), 4);
     assert_eq!(
@@ -197,7 +197,7 @@ async fn a_terminating_pod_on_a_node_out_of_service_is_removed() {
     world.delete("pods", "going").await;
     assert!(world.exists("going"), "a bound pod waits for its kubelet");
     world.restart(&[DESCRIPTOR]).await;
-    world.gone("going").await;
+    world.until_removed("going").await;
     tokio::time::sleep(A_MINUTE).await;
     assert!(world.exists("staying"));
     assert_eq!(
@@ -256,6 +256,6 @@ async fn a_fenced_removal_counts_as_no_attempt() {
     };
     assert_eq!(counts(&world.registry), 0, "the metrics count no attempt");
     gate.set_open(true);
-    world.gone("lost").await;
+    world.until_removed("lost").await;
     assert_eq!(counts(&world.registry), 1);
 }

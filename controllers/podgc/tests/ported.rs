@@ -166,7 +166,7 @@ async fn a_node_deleted_later_gets_its_own_quarantine() {
     world.cluster.delete("/api/v1/nodes/node").await.unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(removed(&world, &["a"]).is_empty());
-    world.gone("a").await;
+    world.until_removed("a").await;
 }
 
 /// `TestGCUnscheduledTerminating`.
@@ -313,7 +313,7 @@ async fn terminating_on_out_of_service_node() {
                 "{conditions:?}"
             );
         } else {
-            world.gone("testpod").await;
+            world.until_removed("testpod").await;
         }
     }
 }

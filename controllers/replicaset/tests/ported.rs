@@ -210,7 +210,7 @@ async fn spec_replicas_change() {
         .await;
 }
 
-/// `TestDeletePodsAllowsMissing`: a deletion that finds no pod is no failure.
+/// `TestDeletePodsAllowsMissing`: the deletion of a missing pod counts as success.
 #[tokio::test(start_paused = true)]
 async fn delete_pods_allows_missing() {
     let world = world_with(1).await;

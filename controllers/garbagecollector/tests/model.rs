@@ -180,8 +180,8 @@ impl Observed {
         }))
     }
 
-    /// Waits until the informers have shown `objects`. A dependent that the graph lacks would not be
-    /// orphaned, as with upstream's collector.
+    /// Waits until the informers have shown `objects`. The collector, like upstream's, does not
+    /// orphan dependents that its graph lacks.
     async fn wait_for(&self, objects: &[Value]) {
         let version = |object: &Value| {
             object["metadata"]["resourceVersion"]

@@ -14,8 +14,8 @@ fn secret(name: &str, owner: &Value) -> Value {
 }
 
 impl World {
-    /// ConfigMaps `a` and `b` that own a Secret each, and a new leader. The API server's watch cache
-    /// shows neither Secret until the returned rule is removed.
+    /// ConfigMaps `a` and `b` that own a Secret each, and a new leader. The API server's watch
+    /// cache omits both Secrets until the returned rule is removed.
     async fn with_unseen_secrets() -> (Self, RuleId) {
         let mut world = Self::bare().await;
         let before = world.cluster.revision();

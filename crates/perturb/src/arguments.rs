@@ -6,28 +6,29 @@ use clap::{Args, Parser};
 
 use crate::scenario::Scenario;
 
-/// The top of the project, against which relative paths are read.
+/// The root of the project; relative paths start there.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Plans per scenario by default: few enough for continuous integration.
+/// Plans per scenario by default, few enough for continuous integration. With 11, a sample has one
+/// plan of each pattern.
 const SAMPLE: usize = 11;
 /// Plans per scenario of a nightly run.
 const NIGHTLY: usize = 160;
 
-/// Runs the stories of all controllers under faults.
+/// Runs the scenarios of all controllers under injected faults.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(name = "suite")]
 pub(crate) struct Arguments {
     /// Plans per scenario.
     #[arg(long, value_name = "NUMBER", default_value_t = SAMPLE, conflicts_with_all = ["nightly", "all"])]
     plans: usize,
-    /// As many plans per scenario as one night has time for.
+    /// 160 plans per scenario, for a nightly run.
     #[arg(long, conflicts_with = "all")]
     nightly: bool,
     /// Every plan.
     #[arg(long)]
     all: bool,
-    /// Only plans whose name contains this.
+    /// Only plans with this text in their name.
     #[arg(
         long,
         value_name = "TEXT",
@@ -35,32 +36,32 @@ pub(crate) struct Arguments {
         hide_default_value = true
     )]
     pub(crate) matching: String,
-    /// Runs at the same time.
+    /// Number of runs at the same time.
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = at_least_one)]
     pub(crate) threads: usize,
-    /// Another seed draws another sample of plans.
+    /// Seed of the sample of plans, and of each cluster.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// The document that gets the table; a relative path starts at the top of the project.
+    /// Write the table into this document; a relative path starts at the root of the project.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["matching", "only"])]
     write: Option<PathBuf>,
-    /// Run one plan of one scenario, and nothing else.
+    /// Run only this plan of this scenario.
     #[arg(long, num_args = 2, value_names = ["SCENARIO", "PLAN"])]
     replay: Option<Vec<String>>,
-    /// Repeat the replay.
+    /// Repeat the replay this many times.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = at_least_one, requires = "replay")]
     pub(crate) times: usize,
     /// List the scenarios.
     #[arg(long)]
     pub(crate) scenarios: bool,
-    /// Only scenarios whose name contains one of these.
+    /// Only scenarios with one of these texts in their name.
     pub(crate) only: Vec<String>,
     #[command(flatten)]
     harness: Harness,
 }
 
-/// Options of Rust's own test harness: `cargo test` gives them to every test program. They change
-/// nothing here.
+/// Options of Rust's own test harness. `cargo test` passes them to every test program; the suite
+/// accepts and ignores them.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 struct Harness {
     #[arg(long, hide = true, alias = "no-capture")]
@@ -94,7 +95,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 impl Arguments {
-    /// How many plans each scenario gets.
+    /// The number of plans per scenario.
     pub(crate) fn plans(&self) -> usize {
         match self {
             Self { all: true, .. } => usize::MAX,
@@ -103,8 +104,8 @@ impl Arguments {
         }
     }
 
-    /// The document that gets the table. Cargo runs tests in the folder of their crate, which is
-    /// not the user's.
+    /// The document to write the table into. Its path starts at the root of the project, because
+    /// Cargo runs tests in the folder of their crate and not in the user's.
     pub(crate) fn write(&self) -> Option<PathBuf> {
         self.write.as_ref().map(|path| Path::new(ROOT).join(path))
     }
@@ -117,6 +118,7 @@ impl Arguments {
         }
     }
 
+    /// Whether the command line selects this scenario.
     pub(crate) fn selects(&self, scenario: &Scenario) -> bool {
         self.only.is_empty()
             || self
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_rusts_harness_change_nothing() {
+    fn options_of_rusts_harness_are_ignored() {
         let plain = parse("").unwrap();
         for line in [
             "--nocapture --test-threads 1 -q",

@@ -1,18 +1,20 @@
-//! Perturbs controllers: tells the same story under crashes, stale views, lost events and faulty
-//! answers, and expects the same end.
+//! Fault injection for controllers: repeats a scenario under crashes, stale views, lost events and
+//! faulty answers, and expects the same final state each time.
 //!
-//! scenario -> reference run -> plans, from what it wrote, asked and saw -> one run per plan ->
+//! scenario -> reference run -> plans (one per write, request and event) -> one run per plan ->
 //! oracles -> table
 //!
-//! A controller enters with a [`Scenario`]: which controllers run, what a user does, and which
-//! [`Rule`]s hold at every instant. What can go wrong is derived from the reference run, not
-//! written down: each [`Plan`] breaks one thing at one point, and has a name that replays it. Every
-//! run has a cluster, a runtime and a paused clock of its own, so that hours pass in milliseconds.
+//! A controller adds a [`Scenario`]: its controllers, the actions of a user, and the [`Rule`]s
+//! that hold after every change. The faults are derived from the reference run, so no list of them
+//! needs care. Each [`Plan`] injects one fault at one point, and has a name that replays it. Every
+//! run has its own cluster, runtime and paused clock, so hours pass in milliseconds.
+//!
+//! `docs/reliability.md` describes faults, rules and results.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arguments;
-mod film;
+mod history;
 mod logs;
 mod manager;
 mod mask;
@@ -25,7 +27,7 @@ mod suite;
 
 pub mod rules;
 
-pub use film::{Frame, Happened, State, key_of};
+pub use history::{Change, ChangeKind, State, key_of};
 pub use manager::Manager;
 pub use plan::{Plan, Point};
 pub use recording::Recording;

@@ -1,4 +1,5 @@
-//! The error lines of one run.
+//! Collects the error lines of one run, so that the oracle can demand a reason for each. A run
+//! lives on one thread, so a subscriber of this thread sees exactly its lines.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// Collects what is logged as an error on this thread, as long as it lives.
+/// Collects the lines at level `ERROR` that this thread logs, until the value is dropped.
 pub(crate) struct Logs {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,
@@ -24,6 +25,7 @@ impl Logs {
         }
     }
 
+    /// Returns the lines so far, as `message field=value ...`, and removes them.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,8 @@
-//! One process of the manager, as far as controllers can tell: it stands by with warm caches,
-//! leads, loses its Lease, crashes.
+//! One manager process, as controllers see it: it stands by with filled caches, leads, loses its
+//! Lease, and crashes.
+//!
+//! The run decides when it leads, in place of a Lease object and an elector. So a takeover happens
+//! exactly at the write of the plan. Writes pass the same gate check as in the real process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +19,14 @@ use tokio::sync::watch;
 
 use crate::scenario::Scenario;
 
-/// A part of the `User-Agent` of every manager, and of nobody else.
+/// Part of the `User-Agent` of managers only: it separates their requests from those of users and
+/// nodes. The number of the instance follows.
 pub(crate) const AGENT: &str = "(instance-";
 
-/// Time for one attempt of a request.
+/// Time limit of one attempt of a request.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What leadership lets through.
+/// The write gate: open until the Lease is lost.
 #[derive(Default)]
 struct Lease {
     lost: AtomicBool,
@@ -34,20 +38,20 @@ impl WriteGate for Lease {
     }
 }
 
-/// A manager that stands by until [`Manager::lead`].
+/// A manager process that stands by until [`Manager::lead`].
 pub struct Manager {
     context: ControllerContext,
     scenario: &'static Scenario,
     lease: Arc<Lease>,
-    /// The controllers.
+    /// One task per controller.
     work: Tasks,
     stop: CancellationToken,
-    /// The controller that ended though nobody stopped it.
+    /// Name of the controller that returned before `stop`.
     ended: watch::Sender<Option<&'static str>>,
 }
 
 impl Manager {
-    /// A process that fills its caches and waits. `number` tells its requests from those of others.
+    /// Starts a process that fills its caches and waits. `number` marks its requests in the log.
     pub fn standby(cluster: &DevCluster, scenario: &'static Scenario, number: usize) -> Self {
         let lease = Arc::new(Lease::default());
         let registry = Registry::new();
@@ -79,8 +83,8 @@ impl Manager {
         }
     }
 
-    /// Builds and runs the controllers; returns when they work. `since` is the revision the
-    /// leadership began with.
+    /// Builds the controllers, waits for their caches, and runs them. Returns when they run.
+    /// `since` is the resource version at which this leadership term began.
     pub async fn lead(&mut self, since: u64) {
         let context = &mut self.context;
         context.term_start_rv = since;
@@ -109,29 +113,29 @@ impl Manager {
         }
     }
 
-    /// Waits until a controller has ended by itself, upon which the process ends, too, and says
-    /// which.
+    /// Waits until a controller returns before it is stopped, and returns its name. The real
+    /// manager process would exit here.
     pub async fn ended(&self) -> &'static str {
         let mut ended = self.ended.subscribe();
         loop {
             let name = *ended.borrow_and_update();
             match name {
                 Some(name) => return name,
-                // The sender is ours, so there is no other end.
+                // The sender is a field of `self`, so the channel cannot be closed.
                 None => drop(ended.changed().await),
             }
         }
     }
 
-    /// From now on somebody else may lead: no write gets out any more.
+    /// Closes the write gate: another process may lead from now on.
     pub fn lose_lease(&self) {
         self.lease.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the process where it is. Returns how many of its tasks and syncs had panicked.
+    /// Aborts all tasks at once, as a crash does. Returns the number of panics in tasks and syncs.
     pub async fn crash(self) -> usize {
         self.lose_lease();
-        // Before any of it is waited for: everything ends at the same instant, as far as it can.
+        // All tasks are aborted before the first join, so that they end at the same instant.
         let tasks = [&self.work, &*self.context.tasks];
         tasks.iter().for_each(|tasks| tasks.abort());
         for tasks in tasks {
@@ -140,7 +144,7 @@ impl Manager {
         self.panics()
     }
 
-    /// Ends the process in order. Returns how many of its tasks and syncs had panicked.
+    /// Stops the controllers, then the caches. Returns the number of panics in tasks and syncs.
     pub async fn stop(self) -> usize {
         self.stop.cancel();
         self.work.join(Duration::from_secs(60)).await;

@@ -1,15 +1,19 @@
-//! Final states without what differs from run to run.
+//! Masks the random parts of a final state, so that two runs can be compared.
+//!
+//! The mask removes only fields that the server or a simulated node draws: names, UIDs, times and
+//! addresses. Data of users stays, even under the same field names. Two states are equal if they
+//! have the same masked objects, each as often as in the other.
 
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::film::State;
+use crate::history::State;
 
-/// Fields of the metadata that the server draws anew each time.
+/// Metadata fields that the server sets differently in each run.
 const METADATA: &[&str] = &["uid", "resourceVersion", "generation", "managedFields"];
-/// Fields of a status, at any depth, that a node draws anew, or that count what depends on the way.
+/// Status fields, at any depth, that a node draws at random or that count updates.
 const STATUS: &[&str] = &[
     "observedGeneration",
     "podIP",
@@ -19,26 +23,26 @@ const STATUS: &[&str] = &[
     "containerID",
 ];
 
-/// Annotations of ReplicaSets that remember a size of their Deployment.
+/// Annotations in which a ReplicaSet stores a size of its Deployment.
 const SIZES: &[&str] = &[
     "deployment.kubernetes.io/desired-replicas",
     "deployment.kubernetes.io/max-replicas",
 ];
 
-/// Resources whose objects nobody in the story changes but a simulation.
-const ASIDE: &[&str] = &["nodes"];
+/// Resources that mostly simulated nodes change.
+const IGNORED: &[&str] = &["nodes"];
 
-/// How often each masked object occurs.
+/// Masked objects as text, each with its number of occurrences.
 pub(crate) type Masked = BTreeMap<String, usize>;
 
-/// Everything in a state, masked.
+/// All objects of a state, masked.
 pub(crate) fn masked(state: &State) -> Masked {
     let live: HashSet<&str> = state
         .iter()
         .filter_map(|(_, object)| object["metadata"]["uid"].as_str())
         .collect();
     let mut all = Masked::new();
-    for (plural, object) in state.iter().filter(|(plural, _)| !ASIDE.contains(plural)) {
+    for (plural, object) in state.iter().filter(|(plural, _)| !IGNORED.contains(plural)) {
         let mut object = object.clone();
         let generation = &object["metadata"]["generation"];
         let lags = object["status"]
@@ -55,12 +59,12 @@ pub(crate) fn masked(state: &State) -> Masked {
     all
 }
 
-/// Takes away what tells of the way there and has no meaning at the end.
+/// Removes fields that depend on the order of events and mean nothing in the final state.
 fn forget(plural: &str, object: &mut Value) {
     match plural {
-        // With Recreate there is an instant at which no pod is wanted and none is there, which
-        // counts as complete. Where a crash follows and the next template is complete before
-        // anybody looks, upstream leaves the condition that names the ReplicaSet of the last one
+        // With Recreate there is an instant with zero desired and zero existing pods, which counts
+        // as complete. After a crash, the next template may be complete before the next sync.
+        // Upstream then keeps the condition with the name of the previous ReplicaSet
         // (`syncRolloutStatus`). A rolling update has no such instant.
         "deployments" if object["spec"]["strategy"]["type"] == "Recreate" => {
             let conditions = object["status"]["conditions"].as_array_mut();
@@ -72,8 +76,7 @@ fn forget(plural: &str, object: &mut Value) {
                 condition["message"] = Value::from("some ReplicaSet has successfully progressed.");
             }
         }
-        // For which size of the Deployment an empty ReplicaSet was sized last: that is asked of
-        // those with pods alone.
+        // Controllers read these annotations only of ReplicaSets with pods.
         "replicasets" if object["spec"]["replicas"] == 0 => {
             if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
                 annotations.retain(|name, _| !SIZES.contains(&name.as_str()));
@@ -83,15 +86,19 @@ fn forget(plural: &str, object: &mut Value) {
     }
 }
 
-/// Takes away what is drawn anew, and nothing of what users wrote. `live` are the UIDs of all
-/// objects there are: which one an owner has is drawn, whether it is there is not.
+/// Removes random values, and keeps all data of users. `live` are the UIDs of all existing objects:
+/// the UID of an owner is random, but the existence of the owner is compared.
 fn mask(object: &mut Value, live: &HashSet<&str>) {
     let owners = object
         .pointer_mut("/metadata/ownerReferences")
         .and_then(Value::as_array_mut);
     for owner in owners.into_iter().flatten() {
         let is_live = owner["uid"].as_str().is_some_and(|uid| live.contains(uid));
-        owner["uid"] = Value::from(if is_live { "of an object" } else { "of nobody" });
+        owner["uid"] = Value::from(if is_live {
+            "of an object"
+        } else {
+            "of no object"
+        });
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|name, _| !METADATA.contains(&name.as_str()));
@@ -132,7 +139,7 @@ fn mask_times(value: &mut Value) {
     }
 }
 
-/// What is in one and not in the other, a few lines at most.
+/// The masked objects that only one of the states has, at most eight lines.
 pub(crate) fn difference(expected: &Masked, found: &Masked) -> String {
     let mut lines = Vec::new();
     for (text, (here, there), sign) in expected
@@ -159,7 +166,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::film::{Frame, Happened};
+    use crate::history::{Change, ChangeKind};
 
     fn alone(mut object: Value) -> Value {
         mask(&mut object, &HashSet::from(["live"]));
@@ -167,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_anew_is_masked() {
+    fn random_fields_are_masked() {
         let first = json!({
             "metadata": {
                 "name": "a", "uid": "1", "resourceVersion": "7", "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_wrote_is_compared_whatever_it_is_called() {
+    fn user_data_under_masked_field_names_is_compared() {
         for written in [
             json!({"data": {"uid": "1", "generation": "2", "since": "2026-01-01T00:00:00Z"}}),
             json!({"spec": {"uid": "1", "podIP": "10.0.0.1", "until": "2026-01-01T00:00:00Z"}}),
@@ -207,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_to_an_owner_that_is_gone_differs_from_one_to_an_owner_that_is_there() {
+    fn a_reference_to_a_deleted_owner_differs_from_one_to_an_existing_owner() {
         let of = |name: &str, uid: &str| {
             let owner = json!({"kind": "ConfigMap", "name": name, "uid": uid});
             alone(json!({"metadata": {"name": "b", "ownerReferences": [owner]}}))
@@ -217,17 +224,18 @@ mod tests {
         assert_eq!(of("a", "gone"), of("a", "gone, too"));
     }
 
-    /// The same through a whole state: another object with the name of the owner is not the owner.
+    /// The same rule in a whole state: an object with the owner's name and another UID is not the
+    /// owner.
     #[test]
-    fn an_owner_is_known_by_its_uid_alone() {
+    fn an_owner_is_identified_by_uid() {
         let map = |name: &str, uid: &str, owners: Value| {
             let object = json!({"metadata": {"name": name, "uid": uid, "ownerReferences": owners}});
-            Frame {
+            Change {
                 revision: 1,
                 at: Timestamp::UNIX_EPOCH,
                 plural: "configmaps".into(),
                 key: name.into(),
-                happened: Happened::Created,
+                kind: ChangeKind::Created,
                 before: None,
                 object: Arc::new(object),
                 by: String::new(),
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_no_meaning_any_more_is_forgotten() {
+    fn only_fields_without_meaning_in_the_final_state_are_removed() {
         let message = |strategy: &str| {
             let progressing = json!({"type": "Progressing", "reason": "NewReplicaSetAvailable", "message": "ReplicaSet \"a\" ..."});
             let mut web = json!({"spec": {"strategy": {"type": strategy}}, "status": {"conditions": [progressing]}});
@@ -274,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_says_what_is_missing_and_what_is_too_much() {
+    fn a_difference_lists_missing_and_surplus_objects() {
         let expected = Masked::from([("a".to_owned(), 2), ("b".to_owned(), 1)]);
         let found = Masked::from([("a".to_owned(), 1), ("c".to_owned(), 1)]);
         assert_eq!(difference(&expected, &found), "-1 a\n-1 b\n+1 c");

@@ -1,39 +1,40 @@
-//! A run without faults, from which plans are derived and with which other runs are compared.
+//! The reference run: a run without faults. Plans are derived from its numbers, and other runs are
+//! compared with its final state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::film::Counts;
+use crate::history::Counts;
 use crate::mask::Masked;
 
-/// What a run without faults does.
+/// Numbers and final state of a reference run. Counts stop at the final state of the scenario.
 #[derive(Debug, Default)]
 pub struct Recording {
-    /// Writes of the manager.
+    /// Writes of the manager, without Events and Leases.
     pub writes: usize,
-    /// All of its requests.
+    /// All requests of the manager, without those for Events and Leases.
     pub requests: usize,
-    /// Those for discovery.
-    pub looks: usize,
-    /// Events it told of, by the verbs of [`crate::plan::TELLING`]; they are none of the above.
-    pub told: [usize; 2],
-    /// The resources that the story is about and somebody watches.
+    /// Discovery requests of the manager; [`Self::requests`] includes them.
+    pub discovery_requests: usize,
+    /// Requests that write Events, one number for each of [`crate::plan::EVENT_VERBS`].
+    pub event_writes: [usize; 2],
+    /// Resources that change in the scenario and that the manager watches.
     pub plurals: BTreeSet<String>,
-    /// The API groups of what the story is about.
+    /// API groups of the objects that change in the scenario.
     pub groups: BTreeSet<String>,
-    /// Events it was told, by resource.
+    /// Watch events that the manager received, by plural resource.
     pub events: BTreeMap<String, usize>,
     pub(crate) end: Masked,
     pub(crate) counts: Counts,
-    /// What everything is drawn from.
+    /// Seed of the cluster: names, UIDs, and delays of simulated nodes.
     pub(crate) seed: u64,
-    /// When each wait of the user came to its end, and when the story did.
+    /// Time from the start to the end of each wait of the user, and to the final state.
     pub(crate) reached: Vec<Duration>,
 }
 
 impl Recording {
-    /// Whether it is one, and not just a seed for the first.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Whether this is a finished reference run; the first run of a scenario has only a seed.
+    pub(crate) fn is_complete(&self) -> bool {
         !self.end.is_empty()
     }
 }

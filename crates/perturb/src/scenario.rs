@@ -1,4 +1,5 @@
-//! What a user does, which controllers answer it, and what must hold meanwhile.
+//! A scenario: the actions of a user, the controllers that run, and the rules that must hold
+//! meanwhile. It names no faults; plans add those.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,27 +8,27 @@ use std::time::Duration;
 use serde_json::Value;
 use steersman_runtime::controller::{ControllerContext, Descriptor};
 
-use crate::film::{Frame, State};
+use crate::history::{Change, State};
 
-/// A story that has one end, whatever goes wrong on the way.
+/// User actions with one final state, which must be the same under every fault.
 pub struct Scenario {
-    /// The controller it is about, as its alias.
+    /// Alias of the controller under test.
     pub controller: &'static str,
-    /// What happens, in one or two words.
+    /// Name of the scenario among those of its controller, in one or two words.
     pub name: &'static str,
     /// The controllers that run.
     pub controllers: &'static [Descriptor],
-    /// Configuration for them.
+    /// Sets flags of the controllers.
     pub configure: fn(ControllerContext) -> ControllerContext,
-    /// Simulated nodes.
+    /// Number of simulated nodes.
     pub nodes: usize,
-    /// What is done, in order.
+    /// Actions and waits of the user, in order.
     pub steps: fn() -> Vec<Step>,
-    /// How far creations and deletions may differ from the reference.
+    /// Allowed difference of creations and deletions from the reference run.
     pub churn: Churn,
-    /// Parts of the error lines that belong to the story.
+    /// Texts of error lines that are expected in this scenario, with or without a fault.
     pub errors: &'static [&'static str],
-    /// What holds at every instant.
+    /// Rules that hold after every change.
     pub rules: &'static [Rule],
 }
 
@@ -38,53 +39,53 @@ impl Scenario {
     }
 }
 
-/// How far creations and deletions may differ from the reference.
+/// Allowed difference of creations and deletions from the reference run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Churn {
-    /// Not at all.
+    /// The numbers are equal.
     None,
-    /// The way there depends on when somebody hears of something: so many more or fewer of these
-    /// resources, and of no other.
+    /// The numbers depend on the instant at which a controller sees a change of the spec. The
+    /// listed resources may differ by these ranges, all others are equal.
     Within(&'static [(&'static str, RangeInclusive<i32>)]),
 }
 
-/// Something that holds at every instant.
+/// A safety rule, checked after every change of the cluster.
 #[derive(Clone, Copy)]
 pub struct Rule {
-    /// What it says.
+    /// The rule as a sentence; failures print it.
     pub name: &'static str,
-    /// Looks at one change and the state after it; an error says what is wrong.
-    pub check: fn(&State, &Frame) -> Result<(), String>,
+    /// Checks one change and the state after it; the error names the violation.
+    pub check: fn(&State, &Change) -> Result<(), String>,
 }
 
-/// Whether a state is what somebody waits for.
+/// Whether the cluster is in the state that a user waits for.
 pub(crate) type Condition = Arc<dyn Fn(&State) -> bool + Send + Sync>;
 
-/// What a user does next.
+/// One action or wait of the user.
 #[derive(Clone)]
 pub enum Step {
     /// Creates an object.
     Create(Value),
-    /// Stores an object just as it is, with a UID that others can name.
+    /// Stores an object unchanged, UID included, so that other objects can refer to the UID.
     Load(Value),
-    /// Applies a merge patch to what the path names.
+    /// Applies a merge patch to the object at the path.
     Patch(String, Value),
-    /// Replaces what the path names.
+    /// Replaces the object at the path.
     Replace(String, Value),
-    /// Deletes what the path names, with these options.
+    /// Deletes the object at the path, with these `DeleteOptions`.
     Delete(String, Value),
-    /// Waits until something is so.
+    /// Waits until the condition holds; failures print the name of the state.
     Until(&'static str, Condition),
-    /// Lets time pass.
+    /// Waits for a fixed time.
     Sleep(Duration),
 }
 
 impl Step {
-    /// Waits until `holds`.
+    /// Waits until `holds`; `state` names the state in failures.
     pub fn until(
-        what: &'static str,
+        state: &'static str,
         holds: impl Fn(&State) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self::Until(what, Arc::new(holds))
+        Self::Until(state, Arc::new(holds))
     }
 }

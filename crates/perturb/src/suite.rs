@@ -1,4 +1,7 @@
-//! The suite: all scenarios under their plans, on several threads, and a table of what came of it.
+//! The suite: runs all scenarios under their plans, on several threads, and prints a table of
+//! results.
+//!
+//! A run without its fault proves nothing. The suite fails if there are many such runs.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -16,10 +19,11 @@ use crate::recording::Recording;
 use crate::run::{Outcome, record, run};
 use crate::scenario::Scenario;
 
-/// Violations of one run that are shown.
+/// Most violations that are printed for one run.
 const SHOWN: usize = 5;
-/// Runs what the command line asks for. `known` are plans that once found something: they are run
-/// each time, whatever the sample.
+
+/// Runs the plans that the command line selects. `known` are plans that once found a bug, as
+/// scenario and plan; they run each time, beside the sample.
 pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.scenarios {
@@ -49,24 +53,24 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     for (scenario, recording) in &recorded {
         match recording {
             Ok(recording) => {
-                let drawn = seed_of(&scenario.id(), arguments.seed);
-                let all = Plan::derived(recording, drawn);
+                let seed = seed_of(&scenario.id(), arguments.seed);
+                let all = Plan::derived(recording, seed);
                 table.row(scenario).derived += all.len();
                 let again = known.iter().filter(|(of, _)| *of == scenario.id());
                 let again = again.map(|(_, plan)| {
                     plan.parse::<Plan>()
                         .unwrap_or_else(|error| panic!("{error}"))
                 });
-                let is_meant = |plan: &Plan| plan.to_string().contains(&arguments.matching);
-                let meant = all.into_iter().filter(is_meant).collect();
-                let plans = Plan::sample(meant, arguments.plans(), drawn);
+                let matches = |plan: &Plan| plan.to_string().contains(&arguments.matching);
+                let matching = all.into_iter().filter(matches).collect();
+                let plans = Plan::sample(matching, arguments.plans(), seed);
                 jobs.extend(plans.into_iter().map(|plan| Job {
                     scenario,
                     recording,
                     plan,
                     known: false,
                 }));
-                jobs.extend(again.filter(is_meant).map(|plan| Job {
+                jobs.extend(again.filter(matches).map(|plan| Job {
                     scenario,
                     recording,
                     plan,
@@ -88,8 +92,8 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     }
     let text = table.text(begun.elapsed());
     print!("{text}");
-    if let Err(empty) = table.says_something() {
-        eprintln!("{empty}");
+    if let Err(error) = table.check_faults_met() {
+        eprintln!("{error}");
         return ExitCode::FAILURE;
     }
     if let Some(path) = arguments.write()
@@ -105,12 +109,12 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     }
 }
 
-/// One run to be made.
+/// One run to do.
 struct Job<'a> {
     scenario: &'static Scenario,
     recording: &'a Recording,
     plan: Plan,
-    /// Whether the plan once found something, and must meet it again.
+    /// Whether the plan is a known one or a replay: its fault must happen.
     known: bool,
 }
 
@@ -127,7 +131,7 @@ impl Job<'_> {
 fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Arguments) -> ExitCode {
     let times = arguments.times;
     let Some(scenario) = scenarios.iter().find(|scenario| scenario.id() == id) else {
-        eprintln!("no scenario is called {id:?}; --scenarios lists them");
+        eprintln!("there is no scenario {id:?}; --scenarios lists all");
         return ExitCode::FAILURE;
     };
     let (plan, recording) = match (plan.parse::<Plan>(), record(scenario, arguments.seed)) {
@@ -137,7 +141,10 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Argu
             return ExitCode::FAILURE;
         }
         (_, Err(violations)) => {
-            eprintln!("the story fails without faults:\n{}", violations.join("\n"));
+            eprintln!(
+                "the scenario fails without faults:\n{}",
+                violations.join("\n")
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -171,7 +178,7 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Argu
     }
 }
 
-/// The answers of `work`, in the order of `jobs`.
+/// Runs `work` for each job on several threads. Returns the results in the order of `jobs`.
 fn in_parallel<J: Sync, T: Send>(
     jobs: &[J],
     threads: usize,
@@ -200,21 +207,21 @@ fn in_parallel<J: Sync, T: Send>(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// What is drawn for one scenario is not what is drawn for the next.
+/// A seed for each scenario, so that scenarios get different samples.
 fn seed_of(scenario: &str, seed: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (scenario, seed).hash(&mut hasher);
     hasher.finish()
 }
 
-/// What came of the runs, by controller.
+/// Results of the runs, by controller.
 #[derive(Default)]
 struct Table {
     seed: u64,
     rows: Vec<Row>,
     failures: usize,
-    /// Of each failure, the command that repeats it and what was wrong.
-    stories: String,
+    /// For each failure, the command that repeats it, the fault and the violations.
+    reports: String,
 }
 
 #[derive(Default)]
@@ -224,10 +231,11 @@ struct Row {
     derived: usize,
     plans: usize,
     met: usize,
-    /// Runs with two crashes, and those of them that had none or one.
+    /// Runs with two crashes.
     twice: usize,
-    in_vain: usize,
-    /// Other runs in which nothing went wrong.
+    /// Runs with two crashes in which only one crash happened, or none.
+    twice_unmet: usize,
+    /// Other runs in which the fault did not happen.
     unmet: Vec<String>,
     violations: usize,
     virtual_time: Duration,
@@ -261,7 +269,7 @@ impl Table {
         match plan {
             Plan::Crash(points) if points.len() > 1 => {
                 row.twice += 1;
-                row.in_vain += usize::from(!outcome.met);
+                row.twice_unmet += usize::from(!outcome.met);
             }
             _ if !outcome.met => row.unmet.push(format!("{} {plan}", scenario.name)),
             _ => {}
@@ -279,31 +287,33 @@ impl Table {
                 format!(" --seed {}", self.seed)
             };
             let _ = writeln!(
-                self.stories,
+                self.reports,
                 "\ncargo test -p steersman-perturb --test suite -- --replay {id} '{plan}'{seed}"
             );
-            let _ = writeln!(self.stories, "    hit {}", outcome.hit.join(", then "));
+            let _ = writeln!(self.reports, "    hit {}", outcome.hit.join(", then "));
             for violation in outcome.violations.iter().take(SHOWN) {
-                let _ = writeln!(self.stories, "    {violation}");
+                let _ = writeln!(self.reports, "    {violation}");
             }
         }
     }
 
-    /// Runs in which nothing went wrong say nothing. A few are to be expected: with another order
-    /// of tasks, a story may have a write less. Of two crashes the second is drawn where there may
-    /// be nothing left to write; a quarter may be in vain.
-    fn says_something(&self) -> Result<(), String> {
+    /// Fails if too many runs were without their fault. One in a hundred is allowed, because with
+    /// another order of tasks a run may have one write fewer. A quarter of the second crashes may
+    /// be missing: their point is random, and no write may be left.
+    fn check_faults_met(&self) -> Result<(), String> {
         let sum = |of: fn(&Row) -> usize| self.rows.iter().map(of).sum::<usize>();
         let (plans, met, twice) = (
             sum(|row| row.plans),
             sum(|row| row.met),
             sum(|row| row.twice),
         );
-        let (in_vain, unmet) = (sum(|row| row.in_vain), sum(|row| row.unmet.len()));
+        let (twice_unmet, unmet) = (sum(|row| row.twice_unmet), sum(|row| row.unmet.len()));
         if plans == 0 {
-            return Err("nothing was run: no scenario or no plan is called so; --scenarios lists the scenarios".to_owned());
+            return Err(
+                "no scenario or plan matches the selection; --scenarios lists all".to_owned(),
+            );
         }
-        if met > 0 && unmet <= (plans / 100).max(1) && in_vain <= twice.div_ceil(4) {
+        if met > 0 && unmet <= (plans / 100).max(1) && twice_unmet <= twice.div_ceil(4) {
             return Ok(());
         }
         let which = self.rows.iter().flat_map(|row| {
@@ -312,9 +322,9 @@ impl Table {
                 .map(|plan| format!("\n    {}/{plan}", row.controller))
         });
         let which: String = which.take(SHOWN * 4).collect();
-        let unmet = unmet + in_vain;
+        let unmet = unmet + twice_unmet;
         Err(format!(
-            "in {unmet} of {plans} runs nothing went wrong, or only the first of two crashes, where it was to:{which}"
+            "{unmet} of {plans} runs were without their fault, or with only the first of two crashes:{which}"
         ))
     }
 
@@ -356,11 +366,11 @@ impl Table {
             wall.as_secs_f64(),
             self.seed
         );
-        text + &self.stories
+        text + &self.reports
     }
 }
 
-/// Puts the text between the marks of a document, in place of what is there.
+/// Replaces the text between the marks of a document.
 fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
     const MARKS: (&str, &str) = ("<!-- table: written by the suite -->", "<!-- end -->");
     let document = std::fs::read_to_string(path)?;
@@ -369,7 +379,7 @@ fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
         .and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
     let Some((before, after)) = parts else {
         return Err(std::io::Error::other(format!(
-            "no {} and {} to write between",
+            "no marks {} and {}; add them where the table belongs",
             MARKS.0, MARKS.1
         )));
     };
@@ -389,24 +399,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_in_which_nothing_went_wrong_say_nothing() {
-        // (why, plans, unmet, crashes twice, in vain, fine)
+    fn the_suite_fails_if_many_runs_are_without_their_fault() {
+        // (why, plans, unmet, plans with two crashes, unmet of those, passes)
         let cases = [
-            ("nothing ran", 0, 0, 0, 0, false),
+            ("no runs", 0, 0, 0, 0, false),
             ("the only one", 1, 1, 0, 0, false),
             ("one of a few", 8, 1, 0, 0, true),
             ("two of a few", 8, 2, 0, 0, false),
             ("one in a hundred", 400, 4, 0, 0, true),
-            ("more", 400, 5, 0, 0, false),
+            ("more than one in a hundred", 400, 5, 0, 0, false),
             ("a quarter of second crashes", 400, 4, 40, 10, true),
-            ("more", 400, 0, 40, 11, false),
+            (
+                "more than a quarter of second crashes",
+                400,
+                0,
+                40,
+                11,
+                false,
+            ),
         ];
-        for (why, plans, unmet, twice, in_vain, fine) in cases {
+        for (why, plans, unmet, twice, twice_unmet, passes) in cases {
             let row = Row {
                 plans,
-                met: plans - unmet - in_vain,
+                met: plans - unmet - twice_unmet,
                 twice,
-                in_vain,
+                twice_unmet,
                 unmet: vec![String::new(); unmet],
                 ..Row::default()
             };
@@ -414,21 +431,21 @@ mod tests {
                 rows: vec![row],
                 ..Table::default()
             };
-            assert_eq!(table.says_something().is_ok(), fine, "{why}");
+            assert_eq!(table.check_faults_met().is_ok(), passes, "{why}");
         }
     }
 
     #[test]
-    fn answers_come_in_the_order_of_the_questions() {
-        let questions: Vec<usize> = (0..100).collect();
+    fn results_have_the_order_of_the_jobs() {
+        let jobs: Vec<usize> = (0..100).collect();
         assert_eq!(
-            in_parallel(&questions, 3, |n| n * 2),
+            in_parallel(&jobs, 3, |n| n * 2),
             (0..100).map(|n| n * 2).collect::<Vec<_>>()
         );
     }
 
     #[test]
-    fn only_what_is_between_the_marks_is_written() {
+    fn only_the_text_between_the_marks_is_replaced() {
         let path = std::env::temp_dir().join(format!("marks-{}", std::process::id()));
         std::fs::write(
             &path,
@@ -438,12 +455,12 @@ mod tests {
         write_between_marks(&path, "new\n").unwrap();
         let written = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, "nothing").unwrap();
-        let refused = write_between_marks(&path, "new");
+        let without_marks = write_between_marks(&path, "new");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(
             written,
             "a\n<!-- table: written by the suite -->\n\nnew\n<!-- end -->\nb\n"
         );
-        assert!(refused.is_err());
+        assert!(without_marks.is_err());
     }
 }

@@ -1,19 +1,24 @@
-//! What is wrong with a run, told from what the server wrote down.
+//! Oracles: they check a finished run against the reference run, the rules and the log.
+//!
+//! They read the server's own records: its history of changes, its log of requests and the log
+//! lines of the managers. A log error must have a reason: the scenario expects it, or the fault of
+//! the plan causes it. Each fault explains a limited number of lines, so an endless loop of errors
+//! fails the run.
 
 use std::collections::BTreeSet;
 
 use steersman_devcluster::faults::EVERY_GROUP;
 use steersman_devcluster::requests::RequestRecord;
 
-use crate::film::{Counts, Film, State, is_write};
+use crate::history::{Counts, History, State, is_write};
 use crate::manager::AGENT;
 use crate::plan::{Answer, Plan};
 use crate::scenario::{Churn, Scenario};
 
-/// More or less was created or deleted than the story needs.
+/// Resources with more or fewer creations or deletions than the scenario allows.
 pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> Vec<String> {
     let resources: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for resource in resources {
         let of = |counts: &Counts| counts.get(resource).copied().unwrap_or_default();
         let (expected, found) = (of(expected), of(found));
@@ -27,78 +32,84 @@ pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> V
         let fits =
             |difference: i32| allowed.map_or(difference == 0, |range| range.contains(&difference));
         if !fits(found.0 - expected.0) || !fits(found.1 - expected.1) {
-            wrong.push(format!(
+            violations.push(format!(
                 "churn: {resource} created {} times and deleted {} times, in the reference {} and {} times",
                 found.0, found.1, expected.0, expected.1
             ));
         }
     }
-    wrong
+    violations
 }
 
-/// What the rules of the scenario say about every instant.
-pub(crate) fn unsafe_instants(scenario: &Scenario, film: &Film) -> Vec<String> {
+/// Violations of the scenario's rules, checked after each change.
+pub(crate) fn broken_rules(scenario: &Scenario, history: &History) -> Vec<String> {
     let mut state = State::default();
-    let mut wrong = Vec::new();
-    for frame in &film.frames {
-        state.apply(frame);
+    let mut violations = Vec::new();
+    for change in &history.changes {
+        state.apply(change);
         for rule in scenario.rules {
-            if let Err(why) = (rule.check)(&state, frame) {
-                wrong.push(format!(
+            if let Err(why) = (rule.check)(&state, change) {
+                violations.push(format!(
                     "{} at revision {}: {why}",
-                    rule.name, frame.revision
+                    rule.name, change.revision
                 ));
             }
         }
     }
-    wrong
+    violations
 }
 
-/// A manager wrote after the next one had begun to.
+/// Writes of a manager after the first write of its successor. Events are excepted, because
+/// upstream also sends them after the loss of the Lease.
 pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
     let mut latest = 0;
-    let mut wrong = Vec::new();
-    let aside = |request: &RequestRecord| request.resource.starts_with("events");
+    let mut violations = Vec::new();
+    let is_event = |request: &RequestRecord| request.resource.starts_with("events");
     for request in requests.iter().filter(|request| {
-        is_write(request) && !aside(request) && request.user_agent.contains(AGENT)
+        is_write(request) && !is_event(request) && request.user_agent.contains(AGENT)
     }) {
         let instance = instance_of(&request.user_agent);
         if instance < latest {
-            wrong.push(format!(
+            violations.push(format!(
                 "two leaders: instance {instance} wrote after instance {latest}: {} {}",
                 request.verb, request.path
             ));
         }
         latest = latest.max(instance);
     }
-    wrong
+    violations
 }
 
-/// The one controller that may end the process, as upstream's does, and where: it finds no
-/// resources at its start.
-const NEEDS_RESOURCES: &str = "namespace-controller";
+/// The one controller that may end the process: upstream's exits, too, if discovery fails at its
+/// start.
+const NEEDS_DISCOVERY: &str = "namespace-controller";
 
-/// How often a process starts while nothing can be discovered.
+/// Most starts of a process while discovery is hidden.
 const STARTS: usize = 5;
 
-/// Controllers that ended by themselves though they could find resources, or need none.
+/// A violation if a controller ended by itself, unless failed discovery explains its end.
 pub(crate) fn ended(plan: &Plan, hit: &[String], controllers: &[&str]) -> Option<String> {
     let allowed = match plan {
-        Plan::Answer(..) if hit.iter().any(|hit| is_look(hit)) => 1,
+        Plan::Answer(..) if hit.iter().any(|hit| is_discovery(hit)) => 1,
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => STARTS,
         _ => 0,
     };
     let is_expected =
-        controllers.len() <= allowed && controllers.iter().all(|name| *name == NEEDS_RESOURCES);
-    (!is_expected && !controllers.is_empty())
-        .then(|| format!("ended by themselves: {}", controllers.join(", ")))
+        controllers.len() <= allowed && controllers.iter().all(|name| *name == NEEDS_DISCOVERY);
+    (!is_expected && !controllers.is_empty()).then(|| {
+        format!(
+            "controllers ended by themselves: {}",
+            controllers.join(", ")
+        )
+    })
 }
 
-/// Whether a request is one for discovery.
-pub(crate) fn is_look(hit: &str) -> bool {
+/// Whether the hit request, as text, is for discovery.
+pub(crate) fn is_discovery(hit: &str) -> bool {
     hit.starts_with("get /api")
 }
 
+/// The instance number in the `User-Agent` of a manager.
 fn instance_of(user_agent: &str) -> usize {
     let number = user_agent
         .split_once(AGENT)
@@ -108,20 +119,21 @@ fn instance_of(user_agent: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// Parts that an error line has, all of them, and how many such lines one fault explains.
-type Words = (&'static [&'static str], usize);
+/// An expected error: texts that its line has, all of them, and the most lines that one fault
+/// explains.
+type Expected = (&'static [&'static str], usize);
 
-/// What an answer is called in errors. Upstream logs a sync that meets one just so. The fault
-/// happens once, and is logged by whoever met it and by nobody later: a controller that goes on
-/// running into the same of its own making is not excused.
-fn words_of(answer: Answer) -> &'static [Words] {
+/// The error lines that a faulty answer causes. Upstream also logs the error of the sync. The fault
+/// happens once, so it explains one line: an error that the controller then causes itself is a
+/// violation.
+fn errors_of(answer: Answer) -> &'static [Expected] {
     match answer {
         Answer::Conflict => &[(&["Operation cannot be fulfilled"], 1)],
         Answer::Expired => &[(&["resource version is too old"], 1)],
         Answer::Throttled => &[(&["too many requests"], 1)],
         Answer::Internal => &[(&["etcdserver: leader changed"], 1)],
         Answer::Lost | Answer::Reset => &[(&["reset by a fault"], 1)],
-        // A list that is never answered holds up the first look of the garbage collector; upstream
+        // A list without an answer delays the first sync of the garbage collector's graph. Upstream
         // logs the second text, too.
         Answer::Timeout | Answer::LateTimeout => &[
             (&["no answer within"], 1),
@@ -130,31 +142,28 @@ fn words_of(answer: Answer) -> &'static [Words] {
     }
 }
 
-/// The last words of a process that may not write any more, of each of its tasks. One that crashes
-/// has them because its tasks end one after the other: whoever was about to go on does so once
-/// more, and is refused.
-const LAST_WORDS: &[Words] = &[
+/// Errors of a process without leadership. After a failover, each task may log one. After a crash,
+/// tasks end one after another, and a task that still runs meets the closed write gate.
+const WITHOUT_LEADERSHIP: &[Expected] = &[
     (&["not sent, leadership has ended"], usize::MAX),
     (&["leadership ended before the answer came"], usize::MAX),
 ];
 
-/// A pod that an old view still shows is gone, and who removed it has no memory of that. Upstream's
-/// `gcTerminated` and its likes hand that to the error handler, too, and count it; all other
-/// controllers take it for success. No story has more than three such pods, and each is removed
-/// once.
-const GONE: &[Words] = &[(&["pod not removed", "not found"], 3)];
+/// A restarted podgc deletes a pod again that only its stale view shows. Upstream's `gcTerminated`
+/// and similar functions also treat "not found" as an error and count it; all other controllers
+/// treat it as success. No scenario has more than three such pods, and each is deleted once.
+const POD_GONE: &[Expected] = &[(&["pod not removed", "not found"], 3)];
 
-/// An Event that is held up, or what it tells of, and those queued behind it, may find their
-/// namespace gone; `recordEvent` calls that an error. No story has more than three that it can
-/// happen to.
-const TOO_LATE: Words = (
+/// A delayed Event, and the Events queued behind it, may arrive after the end of their namespace.
+/// `recordEvent` logs that as an error. No scenario has more than three such Events.
+const LATE_EVENT: Expected = (
     &["server rejected event", "error=namespaces", "not found"],
     3,
 );
 
-/// A namespace may be gone when the deletion of a collection in it is given up. Upstream's
-/// namespace controller says so, too.
-const GONE_MEANWHILE: Words = (
+/// A namespace may be gone when the controller gives up a `deletecollection` in it. Upstream's
+/// namespace controller logs the same.
+const NAMESPACE_GONE: Expected = (
     &[
         "couldn't update status condition for namespace",
         "not found",
@@ -162,15 +171,15 @@ const GONE_MEANWHILE: Words = (
     1,
 );
 
-/// Upstream's namespace controller says so, too, and ends the process.
-const NOTHING_SERVED: Words = (&["unable to get any supported resources from server"], 1);
+/// Upstream's namespace controller logs the same and ends the process.
+const NO_RESOURCES: Expected = (&["unable to get any supported resources from server"], 1);
 
-/// What cannot be discovered holds up namespaces that end. Each is tried again after 5 ms, 10 ms
-/// and so on, which is 14 times in 40 s; no story has more than two.
-const UNDISCOVERED: &[Words] = &[(&["unable to retrieve the complete list of server APIs"], 32)];
+/// A hidden group blocks the deletion of namespaces. Each namespace retries after 5 ms, 10 ms and
+/// so on, 14 times in 40 s, and no scenario deletes more than two.
+const HIDDEN_GROUP: &[Expected] = &[(&["unable to retrieve the complete list of server APIs"], 32)];
 
-/// Where nothing can be, a process that starts says two things and ends.
-const NOTHING_DISCOVERED: &[Words] = &[
+/// With all groups hidden, a process that starts logs two lines and ends.
+const HIDDEN_DISCOVERY: &[Expected] = &[
     (&["sync failed", "error=service unavailable"], 32),
     (
         &[
@@ -185,33 +194,38 @@ const NOTHING_DISCOVERED: &[Words] = &[
     ),
 ];
 
-/// Error lines that neither the story nor the plan, which did `hit` this, explains.
+/// Error lines without a reason in the scenario or the plan. `hit` are the requests and events that
+/// the faults of the plan hit.
 pub(crate) fn unexpected(
     scenario: &Scenario,
     plan: &Plan,
     hit: &[String],
     mut lines: Vec<String>,
 ) -> Vec<String> {
-    let explanations: &[&[Words]] = match plan {
-        Plan::Answer(_, answer) if hit.iter().any(|hit| is_look(hit)) => {
-            &[words_of(*answer), &[NOTHING_SERVED]]
+    let explanations: &[&[Expected]] = match plan {
+        Plan::Answer(_, answer) if hit.iter().any(|hit| is_discovery(hit)) => {
+            &[errors_of(*answer), &[NO_RESOURCES]]
         }
         Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => {
-            &[words_of(*answer), &[TOO_LATE, GONE_MEANWHILE]]
+            &[errors_of(*answer), &[LATE_EVENT, NAMESPACE_GONE]]
         }
-        Plan::Answer(point, answer) if point.is_of("events") => &[words_of(*answer), &[TOO_LATE]],
-        Plan::Answer(_, answer) => &[words_of(*answer)],
-        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => &[NOTHING_DISCOVERED],
-        Plan::Hidden(..) => &[UNDISCOVERED],
-        Plan::Crash(_) | Plan::Failover(..) => &[LAST_WORDS],
-        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => &[LAST_WORDS, GONE],
+        Plan::Answer(point, answer) if point.is_of("events") => {
+            &[errors_of(*answer), &[LATE_EVENT]]
+        }
+        Plan::Answer(_, answer) => &[errors_of(*answer)],
+        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => &[HIDDEN_DISCOVERY],
+        Plan::Hidden(..) => &[HIDDEN_GROUP],
+        Plan::Crash(_) | Plan::Failover(..) => &[WITHOUT_LEADERSHIP],
+        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
+            &[WITHOUT_LEADERSHIP, POD_GONE]
+        }
         Plan::Nothing | Plan::Event(..) | Plan::Shuffle(_) => &[],
     };
     lines.retain(|line| !scenario.errors.iter().any(|part| line.contains(part)));
-    for (words, most) in explanations.iter().copied().flatten() {
+    for (texts, most) in explanations.iter().copied().flatten() {
         let mut left = *most;
         lines.retain(|line| {
-            let is_explained = left > 0 && words.iter().all(|part| line.contains(part));
+            let is_explained = left > 0 && texts.iter().all(|part| line.contains(part));
             left -= usize::from(is_explained);
             !is_explained
         });

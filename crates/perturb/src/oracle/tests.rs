@@ -1,4 +1,4 @@
-//! Each oracle over a whole run, against a run that it must not let pass.
+//! Each oracle with records of a run that it must accept, and of a run that it must reject.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::film::{Frame, Happened};
+use crate::history::{Change, ChangeKind};
 use crate::plan::{EventPlan, Point, When};
 use crate::scenario::Rule;
 
-fn frame(name: &str, happened: Happened) -> Frame {
-    Frame {
+fn change(name: &str, kind: ChangeKind) -> Change {
+    Change {
         revision: 7,
         at: Timestamp::UNIX_EPOCH,
         plural: Arc::from("pods"),
         key: Arc::from(name),
-        happened,
+        kind,
         before: None,
         object: Arc::new(json!({"metadata": {"name": name}})),
         by: String::new(),
     }
 }
 
-fn film(frames: impl IntoIterator<Item = Frame>) -> Film {
-    let mut film = Film::default();
-    film.frames.extend(frames);
-    film
+fn history(changes: impl IntoIterator<Item = Change>) -> History {
+    let mut history = History::default();
+    history.changes.extend(changes);
+    history
 }
 
 fn scenario(churn: Churn, errors: &'static [&'static str], rules: &'static [Rule]) -> Scenario {
     Scenario {
         controller: "test",
-        name: "story",
+        name: "scenario",
         controllers: &[],
         configure: |context| context,
         nodes: 0,
@@ -44,51 +44,51 @@ fn scenario(churn: Churn, errors: &'static [&'static str], rules: &'static [Rule
 }
 
 #[test]
-fn one_object_more_or_fewer_is_churn() {
-    use Happened::{Changed, Created, Deleted};
-    let reference = film([
-        frame("a", Created),
-        frame("b", Created),
-        frame("b", Deleted),
+fn more_or_fewer_objects_than_allowed_are_churn() {
+    use ChangeKind::{Created, Deleted, Updated};
+    let reference = history([
+        change("a", Created),
+        change("b", Created),
+        change("b", Deleted),
     ])
     .counts();
     let same = [
-        frame("c", Created),
-        frame("c", Changed),
-        frame("d", Created),
-        frame("d", Deleted),
+        change("c", Created),
+        change("c", Updated),
+        change("d", Created),
+        change("d", Deleted),
     ];
     let one_more = [
-        frame("a", Created),
-        frame("b", Created),
-        frame("b", Deleted),
-        frame("c", Created),
-        frame("c", Deleted),
+        change("a", Created),
+        change("b", Created),
+        change("b", Deleted),
+        change("c", Created),
+        change("c", Deleted),
     ];
     let two_more = one_more
         .iter()
         .cloned()
-        .chain([frame("d", Created), frame("d", Deleted)]);
-    let one_less = [frame("a", Created)];
-    let config_map = |happened| Frame {
+        .chain([change("d", Created), change("d", Deleted)]);
+    let one_less = [change("a", Created)];
+    let config_map = |kind| Change {
         plural: Arc::from("configmaps"),
-        ..frame("m", happened)
+        ..change("m", kind)
     };
     let other = one_more
         .iter()
         .cloned()
         .chain([config_map(Created), config_map(Deleted)]);
-    // (why, film, no churn allowed, one pod more or fewer allowed)
+    // (why, history, violations without tolerance, violations with a tolerance of one pod)
     let cases = [
-        ("the same", film(same), 0, 0),
-        ("one more", film(one_more.clone()), 1, 0),
-        ("two more", film(two_more), 1, 1),
-        ("one fewer", film(one_less), 1, 0),
-        ("two fewer", film([]), 1, 1),
-        ("another resource", film(other), 2, 1),
+        ("the same", history(same), 0, 0),
+        ("one more", history(one_more.clone()), 1, 0),
+        ("two more", history(two_more), 1, 1),
+        ("one fewer", history(one_less), 1, 0),
+        ("two fewer", history([]), 1, 1),
+        ("another resource", history(other), 2, 1),
     ];
-    for (why, film, strict, lenient) in cases {
-        let found = film.counts();
+    for (why, history, strict, lenient) in cases {
+        let found = history.counts();
         assert_eq!(
             churn(&scenario(Churn::None, &[], &[]), &reference, &found).len(),
             strict,
@@ -115,33 +115,33 @@ fn a_rule_sees_the_state_after_each_change() {
             }
         },
     };
-    use Happened::{Created, Deleted};
-    let told = |frames: &[Frame]| {
-        unsafe_instants(
+    use ChangeKind::{Created, Deleted};
+    let violations = |changes: &[Change]| {
+        broken_rules(
             &scenario(Churn::None, &[], &[ALONE]),
-            &film(frames.iter().cloned()),
+            &history(changes.iter().cloned()),
         )
     };
     assert_eq!(
-        told(&[
-            frame("a", Created),
-            frame("a", Deleted),
-            frame("b", Created)
+        violations(&[
+            change("a", Created),
+            change("a", Deleted),
+            change("b", Created)
         ]),
         Vec::<String>::new()
     );
     assert_eq!(
-        told(&[
-            frame("a", Created),
-            frame("b", Created),
-            frame("a", Deleted)
+        violations(&[
+            change("a", Created),
+            change("b", Created),
+            change("a", Deleted)
         ]),
         ["alone at revision 7: two"]
     );
 }
 
 #[test]
-fn a_write_of_a_manager_after_the_first_of_the_next_one_is_noticed() {
+fn a_write_after_the_first_write_of_the_successor_is_detected() {
     let request = |verb: &str, resource: &str, instance: usize| RequestRecord {
         verb: verb.to_owned(),
         resource: resource.to_owned(),
@@ -156,7 +156,7 @@ fn a_write_of_a_manager_after_the_first_of_the_next_one_is_noticed() {
         content: None,
         revision: 1,
     };
-    // (why, the last request of the first manager, broken)
+    // (why, the last request, number of violations)
     let cases = [
         ("a write", request("update", "pods", 1), 1),
         ("a read", request("list", "pods", 1), 0),
@@ -165,20 +165,20 @@ fn a_write_of_a_manager_after_the_first_of_the_next_one_is_noticed() {
             request("create", "events", 1),
             0,
         ),
-        ("its own", request("delete", "pods", 2), 0),
+        ("a write of the successor", request("delete", "pods", 2), 0),
     ];
-    for (why, last, broken) in cases {
+    for (why, last, violations) in cases {
         let requests = [
             request("create", "pods", 1),
             request("create", "pods", 2),
             last,
         ];
-        assert_eq!(two_leaders(&requests).len(), broken, "{why}");
+        assert_eq!(two_leaders(&requests).len(), violations, "{why}");
     }
 }
 
 #[test]
-fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
+fn an_error_line_is_expected_only_under_the_fault_that_causes_it() {
     let plans = [
         Plan::Nothing,
         Plan::Crash(vec![(When::After, 1.into())]),
@@ -192,7 +192,7 @@ fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
         Plan::Shuffle(1),
         Plan::Hidden("apps".into(), 1),
     ];
-    // (line, the plans that explain it)
+    // (line, indexes of the plans that explain it)
     let cases: [(&str, &[usize]); 9] = [
         (
             "sync failed error=PUT pods: Operation cannot be fulfilled: it was modified",
@@ -218,98 +218,104 @@ fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
         ),
         ("unable to get any supported resources from server", &[]),
         (
-            "this is part of the story",
+            "this is part of the scenario",
             &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
         ),
     ];
-    let scenario = scenario(Churn::None, &["part of the story"], &[]);
+    let scenario = scenario(Churn::None, &["part of the scenario"], &[]);
     for (line, explained) in cases {
         for (at, plan) in plans.iter().enumerate() {
-            let wrong = unexpected(
+            let left = unexpected(
                 &scenario,
                 plan,
                 &["update pods one".to_owned()],
                 vec![line.to_owned()],
             );
-            assert_eq!(
-                wrong.is_empty(),
-                explained.contains(&at),
-                "{plan}: {wrong:?}"
-            );
+            assert_eq!(left.is_empty(), explained.contains(&at), "{plan}: {left:?}");
         }
     }
 }
 
 #[test]
-fn a_process_may_end_where_it_could_not_discover_anything() {
+fn a_process_may_end_only_after_failed_discovery() {
     let scenario = scenario(Churn::None, &[], &[]);
-    let (look, other) = (["get /apis".to_owned()], ["get nodes one".to_owned()]);
+    let (discovery, other) = (["get /apis".to_owned()], ["get nodes one".to_owned()]);
     let (refused, hidden) = (Plan::Answer(1.into(), Answer::Internal), |group: &str| {
         Plan::Hidden(group.into(), 1)
     });
-    let (one, another) = (NEEDS_RESOURCES, "podgc");
-    // (why, plan, what it hit, which controllers ended, wrong)
+    let (one, another) = (NEEDS_DISCOVERY, "podgc");
+    // (why, plan, hit request, controllers that ended, violation)
     let cases = [
         (
-            "once, as one request was refused",
+            "once, after one rejected discovery request",
             refused.clone(),
-            &look,
+            &discovery,
             vec![one],
             false,
         ),
-        ("twice", refused.clone(), &look, vec![one; 2], true),
+        ("twice", refused.clone(), &discovery, vec![one; 2], true),
         (
-            "for another request",
+            "after another rejected request",
             refused.clone(),
             &other,
             vec![one],
             true,
         ),
         (
-            "one that needs none",
+            "a controller that needs no discovery",
             refused.clone(),
-            &look,
+            &discovery,
             vec![another],
             true,
         ),
         (
-            "as long as nothing is shown",
+            "four times while all groups are hidden",
             hidden("*"),
-            &look,
+            &discovery,
             vec![one; 4],
             false,
         ),
-        ("over and over", hidden("*"), &look, vec![one; 6], true),
         (
-            "though most is shown",
+            "six times while all groups are hidden",
+            hidden("*"),
+            &discovery,
+            vec![one; 6],
+            true,
+        ),
+        (
+            "while one group is hidden",
             hidden("apps"),
-            &look,
+            &discovery,
             vec![one],
             true,
         ),
-        ("for nothing", Plan::Nothing, &other, vec![one], true),
+        ("without a fault", Plan::Nothing, &other, vec![one], true),
         ("never", Plan::Nothing, &other, vec![], false),
     ];
-    for (why, plan, hit, controllers, wrong) in cases {
-        assert_eq!(ended(&plan, hit, &controllers).is_some(), wrong, "{why}");
+    for (why, plan, hit, controllers, violation) in cases {
+        assert_eq!(
+            ended(&plan, hit, &controllers).is_some(),
+            violation,
+            "{why}"
+        );
     }
     let nothing = [
         "sync failed error=service unavailable",
         "unable to get any supported resources from server",
     ]
     .map(str::to_owned);
-    let left = |group| unexpected(&scenario, &hidden(group), &look, nothing.to_vec()).len();
+    let left = |group| unexpected(&scenario, &hidden(group), &discovery, nothing.to_vec()).len();
     assert_eq!((left("*"), left("apps")), (0, 2));
-    let told = [
+    let lines = [
         "not everything could be discovered error=etcdserver: leader changed",
         "unable to get any supported resources from server",
     ];
-    let left = |hit| unexpected(&scenario, &refused, hit, told.map(str::to_owned).to_vec()).len();
-    assert_eq!((left(&look), left(&other)), (0, 1));
+    let left = |hit| unexpected(&scenario, &refused, hit, lines.map(str::to_owned).to_vec()).len();
+    assert_eq!((left(&discovery), left(&other)), (0, 1));
 }
 
 #[test]
-fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
+fn a_fault_explains_a_limited_number_of_error_lines() {
     let scenario = scenario(Churn::None, &[], &[]);
     let lines = |texts: &[&str]| {
         texts
@@ -318,7 +324,7 @@ fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
             .collect::<Vec<_>>()
     };
     let conflict = "sync failed error=PUT pods: Operation cannot be fulfilled: it was modified";
-    let (late, looking) = (
+    let (late, graph) = (
         "sync failed error=LIST pods: no answer within 30s",
         "timed out waiting for dependency graph builder sync",
     );
@@ -326,8 +332,8 @@ fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
         "sync failed error=PUT pods: not sent, leadership has ended",
         "pod not removed error=\"a\" not found",
     );
-    let unheard = "server rejected event (will not retry!) error=namespaces \"shop\" not found";
-    // (plan, lines, those that are left)
+    let late_event = "server rejected event (will not retry!) error=namespaces \"shop\" not found";
+    // (plan, lines, number of unexplained lines)
     let cases = [
         (
             Plan::Answer(1.into(), Answer::Conflict),
@@ -341,35 +347,35 @@ fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
         ),
         (
             Plan::Answer(1.into(), Answer::Timeout),
-            lines(&[late, looking]),
+            lines(&[late, graph]),
             0,
         ),
         (
             Plan::Answer(1.into(), Answer::Timeout),
-            lines(&[late, looking, late]),
+            lines(&[late, graph, late]),
             1,
         ),
         (
             Plan::Answer(Point::of("create", "events", 1), Answer::Timeout),
-            lines(&[unheard, unheard, unheard]),
+            lines(&[late_event, late_event, late_event]),
             0,
         ),
         (
             Plan::Answer(Point::of("create", "events", 1), Answer::Timeout),
-            lines(&[unheard, unheard, unheard, unheard]),
+            lines(&[late_event, late_event, late_event, late_event]),
             1,
         ),
         (
             Plan::Answer(1.into(), Answer::Timeout),
-            lines(&[unheard]),
+            lines(&[late_event]),
             0,
         ),
         (
             Plan::Answer(1.into(), Answer::Internal),
-            lines(&[unheard]),
+            lines(&[late_event]),
             1,
         ),
-        // Each of its tasks, and each pod that it still sees, once.
+        // Once for each task, and once for each pod in the stale view.
         (
             Plan::Crash(vec![(When::After, 1.into())]),
             lines(&[refused, refused, refused]),

@@ -1,4 +1,7 @@
-//! What goes wrong in one run, and where: data with a name that can be typed.
+//! Plans: one fault at one point of a run, as plain data.
+//!
+//! Each plan has a text form, such as `crash:after:3`, that replays it from the command line. The
+//! reference run determines all plans, so a new scenario needs no list of faults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,62 +20,60 @@ mod point;
 
 pub use point::Point;
 
-/// Requests that are answered badly, at most: most of them are the same lists and watches over and
-/// over.
+/// Most requests of a scenario that get a faulty answer. Beyond this number, most requests repeat
+/// the same lists and watches.
 const REQUESTS: usize = 400;
-/// Events of each verb that are answered badly, at most.
-const TOLD: usize = 12;
-/// Requests for discovery from which on something is missing in it, at most.
-const LOOKS: usize = 40;
+/// Most Events, for each verb, that get a faulty answer.
+const EVENT_WRITES: usize = 12;
+/// Most discovery requests at which a group is hidden.
+const DISCOVERY_REQUESTS: usize = 40;
 /// Runs with random delays.
 const SHUFFLES: u64 = 40;
-/// How many changes the view of a restarted manager lags.
+/// Numbers of changes that the view of a restarted manager lacks.
 const BEHIND: [usize; 4] = [1, 2, 5, 12];
-/// The same, where the view of one resource alone does.
+/// The same, for plans in which only the view of one resource lags.
 const ONE_BEHIND: [usize; 2] = [1, 3];
 
-/// An API group in the name of a plan, where the core group is called `core`. `*` are all of them.
+/// An API group in the name of a plan. The core group is called `core`, and `*` means all groups.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Group(pub(crate) String);
 
 const CORE: &str = "core";
 
-/// Around a write.
+/// The side of a write on which a fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum When {
-    /// It never reaches the server.
+    /// The write never reaches the server.
     Before,
-    /// It is stored, and its answer never read.
+    /// The server stores the write, and the manager never reads the answer.
     After,
 }
 
-/// What goes wrong, and where. Writes, requests and events are counted from 1 and are those of
-/// managers.
+/// One fault and its point. Points count the writes, requests and events of managers from 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plan {
-    /// Nothing.
+    /// No fault: the reference run.
     Nothing,
-    /// The manager crashes at a write and starts anew, once for each point; later points count from
+    /// The manager crashes at a write and restarts, once for each point. Later points count from
     /// the restart.
     Crash(Vec<(When, Point)>),
     /// The leader loses its Lease at a write, and a standby takes over.
     Failover(When, Point),
-    /// The manager crashes after a write and starts anew with a view that lags this many changes of
-    /// the story, for a while.
+    /// The manager crashes after a write and restarts. For 20 s its view lacks this many changes of
+    /// the scenario.
     Stale(Point, usize),
-    /// The same, but the view of one resource alone lags, by as many of its changes: API servers
-    /// have a cache for each.
+    /// Like [`Plan::Stale`], but only the view of this resource lacks changes. API servers have one
+    /// cache per resource, and each can lag alone.
     StaleOf(String, Point, usize),
-    /// As [`Plan::Stale`], after it was told of an event.
+    /// Like [`Plan::Stale`], after the manager received an event of this resource.
     StaleEvent(String, Point, usize),
-    /// Something happens to an event of a watch.
+    /// A fault at one event of the watches of this resource.
     Event(String, Point, EventPlan),
-    /// A request is answered badly, or not at all.
+    /// A request gets a faulty answer, or no answer.
     Answer(Point, Answer),
-    /// From this request for discovery on, and for a while, what is in this group cannot be
-    /// discovered.
+    /// From this discovery request on, discovery fails for this group for 40 s.
     Hidden(Group, usize),
-    /// Every request and event takes a random time.
+    /// Every request and event takes a random time, drawn from this seed.
     Shuffle(u64),
 }
 
@@ -80,7 +81,7 @@ macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        #[allow(missing_docs, reason = "the texts say it")]
+        #[allow(missing_docs, reason = "the texts describe the variants")]
         pub enum $name { $($variant),+ }
 
         impl $name {
@@ -98,12 +99,16 @@ macro_rules! named {
 }
 
 named! {
-    /// What happens to an event.
+    /// A fault at one watch event. `Drop` loses the event until the next list, and `Coalesce` merges
+    /// it with later ones. With `Close` the watch ends before it, and with `Expire` 410 replaces it.
+    /// `Delay` delivers it 1 s late, `Stall` 40 s late.
     EventPlan { Drop = "drop", Coalesce = "coalesce", Close = "close", Expire = "expire", Delay = "delay", Stall = "stall" }
 }
 
 named! {
-    /// What becomes of a request.
+    /// A fault at one request: an error status, an answer lost with the connection, or a connection
+    /// that resets before the request is handled. `Timeout` drops the request; `LateTimeout` handles
+    /// it and drops the answer.
     Answer {
         Conflict = "409", Expired = "410", Throttled = "429", Internal = "500", Lost = "lost", Reset = "reset", Timeout = "timeout",
         LateTimeout = "timeout-after",
@@ -156,13 +161,14 @@ impl When {
     }
 }
 
-/// A rule to be in force from the start.
+/// A fault rule of the cluster: requests or events, fault, and number of times (`None`: always).
 pub(crate) enum Fault {
     Request(Matcher, RequestFault, Option<usize>),
     Event(Matcher, EventFault, Option<usize>),
 }
 
-/// The writes of managers that count.
+/// The writes of managers that points count. Events vary in number from run to run, and the harness
+/// replaces Leases.
 pub(crate) fn writes() -> Matcher {
     Matcher::writes()
         .client(AGENT)
@@ -170,8 +176,8 @@ pub(crate) fn writes() -> Matcher {
         .except("leases")
 }
 
-/// All requests of managers that count. Events, whose number differs from run to run, are counted
-/// by themselves.
+/// All requests of managers that points count. Events have their own count, because their number
+/// varies from run to run.
 pub(crate) fn requests() -> Matcher {
     Matcher::default()
         .client(AGENT)
@@ -179,21 +185,22 @@ pub(crate) fn requests() -> Matcher {
         .except("leases")
 }
 
-/// How Events are written.
-pub(crate) const TELLING: [&str; 2] = ["create", "patch"];
+/// The verbs of requests that write Events.
+pub(crate) const EVENT_VERBS: [&str; 2] = ["create", "patch"];
 
-/// Those for discovery.
-pub(crate) fn looks() -> Matcher {
+/// The discovery requests of managers.
+pub(crate) fn discovery_requests() -> Matcher {
     Matcher::discovery().client(AGENT)
 }
 
-/// The events of a resource that managers are told.
+/// The watch events of a resource that managers receive.
 pub(crate) fn events(plural: &str) -> Matcher {
     Matcher::new("watch", plural).client(AGENT)
 }
 
 impl Plan {
-    /// The pattern it belongs to, for tables.
+    /// The pattern of the plan, which groups plans for [`Plan::sample`]. Second crashes and Events
+    /// are patterns of their own, so that a sample includes them.
     pub fn pattern(&self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -204,14 +211,15 @@ impl Plan {
             Self::StaleOf(..) => "stale view of one resource",
             Self::StaleEvent(..) => "stale view after an event",
             Self::Event(..) => "unobserved event",
-            Self::Answer(point, _) if point.is_of("events") => "untold Event",
+            Self::Answer(point, _) if point.is_of("events") => "unrecorded Event",
             Self::Answer(..) => "faulty answer",
             Self::Hidden(..) => "hidden group",
             Self::Shuffle(_) => "reordering",
         }
     }
 
-    /// What is broken from the start.
+    /// The rules to add before the run starts. `watched` are the watched resources. Most plans have
+    /// one rule, and the run reacts when it applies.
     pub(crate) fn faults(&self, watched: &BTreeMap<String, usize>) -> Vec<Fault> {
         let at_write = |when: When, point: &Point| {
             vec![Fault::Request(point.among(writes()), when.fault(), Some(1))]
@@ -244,10 +252,10 @@ impl Plan {
                 };
                 vec![Fault::Request(point.among(all), answer.fault(), Some(1))]
             }
-            // So long that whoever hides the group comes first.
+            // The delay gives the run time to hide the group before the server answers.
             Self::Hidden(_, nth) => {
                 vec![Fault::Request(
-                    looks().nth(*nth),
+                    discovery_requests().nth(*nth),
                     RequestFault::Delay(Duration::from_millis(1)),
                     Some(1),
                 )]
@@ -268,8 +276,7 @@ impl Plan {
         }
     }
 
-    /// Every plan that the reference run suggests, in a fixed order; where the second of two
-    /// crashes is, is drawn.
+    /// All plans of a reference run, in a fixed order. `seed` draws the point of each second crash.
     pub fn derived(recording: &Recording, seed: u64) -> Vec<Self> {
         let mut plans = Vec::new();
         let both = [When::Before, When::After];
@@ -287,8 +294,8 @@ impl Plan {
                 .map(|(when, nth)| Self::Failover(*when, Point::from(*nth))),
         );
         let mut random = StdRng::seed_from_u64(seed);
-        // Whoever starts anew finds less to write than was left: what the first one waited for in
-        // between has happened.
+        // A restarted manager often has fewer writes left than the reference run had: pods became
+        // ready meanwhile, for example. So the second crash is in the first half of the rest.
         plans.extend(
             at_writes
                 .iter()
@@ -342,8 +349,8 @@ impl Plan {
                 .map(Point::from)
                 .flat_map(answers),
         );
-        for (verb, count) in TELLING.iter().zip(recording.told) {
-            let points = thinned(count, TOLD)
+        for (verb, count) in EVENT_VERBS.iter().zip(recording.event_writes) {
+            let points = thinned(count, EVENT_WRITES)
                 .into_iter()
                 .map(|nth| Point::of(verb, "events", nth));
             plans.extend(points.flat_map(answers));
@@ -355,7 +362,7 @@ impl Plan {
             .chain([EVERY_GROUP])
         {
             plans.extend(
-                thinned(recording.looks, LOOKS)
+                thinned(recording.discovery_requests, DISCOVERY_REQUESTS)
                     .into_iter()
                     .map(|nth| Self::Hidden(Group(group.to_owned()), nth)),
             );
@@ -364,8 +371,7 @@ impl Plan {
         plans
     }
 
-    /// At most `limit` of them, of every pattern as many as of the others as far as there are so
-    /// many; the same ones each time.
+    /// At most `limit` plans, spread evenly over patterns; the same seed gives the same sample.
     pub fn sample(mut plans: Vec<Self>, limit: usize, seed: u64) -> Vec<Self> {
         if plans.len() <= limit {
             return plans;
@@ -388,7 +394,7 @@ impl Plan {
     }
 }
 
-/// The numbers up to `count`, at most `limit` of them, evenly.
+/// At most `limit` of the numbers from 1 to `count`, evenly spaced.
 fn thinned(count: usize, limit: usize) -> Vec<usize> {
     let shown = count.min(limit);
     (0..shown).map(|at| 1 + at * count / shown).collect()
@@ -438,7 +444,7 @@ impl FromStr for Plan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = || format!("no plan is called {text:?}");
+        let unknown = || format!("{text:?} is not a plan; failures print the names of plans");
         let number = |text: &str| text.parse::<usize>().map_err(|_| unknown());
         let point = |text: &str| text.parse::<Point>().map_err(|_| unknown());
         let when = |text: &str| match text {
@@ -498,8 +504,8 @@ mod tests {
         Recording {
             writes: 12,
             requests: 300,
-            looks: 4,
-            told: [3, 1],
+            discovery_requests: 4,
+            event_writes: [3, 1],
             groups,
             plurals,
             events,
@@ -508,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plan_has_a_name_of_its_own_that_leads_back_to_it() {
+    fn every_plan_has_a_unique_name_that_parses_to_the_plan() {
         let mut plans = Plan::derived(&recording(), 0);
         assert!(plans.len() > 1000, "{}", plans.len());
         for plan in &plans {
@@ -518,7 +524,7 @@ mod tests {
         plans.sort();
         plans.dedup();
         assert_eq!(plans.len(), all);
-        for wrong in [
+        for invalid in [
             "",
             "crash",
             "crash:1",
@@ -531,12 +537,12 @@ mod tests {
             "lag:1:1",
             "stale:pods:1:x",
         ] {
-            assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
+            assert!(invalid.parse::<Plan>().is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn every_write_and_event_is_a_point_however_many_there_are() {
+    fn every_write_and_event_has_plans_and_requests_are_limited() {
         let many = Recording {
             writes: 700,
             requests: 900,
@@ -560,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_crash_is_at_a_write_that_is_left_and_drawn_anew_with_each_seed() {
+    fn a_second_crash_is_at_a_remaining_write_and_depends_on_the_seed() {
         let twice = |seed| {
             let is_second = |plan: &Plan| plan.pattern() == "crash twice";
             Plan::derived(&recording(), seed)
@@ -585,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_every_pattern_and_is_the_same_each_time() {
+    fn a_sample_has_every_pattern_and_is_deterministic() {
         let plans = Plan::derived(&recording(), 0);
         let sample = Plan::sample(plans.clone(), 30, 7);
         assert_eq!(sample.len(), 30);
@@ -594,7 +600,7 @@ mod tests {
         patterns.sort_unstable();
         patterns.dedup();
         assert_eq!(patterns.len(), 11);
-        // Where there is not room for all of them, each has its turn.
+        // A sample of one plan takes each pattern for some seed.
         let first = |seed| Plan::sample(plans.clone(), 1, seed)[0].pattern();
         assert_eq!(
             (0..200)

@@ -1,16 +1,16 @@
-//! Where in a story something goes wrong.
+//! The point of a run at which a fault happens.
 
 use std::fmt;
 use std::str::FromStr;
 
 use steersman_devcluster::faults::Matcher;
 
-/// The so-manyth write, request or event, of all or of some. Counted from 1.
+/// The nth write, request or event, counted from 1 among all of them or among some.
 ///
-/// `7` is the seventh of all; it becomes another one as soon as the controllers do something more
-/// or less before. What is to stay the same is said by what it is: `update/replicasets#2`,
-/// `update/deployments/status#1`, `patch/pods@one#1`, and, of events, which are those of a resource
-/// anyway, `@one#4`.
+/// `7` is the seventh of all. It means another request as soon as a controller sends one request
+/// more or fewer before it. A point with verb, resource and name keeps its meaning:
+/// `update/replicasets#2`, `update/deployments/status#1`, `patch/pods@one#1`. Events belong to one
+/// resource already, so their points have only a name: `@one#4`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     nth: usize,
@@ -19,13 +19,13 @@ pub struct Point {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Of {
-    /// With its resource and, where it has one, subresource.
+    /// Verb, resource and subresource, which may be empty.
     verb: Option<(String, String, String)>,
     name: Option<String>,
 }
 
 impl Point {
-    /// What it is among what `matcher` matches.
+    /// Narrows `matcher` to this point.
     pub(crate) fn among(&self, mut matcher: Matcher) -> Matcher {
         if let Some(of) = &self.of {
             if let Some((verb, resource, subresource)) = of.verb.clone() {
@@ -39,7 +39,7 @@ impl Point {
 }
 
 impl Point {
-    /// The so-manyth request with this verb for objects of a resource.
+    /// The nth request with this verb for objects of this resource.
     pub(crate) fn of(verb: &str, resource: &str, nth: usize) -> Self {
         let verb = Some((verb.to_owned(), resource.to_owned(), String::new()));
         Self {
@@ -48,7 +48,7 @@ impl Point {
         }
     }
 
-    /// Whether it is one of those for this resource alone.
+    /// Whether the point counts only requests for this resource.
     pub(crate) fn is_of(&self, resource: &str) -> bool {
         let verb = self.of.as_ref().and_then(|of| of.verb.as_ref());
         verb.is_some_and(|(_, of, _)| of == resource)
@@ -56,7 +56,7 @@ impl Point {
 }
 
 impl From<usize> for Point {
-    /// The so-manyth of all.
+    /// The nth of all.
     fn from(nth: usize) -> Self {
         Self { nth, of: None }
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Point {
     }
 }
 
-/// It is no point.
+/// The text is not a point.
 #[derive(Debug)]
 pub struct NoPoint;
 
@@ -88,12 +88,12 @@ impl FromStr for Point {
     type Err = NoPoint;
 
     fn from_str(text: &str) -> Result<Self, NoPoint> {
-        let Some((what, nth)) = text.rsplit_once('#') else {
+        let Some((of, nth)) = text.rsplit_once('#') else {
             return Ok(Self::from(positive(text)?));
         };
-        let (verb, name) = what
+        let (verb, name) = of
             .split_once('@')
-            .map_or((what, None), |(verb, name)| (verb, Some(name.to_owned())));
+            .map_or((of, None), |(verb, name)| (verb, Some(name.to_owned())));
         let verb = match verb.split('/').collect::<Vec<_>>()[..] {
             [""] if name.is_some() => None,
             ["", ..] => return Err(NoPoint),
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_read_as_they_are_written() {
+    fn a_point_survives_formatting_and_parsing() {
         for text in [
             "7",
             "update/replicasets#2",
@@ -130,7 +130,7 @@ mod tests {
             let point: Point = text.parse().unwrap_or_else(|_| panic!("{text}"));
             assert_eq!(point.to_string(), text);
         }
-        for wrong in [
+        for invalid in [
             "",
             "0",
             "x",
@@ -142,12 +142,12 @@ mod tests {
             "update/pods#",
             "update/pods",
         ] {
-            assert!(wrong.parse::<Point>().is_err(), "{wrong}");
+            assert!(invalid.parse::<Point>().is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn a_point_of_some_matches_those_alone() {
+    fn a_point_with_verb_and_name_matches_only_such_requests() {
         let matcher = "update/deployments/status@web#3"
             .parse::<Point>()
             .unwrap()

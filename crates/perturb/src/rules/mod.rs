@@ -1,63 +1,68 @@
-//! What holds at every instant, for the controllers there are.
+//! Safety rules: conditions that hold after every change of the cluster, under any fault.
+//!
+//! A rule compares a change with the state that the server stored, and not with a cache. A write
+//! may answer an older spec: it is correct if it fits one of the owner's recent versions.
+//! `docs/reliability.md` lists the rules and the places where upstream promises less.
 
 use serde_json::Value;
 
-use crate::film::{Frame, Happened, State};
+use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 
-/// Nobody has more pods than it asks for.
+/// A controller creates no pod beyond the replicas of its owner.
 pub const NO_SURPLUS: Rule = Rule {
     name: "no surplus pod is created",
     check: no_surplus,
 };
-/// No pod goes that its owner still needs.
+/// A controller deletes no pod that its owner still needs.
 pub const NO_SHORTAGE: Rule = Rule {
     name: "no needed pod is deleted",
     check: no_shortage,
 };
-/// A Deployment grows no further than its surge.
+/// A Deployment scales its ReplicaSets up to `replicas` plus `maxSurge` at most.
 pub const SURGE: Rule = Rule {
-    name: "a rollout stays below its surge",
+    name: "a rollout stays within its surge",
     check: surge,
 };
-/// A Deployment has as many ready pods as it promises.
-pub const AVAILABLE: Rule = Rule {
+/// No ready pod of a Deployment is deleted below `replicas` minus `maxUnavailable` ready pods.
+pub const MIN_AVAILABLE: Rule = Rule {
     name: "a rollout keeps its pods available",
-    check: available,
+    check: min_available,
 };
-/// Old pods, ready or not, are there for the new ones that are not available yet: a template that
-/// works no better than the last one does not replace it.
-pub const HELD_BACK: Rule = Rule {
-    name: "a rollout counts on available new pods only",
-    check: held_back,
+/// Old pods, ready or not, stay until new pods are available in their place. So a broken template
+/// never replaces the previous one.
+pub const NEW_PODS_AVAILABLE: Rule = Rule {
+    name: "a rollout counts only available new pods",
+    check: new_pods_available,
 };
-/// Pods of a new template come after the last old one has gone.
+/// With Recreate, no new pod is created while an old one exists.
 pub const RECREATE: Rule = Rule {
-    name: "old pods go before new ones come",
+    name: "old pods are gone before new ones are created",
     check: recreate,
 };
-/// What has an owner that lives is not collected.
-pub const OWNED: Rule = Rule {
-    name: "nothing with a live owner is collected",
-    check: owned,
+/// The garbage collector deletes no object with a live owner.
+pub const LIVE_OWNER: Rule = Rule {
+    name: "no object with a live owner is collected",
+    check: live_owner,
 };
-/// What is deleted in the foreground goes after what it owns.
-pub const WAITED_FOR: Rule = Rule {
+/// In foreground deletion, dependents with `blockOwnerDeletion` are removed before their owner.
+pub const FOREGROUND: Rule = Rule {
     name: "an owner waits for its dependents",
-    check: waited_for,
+    check: foreground,
 };
-/// A namespace goes last.
-pub const EMPTY: Rule = Rule {
-    name: "a namespace is empty when it goes",
-    check: empty,
+/// A namespace is removed after all objects in it.
+pub const EMPTY_NAMESPACE: Rule = Rule {
+    name: "a namespace is empty when it is removed",
+    check: empty_namespace,
 };
-/// The pods of a node that works are left alone.
-pub const HOSTED: Rule = Rule {
-    name: "running pods of nodes that are there stay",
-    check: hosted,
+/// podgc leaves active pods of existing nodes alone. The exception is a node with the taint
+/// `node.kubernetes.io/out-of-service`.
+pub const LIVE_NODE: Rule = Rule {
+    name: "running pods of existing nodes stay",
+    check: live_node,
 };
 
-/// The kinds that own pods, with their resources and identities.
+/// The kinds that own pods, with their resource and the identity of their controller.
 const OWNERS: &[(&str, &str, &str)] = &[
     ("ReplicaSet", "replicasets", "replicaset-controller"),
     (
@@ -67,6 +72,7 @@ const OWNERS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The controller of an object, if it exists with the UID of the reference.
 fn owner_of<'a>(state: &'a State, object: &Value) -> Option<&'a Value> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let reference = owners.iter().find(|owner| owner["controller"] == true)?;
@@ -84,12 +90,12 @@ fn owner_of<'a>(state: &'a State, object: &Value) -> Option<&'a Value> {
         .filter(|owner| owner["metadata"]["uid"] == reference["uid"])
 }
 
-/// Whether it is marked for deletion.
+/// Whether the object has a deletion timestamp.
 pub fn is_terminating(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Whether a pod counts: neither finished nor going.
+/// Whether the pod is neither finished nor terminating.
 pub fn is_active(pod: &Value) -> bool {
     !is_terminating(pod)
         && !matches!(
@@ -98,7 +104,7 @@ pub fn is_active(pod: &Value) -> bool {
         )
 }
 
-/// Whether a pod says it is ready.
+/// Whether the pod's condition `Ready` is true.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.is_some_and(|all| {
@@ -129,57 +135,61 @@ fn replicas(object: &Value) -> usize {
         .unwrap_or(1)
 }
 
-/// The fewest and the most pods that the owner of pods has asked for lately.
-fn wanted(state: &State, owner: &Value) -> (usize, usize) {
+/// The smallest and the largest `replicas` among the owner's recent versions.
+fn recent_replicas(state: &State, owner: &Value) -> (usize, usize) {
     let sizes = || {
         OWNERS
             .iter()
-            .flat_map(|(_, plural, _)| state.lately(plural, owner))
+            .flat_map(|(_, plural, _)| state.recent_versions(plural, owner))
             .map(replicas)
     };
     (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
 }
 
-fn is_by_pod_owner(frame: &Frame) -> bool {
-    OWNERS.iter().any(|(_, _, identity)| frame.is_by(identity))
+fn is_by_pod_owner(change: &Change) -> bool {
+    OWNERS.iter().any(|(_, _, identity)| change.is_by(identity))
 }
 
-fn no_surplus(state: &State, frame: &Frame) -> Result<(), String> {
-    if &*frame.plural != "pods" || frame.happened != Happened::Created || !is_by_pod_owner(frame) {
+fn no_surplus(state: &State, change: &Change) -> Result<(), String> {
+    if &*change.plural != "pods" || change.kind != ChangeKind::Created || !is_by_pod_owner(change) {
         return Ok(());
     }
-    let Some(owner) = owner_of(state, &frame.object) else {
+    let Some(owner) = owner_of(state, &change.object) else {
         return Ok(());
     };
-    let (there, (_, wanted)) = (active_pods(state, owner), wanted(state, owner));
-    if there <= wanted {
+    let (active, (_, most)) = (active_pods(state, owner), recent_replicas(state, owner));
+    if active <= most {
         Ok(())
     } else {
-        Err(format!("{} is number {there} of {wanted}", frame.key))
+        Err(format!("{} is pod {active} of {most}", change.key))
     }
 }
 
-fn no_shortage(state: &State, frame: &Frame) -> Result<(), String> {
-    let was_active = frame.before.as_deref().is_some_and(is_active);
-    if &*frame.plural != "pods"
+fn no_shortage(state: &State, change: &Change) -> Result<(), String> {
+    let was_active = change.before.as_deref().is_some_and(is_active);
+    if &*change.plural != "pods"
         || !was_active
-        || !frame.begins_deletion()
-        || !is_by_pod_owner(frame)
+        || !change.begins_deletion()
+        || !is_by_pod_owner(change)
     {
         return Ok(());
     }
-    let Some(owner) = owner_of(state, &frame.object).filter(|owner| !is_terminating(owner)) else {
+    let Some(owner) = owner_of(state, &change.object).filter(|owner| !is_terminating(owner)) else {
         return Ok(());
     };
-    let (left, (wanted, _)) = (active_pods(state, owner), wanted(state, owner));
-    if left >= wanted {
+    let (left, (fewest, _)) = (active_pods(state, owner), recent_replicas(state, owner));
+    if left >= fewest {
         Ok(())
     } else {
-        Err(format!("{} went, {left} of {wanted} are left", frame.key))
+        Err(format!(
+            "{} is deleted, {left} of {fewest} pods remain",
+            change.key
+        ))
     }
 }
 
-/// A limit of the rolling strategy, as a number of so many pods.
+/// A limit of the rolling update, `maxSurge` or `maxUnavailable`, as a number of pods. A percentage
+/// refers to `of` pods.
 fn limit(deployment: &Value, field: &str, of: usize, round_up: bool) -> usize {
     let value = &deployment["spec"]["strategy"]["rollingUpdate"][field];
     if let Some(number) = value.as_u64() {
@@ -198,24 +208,24 @@ fn limit(deployment: &Value, field: &str, of: usize, round_up: bool) -> usize {
     }
 }
 
-/// How many of so many pods stay available; a surge of zero lets one go at least, as the controller
-/// does.
-fn promised(deployment: &Value, of: usize) -> usize {
-    let missing = limit(deployment, "maxUnavailable", of, false);
-    let missing = if missing == 0 && limit(deployment, "maxSurge", of, true) == 0 {
+/// The minimum of available pods for a Deployment of `of` pods. If both limits are zero, one pod
+/// may be unavailable, as in upstream's `ResolveFenceposts`.
+fn minimum(deployment: &Value, of: usize) -> usize {
+    let unavailable = limit(deployment, "maxUnavailable", of, false);
+    let unavailable = if unavailable == 0 && limit(deployment, "maxSurge", of, true) == 0 {
         1
     } else {
-        missing
+        unavailable
     };
-    of.saturating_sub(missing)
+    of.saturating_sub(unavailable)
 }
 
-/// The size of the Deployment for which the set was sized last.
+/// The Deployment's `replicas` at the last resize of the ReplicaSet, from its annotation.
 fn sized_for(set: &Value, deployment: &Value) -> usize {
-    let noted =
+    let annotation =
         set["metadata"]["annotations"]["deployment.kubernetes.io/desired-replicas"].as_str();
-    noted
-        .and_then(|noted| noted.parse().ok())
+    annotation
+        .and_then(|size| size.parse().ok())
         .unwrap_or_else(|| replicas(deployment))
 }
 
@@ -223,18 +233,18 @@ fn is_rolling(deployment: &Value) -> bool {
     deployment["spec"]["strategy"]["type"] == "RollingUpdate"
 }
 
-fn surge(state: &State, frame: &Frame) -> Result<(), String> {
-    if &*frame.plural != "replicasets"
-        || !frame.is_by("deployment-controller")
-        || frame.happened == Happened::Deleted
+fn surge(state: &State, change: &Change) -> Result<(), String> {
+    if &*change.plural != "replicasets"
+        || !change.is_by("deployment-controller")
+        || change.kind == ChangeKind::Deleted
     {
         return Ok(());
     }
-    let before = frame.before.as_deref().map_or(0, replicas);
-    let Some(deployment) = owner_of(state, &frame.object).filter(|d| is_rolling(d)) else {
+    let before = change.before.as_deref().map_or(0, replicas);
+    let Some(deployment) = owner_of(state, &change.object).filter(|d| is_rolling(d)) else {
         return Ok(());
     };
-    if replicas(&frame.object) <= before {
+    if replicas(&change.object) <= before {
         return Ok(());
     }
     let total: usize = state
@@ -248,24 +258,24 @@ fn surge(state: &State, frame: &Frame) -> Result<(), String> {
     } else {
         Err(format!(
             "{} brings the total to {total} of {allowed}",
-            frame.key
+            change.key
         ))
     }
 }
 
-fn available(state: &State, frame: &Frame) -> Result<(), String> {
-    let was_ready = frame
+fn min_available(state: &State, change: &Change) -> Result<(), String> {
+    let was_ready = change
         .before
         .as_deref()
         .is_some_and(|pod| is_ready(pod) && is_active(pod));
-    if &*frame.plural != "pods"
+    if &*change.plural != "pods"
         || !was_ready
-        || !frame.begins_deletion()
-        || !frame.is_by("replicaset-controller")
+        || !change.begins_deletion()
+        || !change.is_by("replicaset-controller")
     {
         return Ok(());
     }
-    let Some(set) = owner_of(state, &frame.object) else {
+    let Some(set) = owner_of(state, &change.object) else {
         return Ok(());
     };
     let Some(deployment) = owner_of(state, set).filter(|d| is_rolling(d) && !is_terminating(d))
@@ -282,44 +292,44 @@ fn available(state: &State, frame: &Frame) -> Result<(), String> {
         .filter(of_sets)
         .filter(|pod| is_ready(pod) && is_active(pod))
         .count();
-    // A user who asks for more is heard a moment later: what is promised is what the set was sized
-    // for lately.
+    // A larger `replicas` reaches the controller a moment later. The minimum therefore follows the
+    // size for which the ReplicaSet was resized recently.
     let sized_for = state
-        .lately("replicasets", set)
+        .recent_versions("replicasets", set)
         .map(|set| sized_for(set, deployment))
         .min();
-    let promised = promised(
+    let minimum = minimum(
         deployment,
         sized_for.map_or(0, |size| size.min(replicas(deployment))),
     );
-    if ready >= promised {
+    if ready >= minimum {
         Ok(())
     } else {
         Err(format!(
-            "{} went, {ready} of {promised} are left",
-            frame.key
+            "{} is deleted, {ready} of {minimum} ready pods remain",
+            change.key
         ))
     }
 }
 
-fn held_back(state: &State, frame: &Frame) -> Result<(), String> {
-    if &*frame.plural != "replicasets"
-        || frame.happened != Happened::Changed
-        || !frame.is_by("deployment-controller")
+fn new_pods_available(state: &State, change: &Change) -> Result<(), String> {
+    if &*change.plural != "replicasets"
+        || change.kind != ChangeKind::Updated
+        || !change.is_by("deployment-controller")
     {
         return Ok(());
     }
     let Some(deployment) =
-        owner_of(state, &frame.object).filter(|d| is_rolling(d) && !is_terminating(d))
+        owner_of(state, &change.object).filter(|d| is_rolling(d) && !is_terminating(d))
     else {
         return Ok(());
     };
-    let Some(before) = frame.before.as_deref() else {
+    let Some(before) = change.before.as_deref() else {
         return Ok(());
     };
-    let size = sized_for(&frame.object, deployment);
-    // Another size of the whole is shared out; that is no step of a rollout.
-    if replicas(&frame.object) >= replicas(before) || size != sized_for(before, deployment) {
+    let size = sized_for(&change.object, deployment);
+    // A resized Deployment scales its ReplicaSets in proportion, which is no step of the rollout.
+    if replicas(&change.object) >= replicas(before) || size != sized_for(before, deployment) {
         return Ok(());
     }
     let sets = || {
@@ -330,7 +340,7 @@ fn held_back(state: &State, frame: &Frame) -> Result<(), String> {
     let Some(newest) = sets().max_by_key(|set| revision(set)) else {
         return Ok(());
     };
-    if newest["metadata"]["uid"] == frame.object["metadata"]["uid"] {
+    if newest["metadata"]["uid"] == change.object["metadata"]["uid"] {
         return Ok(());
     }
     let old: usize = sets()
@@ -341,27 +351,27 @@ fn held_back(state: &State, frame: &Frame) -> Result<(), String> {
         .all("pods")
         .filter(|pod| is_active(pod) && is_ready(pod) && is_controlled_by(pod, newest))
         .count();
-    let promised = promised(deployment, size.min(replicas(deployment)));
-    if old + new >= promised {
+    let minimum = minimum(deployment, size.min(replicas(deployment)));
+    if old + new >= minimum {
         return Ok(());
     }
     Err(format!(
-        "{} leaves {old} old and {new} new pods of {promised}",
-        frame.key
+        "{} leaves {old} old and {new} available new pods of {minimum}",
+        change.key
     ))
 }
 
-/// The number of the roll-out that a set belongs to.
+/// The revision of a ReplicaSet, from its annotation.
 fn revision(set: &Value) -> u64 {
-    let noted = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
-    noted.and_then(|noted| noted.parse().ok()).unwrap_or(0)
+    let annotation = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+    annotation.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-fn recreate(state: &State, frame: &Frame) -> Result<(), String> {
-    if &*frame.plural != "pods" || frame.happened != Happened::Created {
+fn recreate(state: &State, change: &Change) -> Result<(), String> {
+    if &*change.plural != "pods" || change.kind != ChangeKind::Created {
         return Ok(());
     }
-    let Some(set) = owner_of(state, &frame.object) else {
+    let Some(set) = owner_of(state, &change.object) else {
         return Ok(());
     };
     let Some(deployment) =
@@ -371,7 +381,7 @@ fn recreate(state: &State, frame: &Frame) -> Result<(), String> {
     };
     let hash = |object: &Value| object["metadata"]["labels"]["pod-template-hash"].clone();
     let is_old =
-        |set: &&Value| is_controlled_by(set, deployment) && hash(set) != hash(&frame.object);
+        |set: &&Value| is_controlled_by(set, deployment) && hash(set) != hash(&change.object);
     let old: Vec<&Value> = state.all("replicasets").filter(is_old).collect();
     let running = |pod: &&Value| {
         !matches!(
@@ -386,17 +396,17 @@ fn recreate(state: &State, frame: &Frame) -> Result<(), String> {
     match left {
         None => Ok(()),
         Some(left) => Err(format!(
-            "{} came while {} was there",
-            frame.key, left["metadata"]["name"]
+            "{} was created while {} existed",
+            change.key, left["metadata"]["name"]
         )),
     }
 }
 
-fn owned(state: &State, frame: &Frame) -> Result<(), String> {
-    if !frame.begins_deletion() || !frame.is_by("generic-garbage-collector") {
+fn live_owner(state: &State, change: &Change) -> Result<(), String> {
+    if !change.begins_deletion() || !change.is_by("generic-garbage-collector") {
         return Ok(());
     }
-    let owners = frame.object["metadata"]["ownerReferences"]
+    let owners = change.object["metadata"]["ownerReferences"]
         .as_array()
         .cloned()
         .unwrap_or_default();
@@ -409,12 +419,12 @@ fn owned(state: &State, frame: &Frame) -> Result<(), String> {
         None => Ok(()),
         Some(owner) => Err(format!(
             "{} {} is owned by {}",
-            frame.plural, frame.key, owner["name"]
+            change.plural, change.key, owner["name"]
         )),
     }
 }
 
-fn waited_for(state: &State, frame: &Frame) -> Result<(), String> {
+fn foreground(state: &State, change: &Change) -> Result<(), String> {
     let waits = |object: &Value| {
         let finalizers = object["metadata"]["finalizers"].as_array();
         is_terminating(object)
@@ -423,15 +433,15 @@ fn waited_for(state: &State, frame: &Frame) -> Result<(), String> {
                     .any(|finalizer| finalizer == "foregroundDeletion")
             })
     };
-    let stopped = frame.happened == Happened::Deleted || !waits(&frame.object);
-    if !frame.before.as_deref().is_some_and(waits)
-        || !stopped
-        || !frame.is_by("generic-garbage-collector")
+    let stops = change.kind == ChangeKind::Deleted || !waits(&change.object);
+    if !change.before.as_deref().is_some_and(waits)
+        || !stops
+        || !change.is_by("generic-garbage-collector")
     {
         return Ok(());
     }
     let blocks = |reference: &Value| {
-        reference["uid"] == frame.object["metadata"]["uid"]
+        reference["uid"] == change.object["metadata"]["uid"]
             && reference["blockOwnerDeletion"] == true
     };
     let is_blocking = |object: &Value| {
@@ -442,35 +452,35 @@ fn waited_for(state: &State, frame: &Frame) -> Result<(), String> {
     match state.iter().find(|(_, object)| is_blocking(object)) {
         None => Ok(()),
         Some((plural, object)) => Err(format!(
-            "{} went before {plural} {}",
-            frame.key, object["metadata"]["name"]
+            "{} does not wait for {plural} {}",
+            change.key, object["metadata"]["name"]
         )),
     }
 }
 
-fn empty(state: &State, frame: &Frame) -> Result<(), String> {
-    if &*frame.plural != "namespaces" || frame.happened != Happened::Deleted {
+fn empty_namespace(state: &State, change: &Change) -> Result<(), String> {
+    if &*change.plural != "namespaces" || change.kind != ChangeKind::Deleted {
         return Ok(());
     }
     let left = state
         .iter()
-        .find(|(_, object)| object["metadata"]["namespace"] == *frame.key);
+        .find(|(_, object)| object["metadata"]["namespace"] == *change.key);
     match left {
         None => Ok(()),
         Some((plural, object)) => Err(format!(
-            "{} went before {plural} {}",
-            frame.key, object["metadata"]["name"]
+            "{} was removed before {plural} {}",
+            change.key, object["metadata"]["name"]
         )),
     }
 }
 
-fn hosted(state: &State, frame: &Frame) -> Result<(), String> {
-    // Its end begins when it is told to have failed, which comes before the deletion.
-    let ends = frame.begins_deletion() || !is_active(&frame.object);
-    if &*frame.plural != "pods" || !ends || !frame.is_by("pod-garbage-collector") {
+fn live_node(state: &State, change: &Change) -> Result<(), String> {
+    // podgc sets the phase `Failed` before it deletes a pod, so the phase counts as the end.
+    let ends = change.begins_deletion() || !is_active(&change.object);
+    if &*change.plural != "pods" || !ends || !change.is_by("pod-garbage-collector") {
         return Ok(());
     }
-    let Some(before) = frame.before.as_deref().filter(|pod| is_active(pod)) else {
+    let Some(before) = change.before.as_deref().filter(|pod| is_active(pod)) else {
         return Ok(());
     };
     let node = before["spec"]["nodeName"].as_str().unwrap_or_default();
@@ -487,7 +497,10 @@ fn hosted(state: &State, frame: &Frame) -> Result<(), String> {
     {
         return Ok(());
     }
-    Err(format!("{} ran on {}", frame.key, node["metadata"]["name"]))
+    Err(format!(
+        "{} ran on {}",
+        change.key, node["metadata"]["name"]
+    ))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Each rule against changes that break it, and against those next to them that do not.
+//! Each rule with changes that break it, and with similar changes that keep it.
 
 use std::sync::Arc;
 
@@ -6,60 +6,60 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::film::key_of;
+use crate::history::key_of;
 
 const DEPLOYMENT: &str = "deployment-controller";
 const SETS: &str = "replicaset-controller";
 const COLLECTOR: &str = "generic-garbage-collector";
 const POD_COLLECTOR: &str = "pod-garbage-collector";
 
-/// One change in a world: what there was, who did what to which object, and whether it breaks the
-/// rule.
+/// One change: reason, existing objects, identity of the client, resource, kind of change, object,
+/// and whether the change breaks the rule.
 type Case = (
     &'static str,
     Vec<(&'static str, Value)>,
     &'static str,
     &'static str,
-    Happened,
+    ChangeKind,
     Value,
     bool,
 );
 
-fn put(state: &mut State, plural: &str, happened: Happened, object: Value, by: &str) -> Frame {
-    put_at(0, state, plural, happened, object, by)
+fn put(state: &mut State, plural: &str, kind: ChangeKind, object: Value, by: &str) -> Change {
+    put_at(0, state, plural, kind, object, by)
 }
 
 fn put_at(
     second: i64,
     state: &mut State,
     plural: &str,
-    happened: Happened,
+    kind: ChangeKind,
     object: Value,
     by: &str,
-) -> Frame {
+) -> Change {
     let key = key_of(&object);
-    let frame = Frame {
+    let change = Change {
         revision: 1,
         at: Timestamp::from_second(second).unwrap(),
         plural: Arc::from(plural),
-        happened,
+        kind,
         before: state.get(plural, &key).cloned().map(Arc::new),
         key: Arc::from(key),
         object: Arc::new(object),
         by: format!("kube-controller-manager/v1.36.2 (instance-1) kubernetes/0000000/{by}"),
     };
-    state.apply(&frame);
-    frame
+    state.apply(&change);
+    change
 }
 
 fn check(rule: Rule, cases: impl IntoIterator<Item = Case>) {
-    for (why, world, by, plural, happened, object, breaks) in cases {
+    for (why, world, by, plural, kind, object, breaks) in cases {
         let mut state = State::default();
         for (plural, object) in world {
-            put(&mut state, plural, Happened::Created, object, "");
+            put(&mut state, plural, ChangeKind::Created, object, "");
         }
-        let frame = put(&mut state, plural, happened, object, by);
-        let verdict = (rule.check)(&state, &frame);
+        let change = put(&mut state, plural, kind, object, by);
+        let verdict = (rule.check)(&state, &change);
         assert_eq!(
             verdict.is_err(),
             breaks,
@@ -80,11 +80,11 @@ fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     } else {
         object.pointer_mut(parent)
     };
-    parent.expect("what the field is of")[field] = value;
+    parent.expect("the parent of the field exists")[field] = value;
     object
 }
 
-fn going(object: Value) -> Value {
+fn terminating(object: Value) -> Value {
     with(
         object,
         "/metadata/deletionTimestamp",
@@ -119,7 +119,7 @@ fn recreating() -> (&'static str, Value) {
     )
 }
 
-/// A ReplicaSet of `web`, whose name is its hash, too.
+/// A ReplicaSet of `web`. Its name is also its pod template hash.
 fn set(name: &'static str, replicas: usize) -> Value {
     let set = owned(
         object(name, json!({ "replicas": replicas })),
@@ -151,7 +151,7 @@ fn unready(pod: Value) -> Value {
     with(pod, "/status", json!({"phase": "Running"}))
 }
 
-/// A set of two with these pods.
+/// A ReplicaSet of two replicas with these pods.
 fn two(pods: &[Value]) -> Vec<(&'static str, Value)> {
     let pods = pods.iter().map(|pod| ("pods", pod.clone()));
     std::iter::once(("replicasets", set("a", 2)))
@@ -160,8 +160,8 @@ fn two(pods: &[Value]) -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn one_pod_more_than_asked_for_is_a_surplus() {
-    use Happened::{Changed, Created};
+fn a_pod_beyond_the_replicas_is_a_surplus() {
+    use ChangeKind::{Created, Updated};
     let (p, q, r) = (pod("p", "a"), pod("q", "a"), pod("r", "a"));
     let controller = (
         "replicationcontrollers",
@@ -172,7 +172,7 @@ fn one_pod_more_than_asked_for_is_a_surplus() {
         NO_SURPLUS,
         [
             (
-                "the third of two",
+                "the third pod of two replicas",
                 two(&[p.clone(), q.clone()]),
                 SETS,
                 "pods",
@@ -181,7 +181,7 @@ fn one_pod_more_than_asked_for_is_a_surplus() {
                 true,
             ),
             (
-                "the second of two",
+                "the second pod of two replicas",
                 two(std::slice::from_ref(&p)),
                 SETS,
                 "pods",
@@ -190,8 +190,8 @@ fn one_pod_more_than_asked_for_is_a_surplus() {
                 false,
             ),
             (
-                "in place of one that goes",
-                two(&[p.clone(), going(q.clone())]),
+                "replaces a terminating pod",
+                two(&[p.clone(), terminating(q.clone())]),
                 SETS,
                 "pods",
                 Created,
@@ -199,7 +199,7 @@ fn one_pod_more_than_asked_for_is_a_surplus() {
                 false,
             ),
             (
-                "in place of one that is done",
+                "replaces a finished pod",
                 two(&[p.clone(), finished(q.clone())]),
                 SETS,
                 "pods",
@@ -217,16 +217,16 @@ fn one_pod_more_than_asked_for_is_a_surplus() {
                 false,
             ),
             (
-                "no new pod",
+                "an update of an existing pod",
                 two(&[p, q, r.clone()]),
                 SETS,
                 "pods",
-                Changed,
+                Updated,
                 r,
                 false,
             ),
             (
-                "the first of none",
+                "the first pod of zero replicas",
                 vec![controller],
                 "replication-controller",
                 "pods",
@@ -239,25 +239,30 @@ fn one_pod_more_than_asked_for_is_a_surplus() {
 }
 
 #[test]
-fn one_pod_fewer_than_asked_for_is_a_shortage() {
-    use Happened::{Changed, Deleted};
+fn a_deletion_below_the_replicas_is_a_shortage() {
+    use ChangeKind::{Deleted, Updated};
     let (p, q, r) = (pod("p", "a"), pod("q", "a"), pod("r", "a"));
     let both = || two(&[p.clone(), q.clone()]);
-    let ending = || vec![("replicasets", going(set("a", 2))), ("pods", p.clone())];
+    let deleted_owner = || {
+        vec![
+            ("replicasets", terminating(set("a", 2))),
+            ("pods", p.clone()),
+        ]
+    };
     check(
         NO_SHORTAGE,
         [
             (
-                "one of two is marked",
+                "one of two gets a deletion timestamp",
                 both(),
                 SETS,
                 "pods",
-                Changed,
-                going(q.clone()),
+                Updated,
+                terminating(q.clone()),
                 true,
             ),
             (
-                "one of two goes at once",
+                "one of two is removed at once",
                 both(),
                 SETS,
                 "pods",
@@ -270,21 +275,21 @@ fn one_pod_fewer_than_asked_for_is_a_shortage() {
                 two(&[p.clone(), q.clone(), r]),
                 SETS,
                 "pods",
-                Changed,
-                going(q.clone()),
+                Updated,
+                terminating(q.clone()),
                 false,
             ),
             (
-                "one that was going",
-                two(&[p.clone(), going(q.clone())]),
+                "one that was terminating",
+                two(&[p.clone(), terminating(q.clone())]),
                 SETS,
                 "pods",
                 Deleted,
-                going(q.clone()),
+                terminating(q.clone()),
                 false,
             ),
             (
-                "one that was done",
+                "one that was finished",
                 two(&[p.clone(), finished(q.clone())]),
                 SETS,
                 "pods",
@@ -297,29 +302,29 @@ fn one_pod_fewer_than_asked_for_is_a_shortage() {
                 both(),
                 "kubectl",
                 "pods",
-                Changed,
-                going(q.clone()),
+                Updated,
+                terminating(q.clone()),
                 false,
             ),
             (
-                "of an owner that goes",
-                ending(),
+                "of a terminating owner",
+                deleted_owner(),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 false,
             ),
         ],
     );
 }
 
-/// A set is sized anew, and what its controller does after that meets what was asked for until then
-/// for two seconds, and no longer.
+/// A ReplicaSet is resized. Two seconds later a write for the old size is accepted, three seconds
+/// later it is a violation.
 #[test]
-fn what_was_wanted_a_moment_ago_may_still_be_acted_on() {
-    use Happened::{Changed, Created, Deleted};
-    let of_noted = |size: &str| {
+fn a_write_may_fit_a_recent_size_of_its_owner() {
+    use ChangeKind::{Created, Deleted, Updated};
+    let sized_for = |size: &str| {
         with(
             set("a", 2),
             "/metadata/annotations",
@@ -327,7 +332,7 @@ fn what_was_wanted_a_moment_ago_may_still_be_acted_on() {
         )
     };
     let pods = ["p", "q"].map(|name| pod(name, "a"));
-    // (rule, the set before and after, what happens to which pod)
+    // (rule, ReplicaSet before and after the resize, kind of change, pod)
     let cases = [
         (NO_SURPLUS, set("a", 3), set("a", 1), Created, pod("r", "a")),
         (
@@ -338,14 +343,14 @@ fn what_was_wanted_a_moment_ago_may_still_be_acted_on() {
             pods[1].clone(),
         ),
         (
-            AVAILABLE,
-            of_noted("2"),
-            of_noted("3"),
+            MIN_AVAILABLE,
+            sized_for("2"),
+            sized_for("3"),
             Deleted,
             pods[1].clone(),
         ),
     ];
-    for (rule, before, after, happened, touched) in cases {
+    for (rule, before, after, kind, touched) in cases {
         let verdict = |later: i64| {
             let mut state = State::default();
             let (plural, web) = rolling(3, json!(1), json!(1));
@@ -353,16 +358,9 @@ fn what_was_wanted_a_moment_ago_may_still_be_acted_on() {
             put(&mut state, "replicasets", Created, before.clone(), "");
             pods.iter()
                 .for_each(|pod| drop(put(&mut state, "pods", Created, pod.clone(), "")));
-            put_at(100, &mut state, "replicasets", Changed, after.clone(), "");
-            let frame = put_at(
-                100 + later,
-                &mut state,
-                "pods",
-                happened,
-                touched.clone(),
-                SETS,
-            );
-            (rule.check)(&state, &frame)
+            put_at(100, &mut state, "replicasets", Updated, after.clone(), "");
+            let change = put_at(100 + later, &mut state, "pods", kind, touched.clone(), SETS);
+            (rule.check)(&state, &change)
         };
         assert_eq!(verdict(2), Ok(()), "{}", rule.name);
         assert!(verdict(3).is_err(), "{}", rule.name);
@@ -370,8 +368,8 @@ fn what_was_wanted_a_moment_ago_may_still_be_acted_on() {
 }
 
 #[test]
-fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
-    use Happened::{Changed, Created, Deleted};
+fn a_rollout_may_shrink_towards_its_surge_but_not_grow_above_it() {
+    use ChangeKind::{Created, Deleted, Updated};
     let world = |web, old, new| {
         vec![
             web,
@@ -380,7 +378,7 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
         ]
     };
     let one = || rolling(4, json!(1), json!(1));
-    let share = || rolling(4, json!("25%"), json!(0));
+    let quarter = || rolling(4, json!("25%"), json!(0));
     check(
         SURGE,
         [
@@ -389,7 +387,7 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
                 world(one(), 4, 1),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("b", 2),
                 true,
             ),
@@ -398,25 +396,25 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
                 world(one(), 4, 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("b", 1),
                 false,
             ),
             (
                 "a quarter of four is one",
-                world(share(), 4, 1),
+                world(quarter(), 4, 1),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("b", 2),
                 true,
             ),
             (
                 "within a quarter",
-                world(share(), 4, 0),
+                world(quarter(), 4, 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("b", 1),
                 false,
             ),
@@ -434,7 +432,7 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
                 world(one(), 8, 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("a", 7),
                 false,
             ),
@@ -443,12 +441,12 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
                 world(one(), 8, 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("a", 8),
                 false,
             ),
             (
-                "goes",
+                "is deleted",
                 world(one(), 8, 0),
                 DEPLOYMENT,
                 "replicasets",
@@ -461,16 +459,16 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
                 world(one(), 4, 1),
                 "kubectl",
                 "replicasets",
-                Changed,
+                Updated,
                 set("b", 9),
                 false,
             ),
             (
-                "no surge to keep",
+                "Recreate has no surge",
                 world(recreating(), 4, 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 set("b", 9),
                 false,
             ),
@@ -479,17 +477,17 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
 }
 
 #[test]
-fn old_pods_stay_for_new_ones_that_are_not_available_yet() {
-    use Happened::Changed;
+fn old_pods_stay_until_new_ones_are_available() {
+    use ChangeKind::Updated;
     let revised = |set: Value, revision: &str, size: &str| {
-        let noted = json!({"deployment.kubernetes.io/revision": revision, "deployment.kubernetes.io/desired-replicas": size});
-        with(set, "/metadata/annotations", noted)
+        let annotations = json!({"deployment.kubernetes.io/revision": revision, "deployment.kubernetes.io/desired-replicas": size});
+        with(set, "/metadata/annotations", annotations)
     };
     let (old, new) = (
         |replicas| revised(set("a", replicas), "1", "4"),
         |replicas| revised(set("b", replicas), "2", "4"),
     );
-    // Three of four stay available.
+    // `maxUnavailable` is 1, so three of four pods stay available.
     let world = |sizes: (usize, usize), ready: usize| {
         let sets = [("replicasets", old(sizes.0)), ("replicasets", new(sizes.1))];
         let pods = (0..sizes.1)
@@ -501,71 +499,71 @@ fn old_pods_stay_for_new_ones_that_are_not_available_yet() {
             .chain(pods)
             .collect::<Vec<_>>()
     };
-    let shared_out = revised(set("a", 1), "1", "2");
+    let resized = revised(set("a", 1), "1", "2");
     check(
-        HELD_BACK,
+        NEW_PODS_AVAILABLE,
         [
             (
-                "leaves three",
+                "leaves three old pods",
                 world((4, 1), 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 old(3),
                 false,
             ),
             (
-                "leaves two and none",
+                "leaves two old pods and no available new one",
                 world((3, 2), 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 old(2),
                 true,
             ),
             (
-                "leaves two and one",
+                "leaves two old pods and one available new one",
                 world((3, 2), 1),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 old(2),
                 false,
             ),
             (
-                "all new ones are ready",
+                "all new pods are ready",
                 world((1, 4), 4),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 old(0),
                 false,
             ),
             (
-                "the new one shrinks",
+                "the new ReplicaSet shrinks",
                 world((1, 4), 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 new(1),
                 false,
             ),
             (
-                "an old one grows",
+                "an old ReplicaSet grows",
                 world((1, 2), 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
+                Updated,
                 old(2),
                 false,
             ),
             (
-                "another size is shared out",
+                "a resized Deployment scales in proportion",
                 world((3, 2), 0),
                 DEPLOYMENT,
                 "replicasets",
-                Changed,
-                shared_out,
+                Updated,
+                resized,
                 false,
             ),
             (
@@ -573,7 +571,7 @@ fn old_pods_stay_for_new_ones_that_are_not_available_yet() {
                 world((3, 2), 0),
                 "kubectl",
                 "replicasets",
-                Changed,
+                Updated,
                 old(0),
                 false,
             ),
@@ -582,8 +580,8 @@ fn old_pods_stay_for_new_ones_that_are_not_available_yet() {
 }
 
 #[test]
-fn a_ready_pod_goes_only_while_enough_others_are_ready() {
-    use Happened::Changed;
+fn a_ready_pod_is_deleted_only_while_enough_others_are_ready() {
+    use ChangeKind::Updated;
     let world = |web, pods: &[Value]| {
         let sets = [("replicasets", set("a", 2)), ("replicasets", set("b", 2))];
         let pods = pods.iter().map(|pod| ("pods", pod.clone()));
@@ -594,23 +592,23 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
     };
     let one = || rolling(3, json!(1), json!(1));
     let sized = |replicas: &str, pods: &[Value]| {
-        let noted = json!({"deployment.kubernetes.io/desired-replicas": replicas});
+        let annotations = json!({"deployment.kubernetes.io/desired-replicas": replicas});
         let mut world = world(one(), pods);
-        world[1].1 = with(set("a", 2), "/metadata/annotations", noted);
+        world[1].1 = with(set("a", 2), "/metadata/annotations", annotations);
         world
     };
     let none = || rolling(3, json!(0), json!("10%"));
     let (p, q, r) = (pod("p", "a"), pod("q", "b"), pod("r", "b"));
     check(
-        AVAILABLE,
+        MIN_AVAILABLE,
         [
             (
                 "leaves one of two",
                 world(one(), &[p.clone(), q.clone()]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 true,
             ),
             (
@@ -618,17 +616,17 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
                 world(one(), &[p.clone(), q.clone(), r.clone()]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 false,
             ),
             (
-                "one that is not ready does not count",
+                "an unready pod does not count",
                 world(one(), &[p.clone(), q.clone(), unready(r.clone())]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 true,
             ),
             (
@@ -636,53 +634,53 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
                 world(one(), &[unready(p.clone())]),
                 SETS,
                 "pods",
-                Changed,
-                going(unready(p.clone())),
+                Updated,
+                terminating(unready(p.clone())),
                 false,
             ),
             (
-                "limits that round to nothing let one go",
+                "one pod may be unavailable if both limits round to zero",
                 world(none(), &[p.clone(), q.clone(), r]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 false,
             ),
             (
-                "and not two",
+                "two pods may not",
                 world(none(), &[p.clone(), q.clone()]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 true,
             ),
             (
-                "promised to fewer",
+                "resized for fewer replicas",
                 sized("2", &[p.clone(), q.clone()]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 false,
             ),
             (
-                "promised as much",
+                "resized for the same replicas",
                 sized("3", &[p.clone(), q.clone()]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 true,
             ),
             (
-                "promised to more",
+                "resized for more replicas",
                 sized("9", &[p.clone(), q.clone()]),
                 SETS,
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 true,
             ),
             (
@@ -690,17 +688,17 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
                 world(one(), std::slice::from_ref(&p)),
                 "kubectl",
                 "pods",
-                Changed,
-                going(p.clone()),
+                Updated,
+                terminating(p.clone()),
                 false,
             ),
             (
-                "promises nothing",
+                "Recreate has no minimum",
                 world(recreating(), std::slice::from_ref(&p)),
                 SETS,
                 "pods",
-                Changed,
-                going(p),
+                Updated,
+                terminating(p),
                 false,
             ),
         ],
@@ -708,8 +706,8 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
 }
 
 #[test]
-fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
-    use Happened::Created;
+fn recreate_creates_new_pods_after_the_last_old_one_is_gone() {
+    use ChangeKind::Created;
     let world = |web, old: &[Value]| {
         let sets = [("replicasets", set("a", 0)), ("replicasets", set("b", 1))];
         let old = old.iter().map(|pod| ("pods", pod.clone()));
@@ -724,7 +722,7 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
         RECREATE,
         [
             (
-                "beside an old one",
+                "beside an old pod",
                 world(recreating(), std::slice::from_ref(&old)),
                 SETS,
                 "pods",
@@ -733,8 +731,8 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
                 true,
             ),
             (
-                "beside one on its way",
-                world(recreating(), &[going(old.clone())]),
+                "beside a terminating old pod",
+                world(recreating(), &[terminating(old.clone())]),
                 SETS,
                 "pods",
                 Created,
@@ -742,7 +740,7 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
                 true,
             ),
             (
-                "after one that is done",
+                "beside a finished old pod",
                 world(recreating(), &[finished(old.clone())]),
                 SETS,
                 "pods",
@@ -751,7 +749,7 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
                 false,
             ),
             (
-                "after all",
+                "without old pods",
                 world(recreating(), &[]),
                 SETS,
                 "pods",
@@ -760,7 +758,7 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
                 false,
             ),
             (
-                "beside its own kind",
+                "beside a pod of the new template",
                 world(recreating(), &[pod("r", "b")]),
                 SETS,
                 "pods",
@@ -769,7 +767,7 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
                 false,
             ),
             (
-                "while rolling",
+                "with RollingUpdate",
                 world(surge(), &[old]),
                 SETS,
                 "pods",
@@ -782,16 +780,16 @@ fn a_pod_of_a_recreated_template_comes_after_the_last_old_one() {
 }
 
 #[test]
-fn what_an_owner_still_holds_is_not_collected() {
-    use Happened::{Changed, Deleted};
+fn a_dependent_of_a_live_owner_is_not_collected() {
+    use ChangeKind::{Deleted, Updated};
     let of = |owner: &str| owned(object("b", json!({})), "ConfigMap", owner);
     let world = |owner: Value| vec![("configmaps", owner), ("configmaps", of("a"))];
     let a = || object("a", json!({}));
     check(
-        OWNED,
+        LIVE_OWNER,
         [
             (
-                "goes",
+                "is removed",
                 world(a()),
                 COLLECTOR,
                 "configmaps",
@@ -800,12 +798,12 @@ fn what_an_owner_still_holds_is_not_collected() {
                 true,
             ),
             (
-                "is marked",
+                "gets a deletion timestamp",
                 world(a()),
                 COLLECTOR,
                 "configmaps",
-                Changed,
-                going(of("a")),
+                Updated,
+                terminating(of("a")),
                 true,
             ),
             (
@@ -813,13 +811,13 @@ fn what_an_owner_still_holds_is_not_collected() {
                 world(a()),
                 COLLECTOR,
                 "configmaps",
-                Changed,
+                Updated,
                 of("a"),
                 false,
             ),
             (
-                "its owner goes",
-                world(going(a())),
+                "its owner is terminating",
+                world(terminating(a())),
                 COLLECTOR,
                 "configmaps",
                 Deleted,
@@ -836,7 +834,7 @@ fn what_an_owner_still_holds_is_not_collected() {
                 false,
             ),
             (
-                "another object has the name",
+                "another object has the name of the owner",
                 world(with(a(), "/metadata/uid", json!("z"))),
                 COLLECTOR,
                 "configmaps",
@@ -858,11 +856,11 @@ fn what_an_owner_still_holds_is_not_collected() {
 }
 
 #[test]
-fn an_owner_in_the_foreground_goes_after_its_dependents() {
-    use Happened::{Changed, Deleted};
+fn foreground_deletion_removes_an_owner_after_its_dependents() {
+    use ChangeKind::{Deleted, Updated};
     let waiting = || {
         with(
-            going(object("a", json!({}))),
+            terminating(object("a", json!({}))),
             "/metadata/finalizers",
             json!(["foregroundDeletion"]),
         )
@@ -876,7 +874,7 @@ fn an_owner_in_the_foreground_goes_after_its_dependents() {
     };
     let without = || {
         with(
-            going(object("a", json!({}))),
+            terminating(object("a", json!({}))),
             "/metadata/finalizers",
             json!(["example.com/hold"]),
         )
@@ -891,10 +889,10 @@ fn an_owner_in_the_foreground_goes_after_its_dependents() {
     let world =
         |owner: Value, blocks: bool| vec![("configmaps", owner), ("configmaps", of(blocks))];
     check(
-        WAITED_FOR,
+        FOREGROUND,
         [
             (
-                "goes",
+                "is removed",
                 world(waiting(), true),
                 COLLECTOR,
                 "configmaps",
@@ -903,25 +901,25 @@ fn an_owner_in_the_foreground_goes_after_its_dependents() {
                 true,
             ),
             (
-                "waits no longer",
+                "loses the finalizer foregroundDeletion",
                 world(held(), true),
                 COLLECTOR,
                 "configmaps",
-                Changed,
+                Updated,
                 without(),
                 true,
             ),
             (
-                "goes on waiting",
+                "loses another finalizer",
                 world(held(), true),
                 COLLECTOR,
                 "configmaps",
-                Changed,
+                Updated,
                 waiting(),
                 false,
             ),
             (
-                "nothing blocks it",
+                "its dependent does not block",
                 world(waiting(), false),
                 COLLECTOR,
                 "configmaps",
@@ -930,7 +928,7 @@ fn an_owner_in_the_foreground_goes_after_its_dependents() {
                 false,
             ),
             (
-                "nothing is left",
+                "its dependents are gone",
                 vec![("configmaps", waiting())],
                 COLLECTOR,
                 "configmaps",
@@ -939,7 +937,7 @@ fn an_owner_in_the_foreground_goes_after_its_dependents() {
                 false,
             ),
             (
-                "waits for something else",
+                "has only another finalizer",
                 world(without(), true),
                 COLLECTOR,
                 "configmaps",
@@ -961,23 +959,31 @@ fn an_owner_in_the_foreground_goes_after_its_dependents() {
 }
 
 #[test]
-fn a_namespace_goes_after_its_content() {
-    use Happened::{Changed, Deleted};
+fn a_namespace_is_removed_after_its_content() {
+    use ChangeKind::{Deleted, Updated};
     let shop = || json!({"metadata": {"name": "shop"}});
     let inside = json!({"metadata": {"name": "a", "namespace": "shop"}});
     let elsewhere = ("configmaps", object("a", json!({})));
     let full = || vec![("namespaces", shop()), ("configmaps", inside.clone())];
     check(
-        EMPTY,
+        EMPTY_NAMESPACE,
         [
-            ("full", full(), "", "namespaces", Deleted, shop(), true),
             (
-                "still there",
+                "with content",
                 full(),
                 "",
                 "namespaces",
-                Changed,
-                going(shop()),
+                Deleted,
+                shop(),
+                true,
+            ),
+            (
+                "gets a deletion timestamp",
+                full(),
+                "",
+                "namespaces",
+                Updated,
+                terminating(shop()),
                 false,
             ),
             (
@@ -994,18 +1000,18 @@ fn a_namespace_goes_after_its_content() {
 }
 
 #[test]
-fn a_running_pod_of_a_node_that_is_there_stays() {
-    use Happened::{Changed, Deleted};
+fn a_running_pod_of_an_existing_node_stays() {
+    use ChangeKind::{Deleted, Updated};
     let node = |spec: Value| ("nodes", json!({"metadata": {"name": "one"}, "spec": spec}));
     let p = || pod("p", "a");
     let on = |node: (&'static str, Value), pod: Value| vec![node, ("pods", pod)];
     let taint = json!({"taints": [{"key": "node.kubernetes.io/out-of-service"}]});
     let other = json!({"taints": [{"key": "node.kubernetes.io/unreachable"}]});
     check(
-        HOSTED,
+        LIVE_NODE,
         [
             (
-                "runs",
+                "running pod is removed",
                 on(node(json!({})), p()),
                 POD_COLLECTOR,
                 "pods",
@@ -1014,25 +1020,25 @@ fn a_running_pod_of_a_node_that_is_there_stays() {
                 true,
             ),
             (
-                "is marked",
+                "running pod gets a deletion timestamp",
                 on(node(json!({})), p()),
                 POD_COLLECTOR,
                 "pods",
-                Changed,
-                going(p()),
+                Updated,
+                terminating(p()),
                 true,
             ),
             (
-                "is told to have failed",
+                "running pod gets a final phase",
                 on(node(json!({})), p()),
                 POD_COLLECTOR,
                 "pods",
-                Changed,
+                Updated,
                 finished(p()),
                 true,
             ),
             (
-                "another taint",
+                "node has another taint",
                 on(node(other), p()),
                 POD_COLLECTOR,
                 "pods",
@@ -1041,7 +1047,7 @@ fn a_running_pod_of_a_node_that_is_there_stays() {
                 true,
             ),
             (
-                "out of service",
+                "node is out of service",
                 on(node(taint), p()),
                 POD_COLLECTOR,
                 "pods",
@@ -1050,16 +1056,16 @@ fn a_running_pod_of_a_node_that_is_there_stays() {
                 false,
             ),
             (
-                "gets a condition",
+                "only conditions change",
                 on(node(json!({})), p()),
                 POD_COLLECTOR,
                 "pods",
-                Changed,
+                Updated,
                 unready(p()),
                 false,
             ),
             (
-                "done",
+                "finished pod",
                 on(node(json!({})), finished(p())),
                 POD_COLLECTOR,
                 "pods",

@@ -1,4 +1,8 @@
-//! One run: the story is told while the plan breaks something, and the end is judged.
+//! One run: executes the scenario, injects the fault of the plan, and asks the oracles.
+//!
+//! Two futures run side by side: the steps of the user, and the plan, which starts, crashes and
+//! restarts managers. The clock is paused, so waiting takes no real time. One thread runs
+//! everything, which makes the reference run repeatable up to the order of tasks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +13,7 @@ use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
 
-use crate::film::{self, Film};
+use crate::history::{self, History};
 use crate::logs::Logs;
 use crate::manager::{AGENT, Manager};
 use crate::mask::masked;
@@ -18,76 +22,78 @@ use crate::plan::{self, Fault, Plan};
 use crate::recording::Recording;
 use crate::scenario::Scenario;
 
-mod pace;
-mod story;
+mod deadlines;
+mod steps;
 
-use pace::Pace;
+use deadlines::Deadlines;
 
-/// When every story begins.
+/// Start of the clock in every run, in seconds since the epoch.
 const BEGIN: i64 = 1_700_000_000;
-/// Writes after which a manager has run away: the longest story has a few hundred.
+/// Writes after which a manager counts as runaway. The longest scenario has a few hundred.
 const RUNAWAY: usize = 2_000;
-/// Requests after which the log forgets the first ones, and nobody can tell any more who wrote
-/// what.
+/// Requests that the log keeps. A longer run loses the first ones, and with them the authors of the
+/// first changes.
 const KEPT: usize = 20_000;
-/// How long a view lags.
+/// Duration of a stale view.
 const LAG: Duration = Duration::from_secs(20);
-/// How long a process needs to come back after a crash.
+/// Time from a crash to the next start.
 const RESTART: Duration = Duration::from_secs(1);
-/// How long it stays away when it ended by itself, as the kubelet has it the first time.
+/// Time from the exit of a process to its next start: the first back-off of the kubelet.
 const BACK_OFF: Duration = Duration::from_secs(10);
-/// How long a group cannot be discovered: longer than the garbage collector waits from one look to
-/// the next.
+/// Time for which discovery hides a group. It is longer than the interval at which the garbage
+/// collector reads discovery.
 const HIDDEN: Duration = Duration::from_secs(40);
-/// Between the end of one leadership and the start of the next.
+/// Time from the loss of the Lease to the start of the next leader.
 const TAKEOVER: Duration = Duration::from_secs(15);
-/// How long the former leader goes on beside the next one; with the time before, less than it waits
-/// for an answer that never comes.
-const AFTERLIFE: Duration = Duration::from_secs(5);
+/// Time for which the former leader lives beside the next one. Together with [`TAKEOVER`] it is
+/// shorter than the request timeout: the former leader still waits for the lost answer of its last
+/// write.
+const FORMER_LEADER_LIVES: Duration = Duration::from_secs(5);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was wrong; empty when nothing was.
+    /// Violations of the oracles, each as one text.
     pub violations: Vec<String>,
-    /// Whether the story came to every point where the plan breaks something.
+    /// Whether every fault of the plan happened.
     pub met: bool,
-    /// What the plan broke, in words.
+    /// The requests and events that the faults hit.
     pub hit: Vec<String>,
-    /// Time as the story counts it.
+    /// Time on the paused clock.
     pub virtual_time: Duration,
-    /// Time as everybody else does.
+    /// Time on the wall clock.
     pub real_time: Duration,
 }
 
 impl Outcome {
-    /// A plan that was chosen by hand and breaks nothing proves nothing.
+    /// Adds a violation if a fault of a plan chosen by hand did not happen.
     pub(crate) fn must_be_met(&mut self) {
         if !self.met {
             self.violations
-                .push("not met: the story never came to what the plan breaks".to_owned());
+                .push("not met: the run never reached the point of the fault".to_owned());
         }
     }
 }
 
-/// Tells the story without faults, twice: the second time it is known which watches there are. What
-/// is drawn in the story is drawn from `seed`, and so it is in the runs under plans.
+/// Makes the reference run of a scenario. It runs twice, because only the first run shows which
+/// resources are watched, and the second counts their events. Random values come from `seed`, here
+/// and in the runs of plans.
 ///
 /// # Errors
-/// The violations of a story that has no stable end of its own.
+/// The violations of a scenario that fails even without faults.
 pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<String>> {
     let nothing = Recording {
         seed,
         ..Recording::default()
     };
-    let first = flawless(stage(scenario, &Plan::Nothing, &nothing)?)?;
-    flawless(stage(scenario, &Plan::Nothing, &first)?)
+    let first = without_violations(execute(scenario, &Plan::Nothing, &nothing)?)?;
+    without_violations(execute(scenario, &Plan::Nothing, &first)?)
 }
 
-/// Tells the story under a plan.
+/// Runs the scenario under a plan.
 pub fn run(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Outcome {
-    match stage(scenario, plan, reference) {
-        Ok(told) => told.outcome,
+    match execute(scenario, plan, reference) {
+        Ok(finished) => finished.outcome,
         Err(violations) => Outcome {
             violations,
             ..Outcome::default()
@@ -95,66 +101,69 @@ pub fn run(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> O
     }
 }
 
-struct Told {
+struct Finished {
     outcome: Outcome,
     recording: Recording,
 }
 
-fn flawless(told: Told) -> Result<Recording, Vec<String>> {
-    if told.outcome.violations.is_empty() {
-        Ok(told.recording)
+fn without_violations(finished: Finished) -> Result<Recording, Vec<String>> {
+    if finished.outcome.violations.is_empty() {
+        Ok(finished.recording)
     } else {
-        Err(told.outcome.violations)
+        Err(finished.outcome.violations)
     }
 }
 
-fn stage(
+/// Executes one run in its own runtime, and adds the log errors that no fault explains.
+fn execute(
     scenario: &'static Scenario,
     plan: &Plan,
     reference: &Recording,
-) -> Result<Told, Vec<String>> {
+) -> Result<Finished, Vec<String>> {
     let (logs, begun) = (Logs::collect(), Instant::now());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
-    let play =
-        std::panic::AssertUnwindSafe(|| runtime.block_on(Play::tell(scenario, plan, reference)));
-    let told =
-        std::panic::catch_unwind(play).map_err(|_| vec!["panic in the story itself".to_owned()])?;
-    let mut told = told?;
-    let unexpected = oracle::unexpected(scenario, plan, &told.outcome.hit, logs.take());
-    told.outcome.violations.extend(unexpected);
-    told.outcome.real_time = begun.elapsed();
-    Ok(told)
+    let run =
+        std::panic::AssertUnwindSafe(|| runtime.block_on(Run::execute(scenario, plan, reference)));
+    let finished =
+        std::panic::catch_unwind(run).map_err(|_| vec!["panic in the test harness".to_owned()])?;
+    let mut finished = finished?;
+    let unexpected = oracle::unexpected(scenario, plan, &finished.outcome.hit, logs.take());
+    finished.outcome.violations.extend(unexpected);
+    finished.outcome.real_time = begun.elapsed();
+    Ok(finished)
 }
 
-/// A cluster with a manager, and whoever perturbs them.
-struct Play<'a> {
+/// A run in progress: the cluster, its managers and the faults of the plan.
+struct Run<'a> {
     scenario: &'static Scenario,
     plan: &'a Plan,
     cluster: DevCluster,
-    /// The plan's rules so far.
+    /// The fault rules of the plan so far.
     faults: Vec<RuleId>,
-    /// The revision the story began at; nobody sees anything older.
+    /// Revision at the start of the scenario; stale views do not go further back.
     begin: u64,
     leader: Option<Manager>,
+    /// Number of manager processes so far.
     managers: usize,
+    /// Panics in managers that have ended.
     panics: usize,
-    /// Controllers that ended by themselves, and their managers with them.
+    /// Controllers that returned by themselves, which ends their process.
     ended: Vec<&'static str>,
-    /// Set when nothing more is to be broken.
+    /// Cancelled at the end of the scenario; no fault happens afterwards.
     over: CancellationToken,
 }
 
-impl<'a> Play<'a> {
-    async fn tell(
+impl<'a> Run<'a> {
+    async fn execute(
         scenario: &'static Scenario,
         plan: &'a Plan,
         reference: &Recording,
-    ) -> Result<Told, Vec<String>> {
-        let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a time of our era"));
+    ) -> Result<Finished, Vec<String>> {
+        let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a valid timestamp"));
         let builder = DevCluster::builder()
             .clock(clock)
             .managed_fields(false)
@@ -174,11 +183,11 @@ impl<'a> Play<'a> {
             .into_iter()
             .map(|fault| arm(&cluster, fault))
             .collect();
-        let mut pace = Pace::new(&cluster, plan, &faults, reference);
+        let mut deadlines = Deadlines::new(&cluster, plan, &faults, reference);
 
         let over = CancellationToken::new();
         let begin = cluster.revision();
-        let mut play = Play {
+        let mut run = Run {
             scenario,
             plan,
             cluster: cluster.clone(),
@@ -190,38 +199,49 @@ impl<'a> Play<'a> {
             ended: Vec::new(),
             over: over.clone(),
         };
-        let mut film = Film::default();
+        let mut history = History::default();
         let standby =
             matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
-        let story = async {
-            let mut told =
-                story::comes_to_its_end(&cluster, scenario, reference, &mut pace, &mut film).await;
-            // What comes after the end is the same over and over: leases, watches that are renewed.
+        let steps = async {
+            let mut result = steps::reach_final_state(
+                &cluster,
+                scenario,
+                reference,
+                &mut deadlines,
+                &mut history,
+            )
+            .await;
+            // Later requests only repeat themselves, such as renewed watches. Faults there would
+            // test the same again.
             let counted = counters.read(&cluster);
-            if told.is_ok() {
-                told = story::stays(&cluster, reference, &pace, &mut film).await;
+            if result.is_ok() {
+                result =
+                    steps::stay_in_final_state(&cluster, reference, &deadlines, &mut history).await;
             }
             over.cancel();
-            (told, counted)
+            (result, counted)
         };
-        let ((told, counted), (), runaway) =
-            tokio::join!(story, play.perturb(standby), hold_runaway(&cluster, &over));
-        if let Some(leader) = play.leader.take() {
-            play.panics += leader.stop().await;
+        let ((result, counted), (), runaway) =
+            tokio::join!(steps, run.perturb(standby), hold_runaway(&cluster, &over));
+        if let Some(leader) = run.leader.take() {
+            run.panics += leader.stop().await;
         }
-        film.advance(&cluster);
+        history.advance(&cluster);
         let requests = cluster.requests();
-        film.attribute(&requests);
+        history.attribute(&requests);
         cluster.stop().await;
 
         let mut outcome = Outcome {
-            virtual_time: pace.elapsed(),
+            virtual_time: deadlines.elapsed(),
             ..Outcome::default()
         };
-        let (end, counts) = (masked(&film.state), film.counts());
-        let (reached, plurals, groups) =
-            (pace.into_reached(), film.plurals(begin), film.groups(begin));
-        // What nobody watches lags for nobody.
+        let (end, counts) = (masked(&history.state), history.counts());
+        let (reached, plurals, groups) = (
+            deadlines.into_reached(),
+            history.plurals(begin),
+            history.groups(begin),
+        );
+        // Unwatched resources cannot lag.
         let plurals = plurals
             .into_iter()
             .filter(|plural| counted.events.contains_key(plural))
@@ -235,13 +255,13 @@ impl<'a> Play<'a> {
             counts,
             ..counted
         };
-        outcome.met = play.met_all();
-        outcome.hit = play
+        outcome.met = run.met_all();
+        outcome.hit = run
             .faults
             .iter()
             .filter_map(|rule| cluster.faults().last_hit(*rule))
             .collect();
-        outcome.violations.extend(told.err());
+        outcome.violations.extend(result.err());
         outcome.violations.extend(
             (requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")),
         );
@@ -250,24 +270,26 @@ impl<'a> Play<'a> {
             .extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome
             .violations
-            .extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
+            .extend((run.panics > 0).then(|| format!("{} panics", run.panics)));
         outcome
             .violations
-            .extend(oracle::ended(plan, &outcome.hit, &play.ended));
+            .extend(oracle::ended(plan, &outcome.hit, &run.ended));
         outcome
             .violations
-            .extend(oracle::unsafe_instants(scenario, &film));
+            .extend(oracle::broken_rules(scenario, &history));
         outcome.violations.extend(oracle::two_leaders(&requests));
-        if reference.is_told() {
+        if reference.is_complete() {
             outcome.violations.extend(oracle::churn(
                 scenario,
                 &reference.counts,
                 &recording.counts,
             ));
         }
-        Ok(Told { outcome, recording })
+        Ok(Finished { outcome, recording })
     }
 
+    /// Starts the manager, injects the faults that are more than one rule, and keeps a manager
+    /// running until the end.
     async fn perturb(&mut self, standby: Option<Manager>) {
         self.start().await;
         match (self.plan, self.faults.first().copied()) {
@@ -299,9 +321,8 @@ impl<'a> Play<'a> {
                 if let Some(next) = standby {
                     self.lead(next).await;
                 }
-                // Whoever has lost the Lease and does not know it may live on for a while, and
-                // still must not write.
-                tokio::time::sleep(AFTERLIFE).await;
+                // A former leader may live on without its Lease. It must not write.
+                tokio::time::sleep(FORMER_LEADER_LIVES).await;
                 if let Some(former) = former {
                     self.panics += former.crash().await;
                 }
@@ -318,7 +339,7 @@ impl<'a> Play<'a> {
                 } else {
                     None
                 };
-                let revision = film::before_the_latest(&self.cluster, self.begin, *behind, of);
+                let revision = history::before_the_latest(&self.cluster, self.begin, *behind, of);
                 let late = Matcher {
                     resource: of.map(str::to_owned),
                     ..Matcher::default()
@@ -346,7 +367,7 @@ impl<'a> Play<'a> {
         self.keep_running().await;
     }
 
-    /// Starts the manager anew when it ends by itself, until the story is over.
+    /// Restarts the manager after it ends by itself, until the end of the scenario.
     async fn keep_running(&mut self) {
         while let Some(leader) = &self.leader {
             let Some(ended) = self.over.run_until_cancelled(leader.ended()).await else {
@@ -360,20 +381,20 @@ impl<'a> Play<'a> {
         self.over.cancelled().await;
     }
 
-    /// Whether everything that was to go wrong did.
+    /// Whether every fault of the plan happened.
     fn met_all(&self) -> bool {
         let is_met = |rule: &RuleId| self.cluster.faults().hits(*rule) > 0;
         match self.plan {
             Plan::Crash(points) => {
                 self.faults.len() == points.len() && self.faults.iter().all(is_met)
             }
-            // Of a resource that is watched there need not be any event.
+            // A watched resource may have no event at all.
             Plan::Shuffle(_) => self.faults.iter().any(is_met),
             _ => self.faults.iter().all(is_met),
         }
     }
 
-    /// Whether the rule is met before the story is over.
+    /// Waits until the rule applies. Returns false if the scenario ends before.
     async fn met(&self, rule: RuleId) -> bool {
         self.over
             .run_until_cancelled(self.cluster.faults().met(rule))
@@ -392,9 +413,9 @@ impl<'a> Play<'a> {
     }
 
     async fn lead(&mut self, mut manager: Manager) {
-        // Whoever starts to lead has just written its Lease.
+        // A real leader has just written its Lease, so its term begins at the latest revision.
         let since = self.cluster.revision();
-        // A manager that cannot fill its caches is one that never leads.
+        // A manager without filled caches waits, at most until the end of the scenario.
         let over = self.over.clone();
         if over
             .run_until_cancelled(manager.lead(since))
@@ -412,6 +433,7 @@ impl<'a> Play<'a> {
     }
 }
 
+/// Adds the fault to the rules of the cluster.
 fn arm(cluster: &DevCluster, fault: Fault) -> RuleId {
     match fault {
         Fault::Request(matcher, fault, times) => cluster.faults().on_request(matcher, fault, times),
@@ -419,8 +441,8 @@ fn arm(cluster: &DevCluster, fault: Fault) -> RuleId {
     }
 }
 
-/// Lets no further write of a manager through once there were too many, and says whether it came to
-/// that. Who writes without end lets no time pass, so that nobody's patience would.
+/// Blocks all writes of managers after [`RUNAWAY`] writes, and returns whether that happened. An
+/// endless loop of writes keeps the paused clock from advancing, so no deadline would end it.
 async fn hold_runaway(cluster: &DevCluster, over: &CancellationToken) -> bool {
     let faults = cluster.faults();
     let last = faults.on_request(
@@ -435,12 +457,12 @@ async fn hold_runaway(cluster: &DevCluster, over: &CancellationToken) -> bool {
     ran_away
 }
 
-/// Rules that break nothing and count.
+/// Fault rules with a delay of zero, which only count.
 struct Counters {
     writes: RuleId,
     requests: RuleId,
-    looks: RuleId,
-    told: [RuleId; 2],
+    discovery_requests: RuleId,
+    event_writes: [RuleId; 2],
     events: Vec<(String, RuleId)>,
 }
 
@@ -455,19 +477,20 @@ impl Counters {
                 faults.on_event(plan::events(plural), nothing, None),
             )
         });
-        let [writes, requests, looks] =
-            [plan::writes(), plan::requests(), plan::looks()].map(count);
-        let told = plan::TELLING.map(|verb| count(Matcher::new(verb, "events").client(AGENT)));
+        let [writes, requests, discovery_requests] =
+            [plan::writes(), plan::requests(), plan::discovery_requests()].map(count);
+        let event_writes =
+            plan::EVENT_VERBS.map(|verb| count(Matcher::new(verb, "events").client(AGENT)));
         Self {
             writes,
             requests,
-            looks,
-            told,
+            discovery_requests,
+            event_writes,
             events: events.collect(),
         }
     }
 
-    /// What they have counted so far, and which watches there are to count.
+    /// Returns the counts so far, with an entry for each watched resource.
     fn read(self, cluster: &DevCluster) -> Recording {
         let (faults, requests) = (cluster.faults(), cluster.requests());
         let watches = requests
@@ -475,7 +498,7 @@ impl Counters {
             .filter(|request| request.verb == "watch" && request.user_agent.contains(AGENT));
         let watched = watches
             .map(|request| &request.resource)
-            .filter(|plural| !film::ASIDE.contains(&plural.as_str()));
+            .filter(|plural| !history::IGNORED.contains(&plural.as_str()));
         let mut events: BTreeMap<String, usize> =
             watched.map(|plural| (plural.clone(), 0)).collect();
         events.extend(
@@ -483,14 +506,14 @@ impl Counters {
                 .into_iter()
                 .map(|(plural, rule)| (plural, faults.hits(rule))),
         );
-        let [writes, requests, looks] =
-            [self.writes, self.requests, self.looks].map(|rule| faults.hits(rule));
-        let told = self.told.map(|rule| faults.hits(rule));
+        let [writes, requests, discovery_requests] =
+            [self.writes, self.requests, self.discovery_requests].map(|rule| faults.hits(rule));
+        let event_writes = self.event_writes.map(|rule| faults.hits(rule));
         Recording {
             writes,
             requests,
-            looks,
-            told,
+            discovery_requests,
+            event_writes,
             events,
             ..Recording::default()
         }

@@ -1,4 +1,4 @@
-//! Controllers that are wrong, each in one way, and what a run says of them.
+//! Faulty controllers, each with one bug, and the violations that a run must report for them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,16 +8,17 @@ use steersman_runtime::client::{ApiClient, Target};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::resource;
 
-use super::story::{QUIET, STABLE};
+use super::steps::{QUIET, STABLE};
 use super::*;
 use crate::scenario::{Churn, Step};
 
-/// What a controller does until it is stopped.
+/// The work of a test controller.
 type Work = fn(ApiClient) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-struct Only(Work, ApiClient);
+/// A controller that does its work once and then waits until it is stopped.
+struct Worker(Work, ApiClient);
 
-impl Controller for Only {
+impl Controller for Worker {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             stop.run_until_cancelled((self.0)(self.1)).await;
@@ -38,13 +39,13 @@ const BASE: Descriptor = Descriptor {
 };
 
 fn build(context: &ControllerContext, work: Work) -> Result<Box<dyn Controller>, InitError> {
-    Ok(Box::new(Only(work, context.client(BASE.identity))))
+    Ok(Box::new(Worker(work, context.client(BASE.identity))))
 }
 
-const fn story(controllers: &'static [Descriptor], steps: fn() -> Vec<Step>) -> Scenario {
+const fn scenario(controllers: &'static [Descriptor], steps: fn() -> Vec<Step>) -> Scenario {
     Scenario {
         controller: "test",
-        name: "story",
+        name: "scenario",
         controllers,
         configure: |context| context,
         nodes: 0,
@@ -64,7 +65,7 @@ async fn create_map(client: ApiClient) {
     };
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}});
-    // A crash is one of the things that may come of it.
+    // Faults may make it fail, and no controller here retries.
     let _ = client.create(target, &map).await;
 }
 
@@ -76,28 +77,31 @@ fn made() -> Vec<Step> {
     })]
 }
 
-fn told(violations: &[String], what: &str) {
+fn assert_violation(violations: &[String], text: &str) {
     assert!(
-        violations.iter().any(|violation| violation.contains(what)),
-        "{what:?} is not in {violations:#?}"
+        violations.iter().any(|violation| violation.contains(text)),
+        "{text:?} is not in {violations:#?}"
     );
 }
 
 #[test]
-fn a_controller_that_does_nothing_makes_no_progress() {
-    static STORY: Scenario = story(&[BASE], made);
-    told(&record(&STORY, 0).unwrap_err(), "progress: never made");
+fn an_idle_controller_makes_no_progress() {
+    static SCENARIO: Scenario = scenario(&[BASE], made);
+    assert_violation(
+        &record(&SCENARIO, 0).unwrap_err(),
+        "progress: state \"made\" not reached",
+    );
 }
 
 #[test]
-fn a_controller_that_goes_on_writing_is_not_stable() {
+fn a_controller_that_keeps_writing_is_not_stable() {
     async fn every(client: ApiClient, pause: Duration) {
         loop {
             create_map(client.clone()).await;
             tokio::time::sleep(pause).await;
         }
     }
-    // Seldom enough for the story to seem over.
+    // Longer than the quiet time, so that the run seems to be in its final state.
     const SELDOM: Descriptor = Descriptor {
         init: |context| build(context, |c| Box::pin(every(c, STABLE / 2))),
         ..BASE
@@ -106,15 +110,21 @@ fn a_controller_that_goes_on_writing_is_not_stable() {
         init: |context| build(context, |c| Box::pin(every(c, QUIET / 2))),
         ..BASE
     };
-    static CALM: Scenario = story(&[SELDOM], made);
-    static HECTIC: Scenario = story(&[OFTEN], made);
-    told(&record(&CALM, 0).unwrap_err(), "stability: after the end");
-    told(&record(&HECTIC, 0).unwrap_err(), "progress: still writing");
+    static RARE_WRITES: Scenario = scenario(&[SELDOM], made);
+    static FREQUENT_WRITES: Scenario = scenario(&[OFTEN], made);
+    assert_violation(
+        &record(&RARE_WRITES, 0).unwrap_err(),
+        "stability: changes after the final state",
+    );
+    assert_violation(
+        &record(&FREQUENT_WRITES, 0).unwrap_err(),
+        "progress: still writing",
+    );
 }
 
 #[test]
-fn a_controller_that_goes_on_telling_the_same_is_not_stable() {
-    async fn tell_seldom(client: ApiClient) {
+fn a_controller_that_keeps_sending_events_is_not_stable() {
+    async fn send_events(client: ApiClient) {
         create_map(client.clone()).await;
         let target = Target {
             resource: &resource::EVENTS,
@@ -131,65 +141,65 @@ fn a_controller_that_goes_on_telling_the_same_is_not_stable() {
             tokio::time::sleep(STABLE / 2).await;
         }
     }
-    const TALKER: Descriptor = Descriptor {
-        init: |context| build(context, |c| Box::pin(tell_seldom(c))),
+    const SENDER: Descriptor = Descriptor {
+        init: |context| build(context, |c| Box::pin(send_events(c))),
         ..BASE
     };
-    static STORY: Scenario = story(&[TALKER], made);
-    told(
-        &record(&STORY, 0).unwrap_err(),
-        "stability: after the end [\"create /api/v1/namespaces/default/events",
+    static SCENARIO: Scenario = scenario(&[SENDER], made);
+    assert_violation(
+        &record(&SCENARIO, 0).unwrap_err(),
+        "stability: changes after the final state [\"create /api/v1/namespaces/default/events",
     );
 }
 
 #[test]
-fn a_controller_that_never_pauses_is_held() {
-    async fn hurry(client: ApiClient) {
+fn a_controller_that_writes_without_pause_is_stopped() {
+    async fn write_forever(client: ApiClient) {
         loop {
             create_map(client.clone()).await;
         }
     }
-    const HURRIED: Descriptor = Descriptor {
-        init: |context| build(context, |c| Box::pin(hurry(c))),
+    const WRITER: Descriptor = Descriptor {
+        init: |context| build(context, |c| Box::pin(write_forever(c))),
         ..BASE
     };
-    static STORY: Scenario = story(&[HURRIED], made);
-    told(&record(&STORY, 0).unwrap_err(), "runaway: more than");
+    static SCENARIO: Scenario = scenario(&[WRITER], made);
+    assert_violation(&record(&SCENARIO, 0).unwrap_err(), "runaway: more than");
 }
 
 #[test]
-fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
-    const FORGETFUL: Descriptor = Descriptor {
+fn a_controller_without_memory_reaches_another_final_state_after_a_crash() {
+    const STATELESS: Descriptor = Descriptor {
         init: |context| build(context, |c| Box::pin(create_map(c))),
         ..BASE
     };
-    static STORY: Scenario = story(&[FORGETFUL], made);
-    let reference = record(&STORY, 0).unwrap();
+    static SCENARIO: Scenario = scenario(&[STATELESS], made);
+    let reference = record(&SCENARIO, 0).unwrap();
     assert_eq!(reference.writes, 1);
-    // (plan, what is wrong)
+    // (plan, expected violation)
     let cases = [
         ("crash:before:1", None),
-        ("crash:after:1", Some("progress: another end")),
+        ("crash:after:1", Some("progress: another final state")),
         ("crash:after:1", Some("churn: configmaps created 2 times")),
         (
             "failover:after:1",
             Some("churn: configmaps created 2 times"),
         ),
-        ("answer:1:500", Some("progress: never made")),
+        ("answer:1:500", Some("progress: state \"made\" not reached")),
     ];
-    for (plan, wrong) in cases {
-        let outcome = run(&STORY, &plan.parse().unwrap(), &reference);
+    for (plan, violation) in cases {
+        let outcome = run(&SCENARIO, &plan.parse().unwrap(), &reference);
         assert!(outcome.met, "{plan}");
-        match wrong {
-            Some(wrong) => told(&outcome.violations, wrong),
+        match violation {
+            Some(violation) => assert_violation(&outcome.violations, violation),
             None => assert_eq!(outcome.violations, Vec::<String>::new(), "{plan}"),
         }
     }
 }
 
 #[test]
-fn a_manager_whose_controller_ends_starts_anew_and_is_told_of() {
-    /// Ends once there is one.
+fn a_controller_that_returns_restarts_its_manager_and_is_reported() {
+    /// Creates the object and returns; after the restart, finds it and waits.
     struct Ending(ApiClient);
 
     impl Controller for Ending {
@@ -226,21 +236,21 @@ fn a_manager_whose_controller_ends_starts_anew_and_is_told_of() {
         init: |context| Ok(Box::new(Ending(context.client(BASE.identity)))),
         ..BASE
     };
-    static STORY: Scenario = story(&[ENDING], made);
+    static SCENARIO: Scenario = scenario(&[ENDING], made);
     assert_eq!(
-        record(&STORY, 0).unwrap_err(),
-        ["ended by themselves: test"]
+        record(&SCENARIO, 0).unwrap_err(),
+        ["controllers ended by themselves: test"]
     );
 }
 
 #[test]
-fn what_never_happens_is_not_met() {
-    const CALM: Descriptor = Descriptor {
+fn a_plan_with_an_unreached_point_is_not_met() {
+    const ONE_WRITE: Descriptor = Descriptor {
         init: |context| build(context, |c| Box::pin(create_map(c))),
         ..BASE
     };
-    static STORY: Scenario = story(&[CALM], made);
-    let reference = record(&STORY, 0).unwrap();
+    static SCENARIO: Scenario = scenario(&[ONE_WRITE], made);
+    let reference = record(&SCENARIO, 0).unwrap();
     for plan in [
         "crash:before:2",
         "crash:before:1:before:2",
@@ -249,15 +259,15 @@ fn what_never_happens_is_not_met() {
         "event:pods:1:drop",
         "answer:9:500",
     ] {
-        let mut outcome = run(&STORY, &plan.parse().unwrap(), &reference);
+        let mut outcome = run(&SCENARIO, &plan.parse().unwrap(), &reference);
         assert!(!outcome.met, "{plan}");
         assert_eq!(outcome.violations, Vec::<String>::new(), "{plan}");
         outcome.must_be_met();
-        told(&outcome.violations, "not met");
+        assert_violation(&outcome.violations, "not met");
     }
     assert!(
         run(
-            &STORY,
+            &SCENARIO,
             &"crash:before:1:before:1".parse().unwrap(),
             &reference
         )
@@ -266,23 +276,23 @@ fn what_never_happens_is_not_met() {
 }
 
 #[test]
-fn a_controller_that_panics_is_noticed_twice() {
-    async fn fall_over(client: ApiClient) {
+fn a_panic_is_counted_and_logged() {
+    async fn panic(client: ApiClient) {
         create_map(client).await;
-        panic!("it fell over");
+        panic!("injected panic");
     }
-    const CLUMSY: Descriptor = Descriptor {
-        init: |context| build(context, |c| Box::pin(fall_over(c))),
+    const PANICKING: Descriptor = Descriptor {
+        init: |context| build(context, |c| Box::pin(panic(c))),
         ..BASE
     };
-    static STORY: Scenario = story(&[CLUMSY], made);
-    let violations = record(&STORY, 0).unwrap_err();
-    told(&violations, "1 panics");
-    told(&violations, "error in the log: task panicked");
+    static SCENARIO: Scenario = scenario(&[PANICKING], made);
+    let violations = record(&SCENARIO, 0).unwrap_err();
+    assert_violation(&violations, "1 panics");
+    assert_violation(&violations, "error in the log: task panicked");
 }
 
 #[test]
-fn a_shuffle_draws_its_delays_from_its_own_number() {
+fn each_shuffle_has_its_own_delays() {
     async fn create_many(client: ApiClient) {
         for _ in 0..20 {
             create_map(client.clone()).await;
@@ -292,7 +302,7 @@ fn a_shuffle_draws_its_delays_from_its_own_number() {
         init: |context| build(context, |c| Box::pin(create_many(c))),
         ..BASE
     };
-    static STORY: Scenario = story(&[BUSY], || {
+    static SCENARIO: Scenario = scenario(&[BUSY], || {
         vec![Step::until("all made", |state| {
             state
                 .all("configmaps")
@@ -301,11 +311,11 @@ fn a_shuffle_draws_its_delays_from_its_own_number() {
                 == 20
         })]
     });
-    let reference = record(&STORY, 0).unwrap();
-    let took = |seed| run(&STORY, &Plan::Shuffle(seed), &reference).virtual_time;
+    let reference = record(&SCENARIO, 0).unwrap();
+    let took = |seed| run(&SCENARIO, &Plan::Shuffle(seed), &reference).virtual_time;
     assert_eq!(took(1), took(1));
     assert!(
         (2..6).any(|seed| took(seed) != took(1)),
-        "every number gives the same delays"
+        "every seed gives the same delays"
     );
 }

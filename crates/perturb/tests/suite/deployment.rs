@@ -1,4 +1,4 @@
-//! Roll-outs.
+//! Scenarios of Deployments: roll-outs, scaling, pauses and failures of templates.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ const RULES: &[Rule] = &[
     rules::NO_SURPLUS,
     rules::NO_SHORTAGE,
     rules::SURGE,
-    rules::AVAILABLE,
-    rules::HELD_BACK,
+    rules::MIN_AVAILABLE,
+    rules::NEW_PODS_AVAILABLE,
     rules::RECREATE,
 ];
 const BASE: Scenario = Scenario {
@@ -26,13 +26,13 @@ const BASE: Scenario = Scenario {
     rules: RULES,
     ..BLANK
 };
-/// Who hears of a change of mind later has made all four pods of the template that nobody wants any
-/// more, where the reference makes two; who hears of the template itself later has made one, which
-/// the user waits for.
-const CHANGED_MIND: Churn = Churn::Within(&[("pods", -1..=2)]);
-/// The new size is shared out between the templates, as upstream's `scale` does: how many pods more
-/// of the old one depends on how far the roll-out has come when it is heard of.
-const SHARED_OUT: Churn = Churn::Within(&[("pods", 0..=3)]);
+/// The user replaces a template during its roll-out. The reference run creates two pods of it. A
+/// controller that sees the replacement late creates all four. A controller that sees the first
+/// template late creates only the one that the user waits for.
+const REPLACED_TEMPLATE: Churn = Churn::Within(&[("pods", -1..=2)]);
+/// The user resizes the Deployment during a roll-out. ReplicaSets grow in proportion, as in
+/// upstream's `scale`. The number of additional old pods depends on the progress of the roll-out.
+const PROPORTIONAL_SCALING: Churn = Churn::Within(&[("pods", 0..=3)]);
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -48,13 +48,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "rollover",
-            churn: CHANGED_MIND,
+            churn: REPLACED_TEMPLATE,
             steps: rollover,
             ..BASE
         },
         Scenario {
             name: "scale-during-roll",
-            churn: SHARED_OUT,
+            churn: PROPORTIONAL_SCALING,
             steps: scale_during_roll,
             ..BASE
         },
@@ -65,7 +65,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "pause",
-            churn: CHANGED_MIND,
+            churn: REPLACED_TEMPLATE,
             steps: pause,
             ..BASE
         },
@@ -119,7 +119,7 @@ fn image(image: &str) -> Step {
     spec(json!({ "template": template("web", image) }))
 }
 
-/// As `kubectl rollout status` waits.
+/// Waits like `kubectl rollout status`.
 fn rolled_out() -> Step {
     Step::until("rolled out", |state| {
         let Some(web) = state.get("deployments", "default/web") else {
@@ -140,13 +140,13 @@ fn of_image<'a>(state: &'a State, image: &'a str) -> impl Iterator<Item = &'a Va
 }
 
 fn first_pod_of(image: &'static str) -> Step {
-    Step::until("on its way", move |state| {
+    Step::until("first pod created", move |state| {
         of_image(state, image).next().is_some()
     })
 }
 
 fn first_ready_pod_of(image: &'static str) -> Step {
-    Step::until("half-way", move |state| {
+    Step::until("first pod ready", move |state| {
         of_image(state, image).any(is_ready)
     })
 }
@@ -215,7 +215,7 @@ fn recreate() -> Vec<Step> {
 fn history() -> Vec<Step> {
     let mut first = web(2);
     first["spec"]["revisionHistoryLimit"] = json!(1);
-    let trimmed = Step::until("down to its history", |state| {
+    let trimmed = Step::until("old ReplicaSets removed", |state| {
         count(state, "replicasets") == 2
     });
     vec![
@@ -236,41 +236,44 @@ fn adopt() -> Vec<Step> {
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "old", "labels": {"app": "web", "set": "old"}},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web", "set": "old"}}, "template": labelled},
     });
-    let there = Step::until("there", |state| count(state, "pods") == 2);
-    vec![Step::Create(old), there, create(3), rolled_out()]
+    let created = Step::until("two pods created", |state| count(state, "pods") == 2);
+    vec![Step::Create(old), created, create(3), rolled_out()]
 }
 
 fn deadline() -> Vec<Step> {
     let broken = spec(json!({"progressDeadlineSeconds": 10, "template": broken("web:2")}));
-    vec![create(3), rolled_out(), broken, given_up()]
+    vec![create(3), rolled_out(), broken, deadline_exceeded()]
 }
 
-/// Neither template ever works: of the old pods as many stay as the new ones lack.
+/// The pods of neither template ever become ready. Old pods stay in the number that the minimum of
+/// available pods demands.
 fn no_better() -> Vec<Step> {
     let mut first = web(4);
     (
         first["spec"]["template"],
         first["spec"]["progressDeadlineSeconds"],
     ) = (broken("web:1"), json!(10));
-    let there = Step::until("there", |state| of_image(state, "web:1").count() == 4);
+    let created = Step::until("four pods created", |state| {
+        of_image(state, "web:1").count() == 4
+    });
     vec![
         Step::Create(first),
-        there,
+        created,
         spec(json!({ "template": broken("web:2") })),
-        given_up(),
+        deadline_exceeded(),
     ]
 }
 
-/// A template whose pods run and never get ready.
+/// A template with pods that run and never become ready.
 fn broken(image: &str) -> Value {
     let mut broken = template("web", image);
     broken["metadata"]["annotations"] = json!({"simulate.steersman.dev/behaviour": "never-ready"});
     broken
 }
 
-/// The controller has tried for long enough.
-fn given_up() -> Step {
-    Step::until("given up", |state| {
+/// Waits until the Deployment has exceeded its progress deadline.
+fn deadline_exceeded() -> Step {
+    Step::until("deadline exceeded", |state| {
         let web = state.get("deployments", "default/web");
         web.is_some_and(|web| {
             has_condition(web, "Progressing", "False", "ProgressDeadlineExceeded")

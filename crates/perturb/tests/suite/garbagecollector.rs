@@ -1,4 +1,4 @@
-//! What goes with its owner, and what stays.
+//! Scenarios of the garbage collector: background, foreground and orphaning deletion.
 
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use steersman_perturb::rules;
 use steersman_perturb::{Scenario, Step};
 use steersman_runtime::controller::Descriptor;
 
-use crate::objects::{BLANK, config_map, count, delete, is_gone, patch, template, time_to_hear};
+use crate::objects::{
+    BLANK, config_map, count, delete, is_gone, patch, template, until_caches_are_current,
+};
 
 const BASE: Scenario = Scenario {
     controller: "garbagecollector",
     controllers: &[garbagecollector::DESCRIPTOR],
-    rules: &[rules::OWNED, rules::WAITED_FOR],
+    rules: &[rules::LIVE_OWNER, rules::FOREGROUND],
     ..BLANK
 };
 
@@ -23,9 +25,9 @@ const WORKLOADS: &[Descriptor] = &[
     replicaset::DESCRIPTOR,
 ];
 
-/// Who has not heard yet that the owner goes takes what it owned for free, asks the API server
-/// before it adopts it, and says so, as upstream's `RecheckDeletionTimestamp` does.
-const GOING: &[&str] = &["has just been deleted"];
+/// With a stale cache, a controller tries to adopt dependents of its deleted owner. A live read
+/// stops it and logs this error, as upstream's `RecheckDeletionTimestamp` does.
+const DELETED_OWNER: &[&str] = &["has just been deleted"];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -70,9 +72,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             name: "orphan-deployment",
             controllers: WORKLOADS,
             nodes: 1,
-            errors: GOING,
+            errors: DELETED_OWNER,
             rules: &[
-                rules::OWNED,
+                rules::LIVE_OWNER,
                 rules::NO_SURPLUS,
                 rules::NO_SHORTAGE,
                 rules::SURGE,
@@ -83,7 +85,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// UIDs are drawn by the server, so owners are loaded with one that dependents can know beforehand.
+/// A fixed UID for each name. The server draws UIDs, so owners are loaded with a UID that their
+/// dependents can refer to.
 fn uid(name: &str) -> String {
     format!(
         "00000000-0000-4000-8000-{:012x}",
@@ -109,56 +112,56 @@ fn owned(name: &str, owners: &[&str]) -> Step {
     Step::Load(map)
 }
 
-fn end(name: &str, policy: &str) -> Step {
+fn delete_map(name: &str, policy: &str) -> Step {
     delete("configmaps", name, json!({ "propagationPolicy": policy }))
 }
 
 fn left(maps: usize) -> Step {
-    Step::until("down to the rest", move |state| {
+    Step::until("only the other ConfigMaps left", move |state| {
         count(state, "configmaps") == maps
     })
 }
 
-/// Time for the collector to see what there is.
-fn look() -> Step {
+/// Waits until the garbage collector has the objects in its graph.
+fn until_graph_is_current() -> Step {
     Step::Sleep(Duration::from_secs(5))
 }
 
-/// a, which owns b and c; b owns d, and d owns e. Nobody owns f.
+/// `a` owns `b` and `c`, `b` owns `d`, and `d` owns `e`. Only `f` has no owner and stays.
 fn cascade(policy: &str) -> Vec<Step> {
-    let mut story = vec![named("a"), named("f")];
-    story.extend(
+    let mut steps = vec![named("a"), named("f")];
+    steps.extend(
         [("b", "a"), ("c", "a"), ("d", "b"), ("e", "d")].map(|(name, owner)| owned(name, &[owner])),
     );
-    story.extend([look(), end("a", policy), left(1)]);
-    story
+    steps.extend([until_graph_is_current(), delete_map("a", policy), left(1)]);
+    steps
 }
 
 fn orphan() -> Vec<Step> {
-    let owns_itself = |map: &Value| {
+    let has_no_owner = |map: &Value| {
         map["metadata"]
             .get("ownerReferences")
             .is_none_or(|owners| owners == &json!([]))
     };
-    let free = Step::until("free", move |state| {
+    let orphaned = Step::until("orphaned", move |state| {
         ["default/b", "default/c"]
             .iter()
-            .all(|key| state.get("configmaps", key).is_some_and(owns_itself))
+            .all(|key| state.get("configmaps", key).is_some_and(has_no_owner))
     });
     let begin = vec![
         named("a"),
         owned("b", &["a"]),
         owned("c", &["a"]),
         owned("d", &["c"]),
-        look(),
+        until_graph_is_current(),
     ];
     begin
         .into_iter()
         .chain([
-            end("a", "Orphan"),
+            delete_map("a", "Orphan"),
             is_gone("configmaps", "default/a"),
-            free,
-            look(),
+            orphaned,
+            until_graph_is_current(),
             left(3),
         ])
         .collect()
@@ -178,14 +181,14 @@ fn two_owners() -> Vec<Step> {
         named("b"),
         owned("both", &["a", "b"]),
         owned("one", &["a"]),
-        look(),
+        until_graph_is_current(),
     ];
     begin
         .into_iter()
         .chain([
-            end("a", "Background"),
+            delete_map("a", "Background"),
             lost_one,
-            end("b", "Background"),
+            delete_map("b", "Background"),
             left(0),
         ])
         .collect()
@@ -208,7 +211,7 @@ fn held_dependent() -> Vec<Step> {
         json!({"metadata": {"finalizers": ["example.com/hold"]}}),
     );
     let release = patch("configmaps", "b", json!({"metadata": {"finalizers": null}}));
-    let marked = Step::until("on its way", |state| {
+    let terminating = Step::until("terminating", |state| {
         state
             .get("configmaps", "default/b")
             .is_some_and(rules::is_terminating)
@@ -218,11 +221,11 @@ fn held_dependent() -> Vec<Step> {
         owned("b", &["a"]),
         owned("c", &["b"]),
         hold,
-        look(),
+        until_graph_is_current(),
     ];
     begin
         .into_iter()
-        .chain([end("a", "Foreground"), marked, release, left(0)])
+        .chain([delete_map("a", "Foreground"), terminating, release, left(0)])
         .collect()
 }
 
@@ -234,7 +237,7 @@ fn web() -> Step {
 }
 
 fn two_run() -> Step {
-    Step::until("there", |state| {
+    Step::until("two pods ready", |state| {
         state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2
     })
 }
@@ -248,7 +251,7 @@ fn whole_deployment() -> Vec<Step> {
     vec![
         web(),
         two_run(),
-        look(),
+        until_graph_is_current(),
         delete(
             "deployments",
             "web",
@@ -258,8 +261,8 @@ fn whole_deployment() -> Vec<Step> {
     ]
 }
 
-/// The Deployment goes and leaves its ReplicaSet behind, with pods and all; the next one takes it
-/// over as it is.
+/// The Deployment is deleted and orphans its ReplicaSet, which keeps its pods. The next Deployment
+/// of its name adopts the ReplicaSet unchanged.
 fn orphan_deployment() -> Vec<Step> {
     let orphan = delete("deployments", "web", json!({"propagationPolicy": "Orphan"}));
     let owners = |set: &Value| {
@@ -267,7 +270,7 @@ fn orphan_deployment() -> Vec<Step> {
             .as_array()
             .map_or(0, Vec::len)
     };
-    let free = Step::until("free", move |state| {
+    let orphaned = Step::until("orphaned", move |state| {
         count(state, "deployments") == 0
             && count(state, "replicasets") == 1
             && state.all("replicasets").all(|set| owners(set) == 0)
@@ -278,10 +281,10 @@ fn orphan_deployment() -> Vec<Step> {
     vec![
         web(),
         two_run(),
-        time_to_hear(),
+        until_caches_are_current(),
         orphan,
-        free,
-        time_to_hear(),
+        orphaned,
+        until_caches_are_current(),
         web(),
         adopted,
         two_run(),

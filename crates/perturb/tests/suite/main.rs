@@ -1,4 +1,5 @@
-//! Every controller under every plan: `cargo test -p steersman-perturb --test suite -- --help`.
+//! The scenarios of all controllers, each under its plans.
+//! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
 mod deployment;
 mod garbagecollector;
@@ -12,38 +13,40 @@ use std::sync::LazyLock;
 
 use steersman_perturb::Scenario;
 
-/// Plans that once found a bug, or tell a controller from one without a check that no other plan of
-/// the sample misses. Each says what it is about, not which number that has by now, and fails when
-/// it is not met.
+/// Plans that run each time: they once found a bug, or they alone detect that a check is missing.
+/// Their points name verb, resource and object, because plain numbers shift when controllers
+/// change. A known plan fails if its fault does not happen.
 const KNOWN: &[(&str, &str)] = &[
-    // A new leader with an old cache scaled ReplicaSets by what they had been, and made another
-    // beside one it did not know: pods beyond the surge, or too few available.
+    // A new leader with a stale cache scaled ReplicaSets by their old sizes, or created a second
+    // one for the same template. Pods exceeded the surge, or too few were available.
     ("deployment/rollover", "lag:replicasets:create/pods#6:3"),
     ("deployment/pause", "lag:replicasets:create/pods#6:3"),
-    // What a write of our own had made of a ReplicaSet was not told; the sum of what was gave room
-    // for pods beyond the surge.
+    // The event of the controller's own resize was lost. The sum of the cached sizes left room for
+    // pods beyond the surge.
     (
         "deployment/rollover",
         "event:replicasets:@web-688f86cb67#4:drop",
     ),
-    // Pods that were already removed were removed again as long as the cache still showed them.
+    // podgc deleted a pod again while the cache still showed it.
     ("podgc/terminated", "event:pods:@e#2:stall"),
     ("podgc/out-of-service", "event:pods:@a#1:stall"),
-    // A node that the cache does not show is asked for before its pods are taken for orphans.
+    // podgc reads a missing node from the API server before it treats its pods as orphaned.
     ("podgc/node-returns", "event:nodes:@late#1:stall"),
-    // A new leader asks for the owner or for its pods before it scales on an old view.
+    // A new leader reads the owner or its pods from the API server before it scales by a stale
+    // cache.
     ("replicaset/create", "stale:create/pods#1:2"),
     ("replicaset/create", "stale:create/pods#2:5"),
-    // Pods that are free to be adopted, and in the cache still somebody else's, were not counted:
-    // others were made in their place.
+    // Orphaned pods that the cache still showed with their former owner did not count, and the
+    // controller created others in their place.
     ("replicaset/orphaned", "lag:pods:patch/pods#4:3"),
     ("replicationcontroller/orphaned", "lag:pods:patch/pods#4:3"),
-    // A new leader let an owner go although it was to wait for dependents, which its cache lacked.
+    // A new leader finished the foreground deletion of an owner, because its cache lacked the
+    // dependents.
     (
         "garbagecollector/deployment",
         "lag:replicasets:update/deployments/status#1:1",
     ),
-    // A pod is deleted by its UID: another one has its name by now.
+    // A pod is deleted by UID, because another pod may have its name by now.
     ("replicaset/namesake", "event:pods:@one#5:stall"),
     ("replicationcontroller/namesake", "event:pods:@one#5:stall"),
 ];

@@ -1,4 +1,4 @@
-//! Namespaces that end with everything in them.
+//! Scenarios of namespaces that are deleted with all their content.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use steersman_perturb::rules;
 use steersman_perturb::{Scenario, Step};
 
 use crate::objects::{
-    BLANK, config_map, count, has_condition, is_gone, path_in, template, time_to_hear,
+    BLANK, config_map, count, has_condition, is_gone, path_in, template, until_caches_are_current,
 };
 
-/// Upstream says so, too, as long as something is left.
+/// Upstream also logs this error while a namespace still has content.
 const REMAINS: &str = "unexpected items still remain in namespace";
 const BASE: Scenario = Scenario {
     controller: "namespace",
     controllers: &[namespace::DESCRIPTOR],
     errors: &[REMAINS],
-    rules: &[rules::EMPTY],
+    rules: &[rules::EMPTY_NAMESPACE],
     ..BLANK
 };
 
-/// As long as something is left, and where an Event comes so late that its namespace is gone:
-/// upstream's `recordEvent` keeps quiet only about one that is on its way.
+/// Besides [`REMAINS`], an Event may arrive after its namespace is gone. Upstream's `recordEvent`
+/// logs that as an error, and ignores only a namespace that is still terminating.
 const LATE_EVENT: &[&str] = &[
     REMAINS,
     "reason=\"FailedCreate\" error=namespaces \"shop\" not found",
@@ -32,7 +32,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "empty",
-            steps: || vec![shop("shop"), close("shop"), is_gone("namespaces", "shop")],
+            steps: || {
+                vec![
+                    shop("shop"),
+                    delete_namespace("shop"),
+                    is_gone("namespaces", "shop"),
+                ]
+            },
             ..BASE
         },
         Scenario {
@@ -86,7 +92,7 @@ fn shop(name: &str) -> Step {
     Step::Create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
 }
 
-fn close(name: &str) -> Step {
+fn delete_namespace(name: &str) -> Step {
     Step::Delete(format!("/api/v1/namespaces/{name}"), json!({}))
 }
 
@@ -100,21 +106,21 @@ fn secret(name: &str) -> Value {
 }
 
 fn content() -> Vec<Step> {
-    let mut story = vec![shop("shop")];
-    story.extend(["a", "b", "c"].map(|name| inside("shop", config_map(name))));
-    story.extend(["a", "b"].map(|name| inside("shop", secret(name))));
-    story.extend([
+    let mut steps = vec![shop("shop")];
+    steps.extend(["a", "b", "c"].map(|name| inside("shop", config_map(name))));
+    steps.extend(["a", "b"].map(|name| inside("shop", secret(name))));
+    steps.extend([
         inside("default", config_map("kept")),
-        close("shop"),
+        delete_namespace("shop"),
         is_gone("namespaces", "shop"),
     ]);
-    story
+    steps
 }
 
 fn finalizers() -> Vec<Step> {
     let mut held = config_map("held");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    let stuck = Step::until("stuck", |state| {
+    let blocked = Step::until("finalizers reported", |state| {
         let shop = state.get("namespaces", "shop");
         shop.is_some_and(|shop| has_condition(shop, "NamespaceFinalizersRemaining", "True", ""))
     });
@@ -126,8 +132,8 @@ fn finalizers() -> Vec<Step> {
         shop("shop"),
         inside("shop", held),
         inside("shop", secret("a")),
-        close("shop"),
-        stuck,
+        delete_namespace("shop"),
+        blocked,
     ];
     begin
         .into_iter()
@@ -135,8 +141,8 @@ fn finalizers() -> Vec<Step> {
         .collect()
 }
 
-/// Somebody else has a finalizer of the namespace, too, and takes its time: only its content goes
-/// before.
+/// The namespace has a finalizer of another controller. Its content is deleted, and the namespace
+/// stays until that finalizer is removed.
 fn held() -> Vec<Step> {
     let finalizers =
         |names: &[&str]| json!({"metadata": {"name": "shop"}, "spec": {"finalizers": names}});
@@ -156,12 +162,16 @@ fn held() -> Vec<Step> {
         Step::Create(shop),
         inside("shop", config_map("a")),
         inside("shop", secret("b")),
-        close("shop"),
+        delete_namespace("shop"),
         emptied,
     ];
     begin
         .into_iter()
-        .chain([time_to_hear(), release, is_gone("namespaces", "shop")])
+        .chain([
+            until_caches_are_current(),
+            release,
+            is_gone("namespaces", "shop"),
+        ])
         .collect()
 }
 
@@ -180,21 +190,21 @@ fn pods() -> Vec<Step> {
         pod("a"),
         pod("b"),
         running,
-        close("shop"),
+        delete_namespace("shop"),
         is_gone("namespaces", "shop"),
     ]
 }
 
 fn two() -> Vec<Step> {
-    let mut story = vec![shop("one"), shop("two")];
-    story.extend(["one", "two"].map(|name| inside(name, config_map("a"))));
-    story.extend([
-        close("one"),
-        close("two"),
+    let mut steps = vec![shop("one"), shop("two")];
+    steps.extend(["one", "two"].map(|name| inside(name, config_map("a"))));
+    steps.extend([
+        delete_namespace("one"),
+        delete_namespace("two"),
         is_gone("namespaces", "one"),
         is_gone("namespaces", "two"),
     ]);
-    story
+    steps
 }
 
 fn again() -> Vec<Step> {
@@ -205,11 +215,11 @@ fn again() -> Vec<Step> {
             inside("shop", secret("b")),
         ]
     };
-    let mut story = round();
-    story.extend([close("shop"), is_gone("namespaces", "shop")]);
-    story.extend(round());
-    story.push(Step::Sleep(Duration::from_secs(30)));
-    story
+    let mut steps = round();
+    steps.extend([delete_namespace("shop"), is_gone("namespaces", "shop")]);
+    steps.extend(round());
+    steps.push(Step::Sleep(Duration::from_secs(30)));
+    steps
 }
 
 fn workload() -> Vec<Step> {
@@ -217,7 +227,7 @@ fn workload() -> Vec<Step> {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1")},
     });
-    let there = Step::until("there", |state| {
+    let ready = Step::until("two pods ready", |state| {
         state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2
     });
     let empty = Step::until("empty", |state| {
@@ -226,8 +236,8 @@ fn workload() -> Vec<Step> {
     vec![
         shop("shop"),
         inside("shop", web),
-        there,
-        close("shop"),
+        ready,
+        delete_namespace("shop"),
         is_gone("namespaces", "shop"),
         empty,
     ]

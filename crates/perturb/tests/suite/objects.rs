@@ -1,11 +1,11 @@
-//! What users write, and what they wait for.
+//! Objects, requests and waits that the scenarios share.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_perturb::{Churn, Scenario, State, Step};
 
-/// A scenario with the controllers of its file, in which nothing runs on nodes and nothing differs.
+/// Defaults of a scenario, with empty steps, rules and controllers.
 pub(crate) const BLANK: Scenario = Scenario {
     controller: "",
     name: "",
@@ -38,7 +38,7 @@ pub(crate) fn delete(plural: &str, name: &str, options: Value) -> Step {
     Step::Delete(path(plural, name), options)
 }
 
-/// Containers of this image in pods of this application.
+/// A pod template with one container of this image and the label `app`.
 pub(crate) fn template(app: &str, image: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": app}},
@@ -46,7 +46,7 @@ pub(crate) fn template(app: &str, image: &str) -> Value {
     })
 }
 
-/// A config map that holds nothing, and that nobody owns.
+/// An empty ConfigMap without owners.
 pub(crate) fn config_map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
@@ -66,17 +66,16 @@ pub(crate) fn is_gone(plural: &'static str, key: &'static str) -> Step {
     Step::until("gone", move |state| state.get(plural, key).is_none())
 }
 
-/// Longer than anything that a plan breaks stays broken, so that everybody has heard of what was
-/// before.
-pub(crate) fn time_to_hear() -> Step {
+/// Waits longer than any fault lasts, so that all caches show the state before the next step.
+pub(crate) fn until_caches_are_current() -> Step {
     Step::Sleep(Duration::from_secs(60))
 }
 
 /// Whether the condition of type `kind` has this status and reason.
 pub(crate) fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
-    let is_it = |c: &Value| {
+    let matches = |c: &Value| {
         c["type"] == kind && c["status"] == status && (reason.is_empty() || c["reason"] == reason)
     };
-    conditions.is_some_and(|all| all.iter().any(is_it))
+    conditions.is_some_and(|all| all.iter().any(matches))
 }

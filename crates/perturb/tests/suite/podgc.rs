@@ -1,4 +1,5 @@
-//! Pods that nobody else removes.
+//! Scenarios of podgc: pods without a node, finished pods above the threshold, pods on nodes out of
+//! service, and unscheduled pods in deletion.
 
 use std::time::Duration;
 
@@ -9,19 +10,21 @@ use steersman_perturb::rules;
 use steersman_perturb::{Scenario, Step};
 use steersman_runtime::controller::ControllerContext;
 
-use crate::objects::{BLANK, count, delete, is_gone, patch, path, pod_on, template, time_to_hear};
+use crate::objects::{
+    BLANK, count, delete, is_gone, patch, path, pod_on, template, until_caches_are_current,
+};
 
 const BASE: Scenario = Scenario {
     controller: "podgc",
     controllers: &[podgc::DESCRIPTOR],
     configure: with_threshold,
-    rules: &[rules::HOSTED],
+    rules: &[rules::LIVE_NODE],
     ..BLANK
 };
 
-/// The user, not podgc, lets the pod go at last. Where podgc is not told of that, it removes the
-/// pod once more, and logs as upstream does that it is gone.
-const ENDED: &[&str] = &["error=pods \"a\" not found"];
+/// The user removes the last finalizer of the pod. If podgc misses that event, it deletes the pod
+/// again and logs this error, as upstream does.
+const REMOVED_BY_USER: &[&str] = &["error=pods \"a\" not found"];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -39,7 +42,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             name: "replaced",
             controllers: &[podgc::DESCRIPTOR, replicaset::DESCRIPTOR],
             nodes: 1,
-            rules: &[rules::HOSTED, rules::NO_SURPLUS, rules::NO_SHORTAGE],
+            rules: &[rules::LIVE_NODE, rules::NO_SURPLUS, rules::NO_SHORTAGE],
             steps: replaced,
             ..BASE
         },
@@ -62,13 +65,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "unscheduled",
             steps: unscheduled,
-            errors: ENDED,
+            errors: REMOVED_BY_USER,
             ..BASE
         },
         Scenario {
             name: "held",
             steps: held,
-            errors: ENDED,
+            errors: REMOVED_BY_USER,
             ..BASE
         },
     ]
@@ -89,18 +92,18 @@ fn pods_on(node: &str, names: &[&str]) -> Vec<Step> {
         .collect()
 }
 
-fn story(parts: impl IntoIterator<Item = Vec<Step>>) -> Vec<Step> {
+fn concat(parts: impl IntoIterator<Item = Vec<Step>>) -> Vec<Step> {
     parts.into_iter().flatten().collect()
 }
 
 fn left(pods: usize) -> Step {
-    Step::until("down to the rest", move |state| {
+    Step::until("only the other pods left", move |state| {
         count(state, "pods") == pods
     })
 }
 
 fn orphaned() -> Vec<Step> {
-    story([
+    concat([
         vec![node("here")],
         pods_on("here", &["a", "b"]),
         pods_on("nowhere", &["c", "d", "e"]),
@@ -112,7 +115,7 @@ fn node_lost() -> Vec<Step> {
     let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
     let wait = Step::Sleep(Duration::from_secs(30));
     let begin = vec![node("one"), node("two")];
-    story([
+    concat([
         begin,
         pods_on("one", &["a", "b", "c"]),
         pods_on("two", &["d"]),
@@ -120,7 +123,7 @@ fn node_lost() -> Vec<Step> {
     ])
 }
 
-/// A node is lost with two of the three pods of a ReplicaSet, which get others in their place.
+/// A node disappears with two of the three pods of a ReplicaSet, which then creates two others.
 fn replaced() -> Vec<Step> {
     let web = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
@@ -128,8 +131,8 @@ fn replaced() -> Vec<Step> {
     });
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     let run = ["a", "b"].map(|name| Step::Patch(path("pods", name) + "/status", ready.clone()));
-    let three_run = |what| {
-        Step::until(what, |state| {
+    let three_run = |name| {
+        Step::until(name, |state| {
             let ready = state
                 .get("replicasets", "default/web")
                 .map(|web| web["status"]["readyReplicas"].clone());
@@ -138,7 +141,7 @@ fn replaced() -> Vec<Step> {
         })
     };
     let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
-    let without = Step::until("without the lost", |state| {
+    let removed = Step::until("lost pods removed", |state| {
         ["default/a", "default/b"]
             .iter()
             .all(|key| state.get("pods", key).is_none())
@@ -149,17 +152,18 @@ fn replaced() -> Vec<Step> {
         run.to_vec(),
         vec![Step::Create(web), three_run("running")],
     ];
-    story(
-        begin
-            .into_iter()
-            .chain([vec![time_to_hear(), lost, without, three_run("replaced")]]),
-    )
+    concat(begin.into_iter().chain([vec![
+        until_caches_are_current(),
+        lost,
+        removed,
+        three_run("replaced"),
+    ]]))
 }
 
 fn node_returns() -> Vec<Step> {
     let soon = Step::Sleep(Duration::from_secs(15));
     let later = Step::Sleep(Duration::from_secs(120));
-    story([
+    concat([
         pods_on("late", &["a", "b"]),
         vec![soon, node("late"), later],
         pods_on("nowhere", &["c"]),
@@ -173,10 +177,11 @@ fn terminated() -> Vec<Step> {
         pod["metadata"]["annotations"] = json!({"simulate.steersman.dev/behaviour": "complete"});
         Step::Create(pod)
     };
-    // Oldest first: seconds tell ages apart.
+    // podgc deletes the oldest pods first. Creation timestamps are in seconds, so pods need a
+    // distance of more than one.
     let pods = ["a", "b", "c", "d", "e", "f"]
         .map(|name| vec![complete(name), Step::Sleep(Duration::from_secs(2))]);
-    story(pods.into_iter().chain([vec![left(3)]]))
+    concat(pods.into_iter().chain([vec![left(3)]]))
 }
 
 fn out_of_service() -> Vec<Step> {
@@ -190,11 +195,11 @@ fn out_of_service() -> Vec<Step> {
         "/api/v1/nodes/bad".to_owned(),
         json!({"spec": {"taints": taint}}),
     );
-    let end = ["a", "b"].map(|name| delete("pods", name, json!({"gracePeriodSeconds": 30})));
-    story([
+    let deletions = ["a", "b"].map(|name| delete("pods", name, json!({"gracePeriodSeconds": 30})));
+    concat([
         vec![node("bad")],
         pods_on("bad", &["a", "b", "c"]),
-        end.to_vec(),
+        deletions.to_vec(),
         vec![fail, mark, left(1)],
     ])
 }
@@ -218,7 +223,7 @@ fn unscheduled() -> Vec<Step> {
 }
 
 fn held() -> Vec<Step> {
-    let failed = Step::until("marked", |state| {
+    let failed = Step::until("failed and terminating", |state| {
         let pod = state.get("pods", "default/a");
         pod.is_some_and(|pod| {
             pod["status"]["phase"] == "Failed" && !pod["metadata"]["deletionTimestamp"].is_null()

@@ -1,4 +1,5 @@
-//! The owners of pods: ReplicaSets and ReplicationControllers tell the same stories.
+//! Scenarios of the owners of pods. ReplicaSets and ReplicationControllers have the same ones,
+//! because one controller implements both.
 
 use serde_json::{Value, json};
 use steersman_controllers::{garbagecollector, replicaset, replicationcontroller};
@@ -6,16 +7,16 @@ use steersman_perturb::rules::{self, is_active, is_ready};
 use steersman_perturb::{Churn, Rule, Scenario, State, Step};
 use steersman_runtime::controller::Descriptor;
 
-use crate::objects::{BLANK, delete, patch, template, time_to_hear};
+use crate::objects::{BLANK, delete, patch, template, until_caches_are_current};
 
 const RULES: &[Rule] = &[rules::NO_SURPLUS, rules::NO_SHORTAGE];
 
-/// Who has not heard yet that the owner goes takes its pods for free ones, asks the API server
-/// before it adopts them, and says so, as upstream's `RecheckDeletionTimestamp` does.
-const GOING: &[&str] = &["has just been deleted"];
+/// With a stale cache, a controller tries to adopt the pods of its deleted owner. A live read stops
+/// it and logs this error, as upstream's `RecheckDeletionTimestamp` does.
+const DELETED_OWNER: &[&str] = &["has just been deleted"];
 
-/// The stories of one kind.
-macro_rules! stories {
+/// The scenarios of one kind.
+macro_rules! scenarios_of {
     ($base:expr, $with_collector:expr, $kind:expr) => {
         [
             Scenario {
@@ -61,12 +62,12 @@ macro_rules! stories {
             Scenario {
                 name: "orphaned",
                 controllers: $with_collector,
-                errors: GOING,
+                errors: DELETED_OWNER,
                 steps: || $kind.orphaned(),
                 ..$base
             },
-            // The pod that replaces the one the user killed may be under way when none is wanted
-            // any more, and is one more to remove.
+            // The user kills a pod and scales to zero. The replacement of the killed pod may
+            // already exist then, which is one more pod to create and delete.
             Scenario {
                 name: "namesake",
                 churn: Churn::Within(&[("pods", 0..=1)]),
@@ -96,7 +97,7 @@ const CONTROLLERS_COLLECTED: &[Descriptor] = &[
 ];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let sets = stories!(
+    let sets = scenarios_of!(
         SETS,
         SETS_COLLECTED,
         Kind {
@@ -105,7 +106,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             plural: "replicasets"
         }
     );
-    let controllers = stories!(
+    let controllers = scenarios_of!(
         CONTROLLERS,
         CONTROLLERS_COLLECTED,
         Kind {
@@ -137,15 +138,15 @@ impl Kind {
         })
     }
 
-    fn starts_at(self, replicas: usize) -> Step {
+    fn create_with(self, replicas: usize) -> Step {
         Step::Create(self.object(replicas))
     }
 
-    fn to(self, replicas: usize) -> Step {
+    fn scale_to(self, replicas: usize) -> Step {
         patch(self.plural, "web", json!({"spec": {"replicas": replicas}}))
     }
 
-    /// So many pods, all of them available, and the status says so.
+    /// Waits until there are this many pods, all available, and the status shows it.
     fn settled(self, replicas: usize) -> Step {
         Step::until("settled", move |state| {
             let status = state
@@ -158,22 +159,22 @@ impl Kind {
     }
 
     fn create(self) -> Vec<Step> {
-        vec![self.starts_at(5), self.settled(5)]
+        vec![self.create_with(5), self.settled(5)]
     }
 
     fn many(self) -> Vec<Step> {
-        vec![self.starts_at(25), self.settled(25)]
+        vec![self.create_with(25), self.settled(25)]
     }
 
     fn scale(self) -> Vec<Step> {
         vec![
-            self.starts_at(3),
+            self.create_with(3),
             self.settled(3),
-            self.to(7),
+            self.scale_to(7),
             self.settled(7),
-            self.to(2),
+            self.scale_to(2),
             self.settled(2),
-            self.to(0),
+            self.scale_to(0),
             self.settled(0),
         ]
     }
@@ -186,7 +187,7 @@ impl Kind {
             Step::Create(loose("one")),
             Step::Create(loose("two")),
             ready,
-            self.starts_at(4),
+            self.create_with(4),
             self.settled(4),
         ]
     }
@@ -199,7 +200,7 @@ impl Kind {
         );
         vec![
             Step::Create(loose("one")),
-            self.starts_at(3),
+            self.create_with(3),
             self.settled(3),
             relabel,
             self.settled(3),
@@ -213,7 +214,7 @@ impl Kind {
         vec![
             one,
             two,
-            self.starts_at(4),
+            self.create_with(4),
             self.settled(4),
             kill("one"),
             kill("two"),
@@ -227,35 +228,36 @@ impl Kind {
         vec![
             Step::Create(web),
             self.settled(3),
-            self.to(5),
+            self.scale_to(5),
             self.settled(5),
         ]
     }
 
-    /// The same name, another object: what is known of the first says nothing of the second.
+    /// A second owner gets the name of a deleted one. Expectations and own writes of the first must
+    /// not apply to the second.
     fn recreated(self) -> Vec<Step> {
-        let end = delete(
+        let delete_owner = delete(
             self.plural,
             "web",
             json!({"propagationPolicy": "Background"}),
         );
         vec![
-            self.starts_at(2),
+            self.create_with(2),
             self.settled(2),
-            self.to(0),
+            self.scale_to(0),
             self.settled(0),
-            end,
-            self.starts_at(3),
+            delete_owner,
+            self.create_with(3),
             self.settled(3),
         ]
     }
 
-    /// The owner goes and leaves its pods behind; the next one of its name adopts them, and neither
-    /// makes new ones nor removes any. The user lets everybody hear that they are free: who has not
-    /// makes others, in upstream, too.
+    /// The owner is deleted and orphans its pods. The next owner of its name adopts them, and
+    /// creates and deletes none. The user waits until all caches show the orphans: with a stale
+    /// cache, upstream's controller also creates others.
     fn orphaned(self) -> Vec<Step> {
         let orphan = delete(self.plural, "web", json!({"propagationPolicy": "Orphan"}));
-        let free = Step::until("free", move |state| {
+        let orphaned = Step::until("orphaned", move |state| {
             state.get(self.plural, "default/web").is_none()
                 && pods(state).all(|pod| owners(pod) == 0)
                 && pods(state).count() == 3
@@ -264,38 +266,38 @@ impl Kind {
             pods(state).filter(|pod| owners(pod) == 1).count() == 3
         });
         let begin = [
-            self.starts_at(3),
+            self.create_with(3),
             self.settled(3),
-            time_to_hear(),
+            until_caches_are_current(),
             orphan,
-            free,
-            time_to_hear(),
+            orphaned,
+            until_caches_are_current(),
         ];
         begin
             .into_iter()
-            .chain([self.starts_at(3), adopted, self.settled(3)])
+            .chain([self.create_with(3), adopted, self.settled(3)])
             .collect()
     }
 
-    /// A pod of ours goes, a stranger gets its name, and all of ours are to go: the stranger stays.
-    /// Whether the first is replaced before is a matter of time.
+    /// The user kills a pod, creates another pod with the same name and other labels, and scales to
+    /// zero. The other pod stays. The controller may replace the killed pod before or not.
     fn namesake(self) -> Vec<Step> {
-        let mut stranger = loose("one");
-        stranger["metadata"]["labels"]["app"] = json!("other");
+        let mut namesake = loose("one");
+        namesake["metadata"]["labels"]["app"] = json!("other");
         let kill = delete("pods", "one", json!({"gracePeriodSeconds": 0}));
         vec![
             Step::Create(loose("one")),
-            self.starts_at(3),
+            self.create_with(3),
             self.settled(3),
             kill,
-            Step::Create(stranger),
-            self.to(0),
+            Step::Create(namesake),
+            self.scale_to(0),
             self.settled(0),
         ]
     }
 }
 
-/// The active pods of the application.
+/// The active pods with the label `app: web`.
 fn pods(state: &State) -> impl Iterator<Item = &Value> {
     state
         .all("pods")
@@ -308,6 +310,7 @@ fn owners(pod: &Value) -> usize {
         .map_or(0, Vec::len)
 }
 
+/// A pod without an owner, with the labels of the selector.
 fn loose(name: &str) -> Value {
     let mut pod = template("web", "web:1");
     (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =

@@ -1,5 +1,7 @@
-//! Everything that happened in a cluster, from the server's own log, and the state after each
-//! change.
+//! The history of a cluster: every change of every object, and the state after each change.
+//!
+//! It reads the server's own log instead of a watch, so faults cannot hide a change from the
+//! oracles. The log of requests tells which client wrote each change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,26 +12,27 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::requests::RequestRecord;
 use steersman_devcluster::store::EventKind;
 
-/// Resources that are no part of the story: they tell of time passing.
-pub(crate) const ASIDE: &[&str] = &["events", "leases"];
+/// Resources that scenarios ignore: they change as time passes, and their number varies.
+pub(crate) const IGNORED: &[&str] = &["events", "leases"];
 
-/// What was so this short a time ago may be what somebody acts on who knows all that can be known:
-/// a request is under way that was decided then, and where the server asks for it (429), the client
-/// sends it again two seconds later without asking anybody.
-const LATELY: SignedDuration = SignedDuration::from_millis(2_500);
+/// Age up to which an old state still justifies a write. A controller with a current cache decides
+/// first and sends the request later. After a 429 with `Retry-After: 2`, the client repeats the
+/// request two seconds later, without a new decision.
+const RECENT: SignedDuration = SignedDuration::from_millis(2_500);
 
-/// Plural resource and `namespace/name`.
+/// Plural resource and `namespace/name` of an object.
 type Id = (Arc<str>, Arc<str>);
 
-/// The objects at one instant, and what became of them lately.
+/// All objects at one instant, and their recent versions.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     objects: BTreeMap<Id, Arc<Value>>,
-    /// What was replaced or went lately, and when.
+    /// Versions that were replaced or deleted in the last [`RECENT`], oldest first, each with the
+    /// time of its end.
     former: VecDeque<(Timestamp, Id, Arc<Value>)>,
 }
 
-/// `namespace/name`, or the name of an object without a namespace.
+/// `namespace/name`, or only the name of a cluster-scoped object.
 pub fn key_of(object: &Value) -> String {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     match (text("namespace"), text("name")) {
@@ -47,135 +50,136 @@ impl State {
             .map(|(_, object)| &**object)
     }
 
-    /// The object with that `namespace/name`.
+    /// The object with this `namespace/name`.
     pub fn get(&self, plural: &str, key: &str) -> Option<&Value> {
         self.objects
             .get(&(Arc::from(plural), Arc::from(key)))
             .map(|object| &**object)
     }
 
-    /// All objects with their resources.
+    /// All objects with their plural resources.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects
             .iter()
             .map(|((plural, _), object)| (&**plural, &**object))
     }
 
-    /// The object as it is now, and as it was at any instant lately.
-    pub fn lately<'a>(
+    /// The versions of an object that justify a write now: `object` itself, and those that were
+    /// current at any instant of the last 2.5 s.
+    pub fn recent_versions<'a>(
         &'a self,
         plural: &'a str,
         object: &'a Value,
     ) -> impl Iterator<Item = &'a Value> {
-        let is_it = |other: &&Value| other["metadata"]["uid"] == object["metadata"]["uid"];
+        let is_same = |other: &&Value| other["metadata"]["uid"] == object["metadata"]["uid"];
         let former = self
             .former
             .iter()
             .filter(move |(_, (of, _), _)| **of == *plural)
             .map(|(_, _, object)| &**object);
-        former.filter(is_it).chain([object])
+        former.filter(is_same).chain([object])
     }
 
-    pub(crate) fn apply(&mut self, frame: &Frame) {
+    pub(crate) fn apply(&mut self, change: &Change) {
         while self
             .former
             .front()
-            .is_some_and(|(until, ..)| until.duration_until(frame.at) > LATELY)
+            .is_some_and(|(until, ..)| until.duration_until(change.at) > RECENT)
         {
             self.former.pop_front();
         }
-        let id = (Arc::clone(&frame.plural), Arc::clone(&frame.key));
-        let former = match frame.happened {
-            Happened::Deleted => self.objects.remove(&id),
-            Happened::Created | Happened::Changed => {
-                self.objects.insert(id.clone(), Arc::clone(&frame.object))
+        let id = (Arc::clone(&change.plural), Arc::clone(&change.key));
+        let former = match change.kind {
+            ChangeKind::Deleted => self.objects.remove(&id),
+            ChangeKind::Created | ChangeKind::Updated => {
+                self.objects.insert(id.clone(), Arc::clone(&change.object))
             }
         };
         self.former
-            .extend(former.map(|former| (frame.at, id, former)));
+            .extend(former.map(|former| (change.at, id, former)));
     }
 }
 
-/// What became of an object.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happened {
-    /// It appeared.
+pub enum ChangeKind {
+    /// The object was created.
     Created,
-    /// It changed.
-    Changed,
-    /// It went away.
+    /// The object was updated.
+    Updated,
+    /// The object was removed from the store.
     Deleted,
 }
 
-/// One change.
+/// One change of one object.
 #[derive(Debug, Clone)]
-pub struct Frame {
-    /// Its revision.
+pub struct Change {
+    /// Resource version of the change.
     pub revision: u64,
-    /// When it was seen, which is a moment later.
+    /// Time at which the history read the change, a moment after the write.
     pub at: Timestamp,
     /// Plural resource.
     pub plural: Arc<str>,
     /// `namespace/name`.
     pub key: Arc<str>,
-    /// What became of the object.
-    pub happened: Happened,
-    /// The object before.
+    /// Creation, update or deletion.
+    pub kind: ChangeKind,
+    /// The object before the change.
     pub before: Option<Arc<Value>>,
-    /// The object afterwards; its last state when it was deleted.
+    /// The object after the change; after a deletion, its last state.
     pub object: Arc<Value>,
-    /// The `User-Agent` of who did it; empty when that is not known.
+    /// `User-Agent` of the client that wrote the change; empty if it is unknown.
     pub by: String,
 }
 
-impl Frame {
-    /// Whether a client with this last part of its `User-Agent` did it.
+impl Change {
+    /// Whether the client's `User-Agent` ends in this identity, such as `deployment-controller`.
     pub fn is_by(&self, identity: &str) -> bool {
         self.by.rsplit('/').next() == Some(identity)
     }
 
-    /// Whether it began the end of the object: it was marked for deletion, or went away unmarked.
+    /// Whether this change set the deletion timestamp, or removed an object without one.
     pub fn begins_deletion(&self) -> bool {
         let marked = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
         let before = self.before.as_deref().is_some_and(marked);
-        !before && (self.happened == Happened::Deleted || marked(&self.object))
+        !before && (self.kind == ChangeKind::Deleted || marked(&self.object))
     }
 }
 
-/// How many objects of each resource were created and deleted.
+/// Number of created and of deleted objects, by plural resource.
 pub(crate) type Counts = BTreeMap<String, (i32, i32)>;
 
-/// A film under way.
+/// All changes so far, and the state after the last one.
 #[derive(Default)]
-pub(crate) struct Film {
+pub(crate) struct History {
     position: u64,
     pub(crate) state: State,
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) changes: Vec<Change>,
 }
 
-impl Film {
-    /// Takes what happened since the last time; whether anything did.
+impl History {
+    /// Reads the changes since the last call. Returns whether there were any.
     pub(crate) fn advance(&mut self, cluster: &DevCluster) -> bool {
         if cluster.revision() == self.position {
             return false;
         }
-        let (taken, now) = (self.frames.len(), cluster.clock().now());
+        let (taken, now) = (self.changes.len(), cluster.clock().now());
         let changes = cluster
             .changes(self.position)
-            .expect("a story is shorter than the history of the server");
+            .expect("a scenario is shorter than the history that the server keeps");
         for (plural, event) in changes {
             self.position = event.revision;
-            if ASIDE.contains(&&*plural) {
+            if IGNORED.contains(&&*plural) {
                 continue;
             }
             let id: (Arc<str>, Arc<str>) = (Arc::from(plural), Arc::clone(&event.object().key));
-            let frame = Frame {
+            let change = Change {
                 revision: event.revision,
                 at: now,
-                happened: match event.kind {
-                    EventKind::Added => Happened::Created,
-                    EventKind::Modified => Happened::Changed,
-                    EventKind::Deleted => Happened::Deleted,
+                kind: match event.kind {
+                    EventKind::Added => ChangeKind::Created,
+                    EventKind::Modified => ChangeKind::Updated,
+                    EventKind::Deleted => ChangeKind::Deleted,
                 },
                 before: self.state.objects.get(&id).cloned(),
                 object: Arc::new(event.object().to_value()),
@@ -183,24 +187,24 @@ impl Film {
                 plural: id.0,
                 key: id.1,
             };
-            self.state.apply(&frame);
-            self.frames.push(frame);
+            self.state.apply(&change);
+            self.changes.push(change);
         }
-        self.frames.len() > taken
+        self.changes.len() > taken
     }
 
-    /// The plural resources of all that happened after a revision.
+    /// The plural resources that changed after a revision.
     pub(crate) fn plurals(&self, begin: u64) -> BTreeSet<String> {
         self.since(begin)
-            .map(|frame| frame.plural.to_string())
+            .map(|change| change.plural.to_string())
             .collect()
     }
 
-    /// The API groups of all that happened after a revision.
+    /// The API groups of the objects that changed after a revision.
     pub(crate) fn groups(&self, begin: u64) -> BTreeSet<String> {
         let versions = self
             .since(begin)
-            .filter_map(|frame| frame.object["apiVersion"].as_str());
+            .filter_map(|change| change.object["apiVersion"].as_str());
         versions
             .map(|version| {
                 version
@@ -211,66 +215,70 @@ impl Film {
             .collect()
     }
 
-    /// The creations and deletions so far.
+    /// The number of creations and deletions so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::new();
-        for frame in &self.frames {
-            let (created, deleted) = match frame.happened {
-                Happened::Created => (1, 0),
-                Happened::Deleted => (0, 1),
-                Happened::Changed => continue,
+        for change in &self.changes {
+            let (created, deleted) = match change.kind {
+                ChangeKind::Created => (1, 0),
+                ChangeKind::Deleted => (0, 1),
+                ChangeKind::Updated => continue,
             };
-            let count = counts.entry(frame.plural.to_string()).or_default();
+            let count = counts.entry(change.plural.to_string()).or_default();
             *count = (count.0 + created, count.1 + deleted);
         }
         counts
     }
 
-    fn since(&self, begin: u64) -> impl Iterator<Item = &Frame> {
-        self.frames
+    fn since(&self, begin: u64) -> impl Iterator<Item = &Change> {
+        self.changes
             .iter()
-            .filter(move |frame| frame.revision > begin)
+            .filter(move |change| change.revision > begin)
     }
 
-    /// Writes down who did what, as far as the log of requests goes back.
+    /// Sets the client of each change from the log of requests, as far as the log goes back. A
+    /// record holds the revision that the store had reached when the request was answered. So the
+    /// first write at or beyond a change's revision made the change. A change older than the first
+    /// record stays without a client.
     pub(crate) fn attribute(&mut self, requests: &[RequestRecord]) {
         let writes: Vec<&RequestRecord> = requests
             .iter()
             .filter(|request| is_write(request))
             .collect();
-        for frame in &mut self.frames {
-            let at = writes.partition_point(|request| request.revision < frame.revision);
+        for change in &mut self.changes {
+            let at = writes.partition_point(|request| request.revision < change.revision);
             let before = at.checked_sub(1).and_then(|before| writes.get(before));
             if let Some(request) = writes.get(at).filter(|_| before.is_some()) {
-                request.user_agent.clone_into(&mut frame.by);
+                request.user_agent.clone_into(&mut change.by);
             }
         }
     }
 }
 
-/// The revision before the latest so many changes that belong to the story, of those after `begin`
-/// and, unless it is `None`, of one resource.
+/// The revision just before the latest `changes` changes of the scenario. `of` restricts the count
+/// to one plural resource. Changes up to `begin`, when the scenario started, do not count.
 pub(crate) fn before_the_latest(
     cluster: &DevCluster,
     begin: u64,
     changes: usize,
     of: Option<&str>,
 ) -> u64 {
-    let mut story = cluster
+    let mut counted = cluster
         .changes(begin)
-        .expect("a story is shorter than the history of the server");
-    story.retain(|(plural, _)| of.is_none_or(|of| **plural == *of));
-    // Nodes report all the time; what counts is whether they are there.
-    story.retain(|(plural, event)| match &**plural {
+        .expect("a scenario is shorter than the history that the server keeps");
+    counted.retain(|(plural, _)| of.is_none_or(|of| **plural == *of));
+    // Nodes update their status all the time; only their creation and deletion count.
+    counted.retain(|(plural, event)| match &**plural {
         "nodes" => event.kind != EventKind::Modified,
-        plural => !ASIDE.contains(&plural),
+        plural => !IGNORED.contains(&plural),
     });
-    let first_hidden = story.len().saturating_sub(changes);
-    story
+    let first_hidden = counted.len().saturating_sub(changes);
+    counted
         .get(first_hidden)
         .map_or(cluster.revision(), |(_, event)| event.revision - 1)
 }
 
+/// Whether the request changes objects.
 pub(crate) fn is_write(request: &RequestRecord) -> bool {
     matches!(
         &*request.verb,
@@ -286,7 +294,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_view_lags_by_changes_of_the_story_alone() {
+    async fn a_stale_view_lags_only_by_changes_of_the_scenario() {
         let cluster = DevCluster::new(Clock::runtime(jiff::Timestamp::UNIX_EPOCH));
         let create = async |kind: &str, api: &str, name: &str| {
             let object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
@@ -298,7 +306,7 @@ mod tests {
         create("Lease", "coordination.k8s.io/v1", "aside").await;
         let second = create("ConfigMap", "v1", "b").await;
         let last = create("Lease", "coordination.k8s.io/v1", "too").await;
-        // (changes that are not shown, what is)
+        // (number of hidden changes, last visible revision)
         for (changes, shown) in [(0, last), (1, second - 1), (2, first - 1), (9, first - 1)] {
             assert_eq!(
                 before_the_latest(&cluster, begin, changes, None),

@@ -1,5 +1,5 @@
-//! How long the work stands still when the leader of three managers ends: from the signal until a
-//! new Deployment has a ReplicaSet.
+//! Failover time: from the signal that ends the leader of three managers until a new Deployment has
+//! a ReplicaSet. The standbys have filled caches before the signal.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -13,25 +13,25 @@ use steersman_runtime::clock::Clock;
 
 use crate::process::Program;
 
-/// How a leader ends, and what is said of it.
-const WAYS: [(&str, &str); 3] = [
-    ("TERM", "SIGTERM: it is told to end"),
-    ("KILL", "SIGKILL: it dies"),
-    ("STOP", "SIGSTOP: it freezes"),
+/// Signals to the leader, with their text in the table.
+const SIGNALS: [(&str, &str); 3] = [
+    ("TERM", "SIGTERM: orderly stop"),
+    ("KILL", "SIGKILL: crash"),
+    ("STOP", "SIGSTOP: freeze"),
 ];
 
-/// How long anything may take.
+/// Limit of each wait.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Prints a table of `rounds` measurements of each way, in Markdown.
+/// Prints a table of `rounds` measurements for each signal, in Markdown.
 pub(crate) async fn measure(
     binary: &Path,
     arguments: &[String],
     rounds: usize,
     scratch: &Path,
 ) -> Result<()> {
-    println!("| the leader | shortest s | median s | longest s |\n|---|---|---|---|");
-    for (signal, what) in WAYS {
+    println!("| signal to the leader | shortest s | median s | longest s |\n|---|---|---|---|");
+    for (signal, text) in SIGNALS {
         let mut took = Vec::new();
         for _ in 0..rounds {
             took.push(
@@ -43,7 +43,7 @@ pub(crate) async fn measure(
         took.sort_by(f64::total_cmp);
         if let [shortest, .., longest] | [shortest @ longest] = took.as_slice() {
             println!(
-                "| {what} | {shortest:.2} | {:.2} | {longest:.2} |",
+                "| {text} | {shortest:.2} | {:.2} | {longest:.2} |",
                 took[took.len() / 2]
             );
         }
@@ -51,12 +51,14 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// One manager and the door that only it uses.
+/// One manager, and the HTTPS address that only this manager uses. The log of requests thus tells
+/// managers apart.
 struct Member {
     manager: Program,
     door: HttpsDoor,
 }
 
+/// One measurement with a new cluster and three new managers.
 async fn round(
     binary: &Path,
     arguments: &[String],
@@ -76,12 +78,12 @@ async fn round(
         start(&cluster, binary, arguments, scratch).await?,
     ];
     for standby in &standbys {
-        until_warm(&cluster, &standby.door).await?;
+        until_caches_fill(&cluster, &standby.door).await?;
     }
     let began = Instant::now();
     leader.manager.signal(signal)?;
-    if let Err(refusal) = cluster.create(deployment()).await {
-        bail!("create the Deployment: {}", refusal.message);
+    if let Err(status) = cluster.create(deployment()).await {
+        bail!("create the Deployment: {}", status.message);
     }
     wait(&cluster, "replicasets", |_| true).await?;
     Ok(began.elapsed())
@@ -113,29 +115,25 @@ async fn start(
     })
 }
 
-/// Waits for an object of this resource that is as wanted.
-async fn wait(
-    cluster: &DevCluster,
-    plural: &str,
-    is_wanted: impl Fn(&Value) -> bool,
-) -> Result<()> {
+/// Waits for an object of this resource that meets the condition.
+async fn wait(cluster: &DevCluster, plural: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
     let Err(objects) = cluster
-        .wait_for(plural, LIMIT, |objects| objects.iter().any(&is_wanted))
+        .wait_for(plural, LIMIT, |objects| objects.iter().any(&holds))
         .await
     else {
         return Ok(());
     };
-    bail!("after {LIMIT:?} there is nothing to see among the {plural}: {objects:?}")
+    bail!("none of the {plural} meets the condition after {LIMIT:?}: {objects:?}")
 }
 
-/// Waits until the manager behind `door` watches pods and the Lease, as a standby does.
-async fn until_warm(cluster: &DevCluster, door: &HttpsDoor) -> Result<()> {
+/// Waits until the manager behind `door` watches pods and the Lease. A standby watches both.
+async fn until_caches_fill(cluster: &DevCluster, door: &HttpsDoor) -> Result<()> {
     let began = Instant::now();
     let watches = |resource: &str| {
-        let is_it = |r: &steersman_devcluster::requests::RequestRecord| {
+        let is_watch = |r: &steersman_devcluster::requests::RequestRecord| {
             r.door == Some(door.address()) && r.verb == "watch" && r.resource == resource
         };
-        cluster.requests().iter().any(is_it)
+        cluster.requests().iter().any(is_watch)
     };
     while !(watches("pods") && watches("leases")) {
         if began.elapsed() > LIMIT {

@@ -1,9 +1,12 @@
-//! Measures a controller manager: wall time, CPU, memory and requests of creating, rolling, scaling
-//! and deleting Deployments; or, with `--failover`, how long the work stands still when the leader
-//! ends; or, with `--apiserver`, the embedded API server itself.
+//! Benchmarks of a controller manager, of failover, and of the embedded API server.
 //!
-//! The API server and the nodes run in this process (or are those of `--kubeconfig`), the manager
-//! in one of its own, so that its CPU and memory are its alone.
+//! By default it creates, rolls out, scales and deletes Deployments, and measures wall time, CPU
+//! time, memory and requests. `--failover` measures the time until a standby takes over.
+//! `--apiserver` measures the embedded API server.
+//!
+//! The manager runs as a process of its own, so that its CPU time and memory are separate. The API
+//! server and the nodes run in this process, or `--kubeconfig` names another cluster.
+//! `docs/performance.md` has the results.
 
 mod apiserver;
 mod failover;
@@ -36,38 +39,37 @@ use world::{World, since};
 #[derive(Debug, Parser)]
 #[command(name = "steersman-bench")]
 struct Args {
-    /// Deployments.
+    /// Number of Deployments.
     #[arg(long, default_value_t = 20)]
     deployments: usize,
-    /// Pods of each.
+    /// Pods of each Deployment.
     #[arg(long, default_value_t = 50)]
     replicas: usize,
-    /// Pods of each after scaling up.
+    /// Pods of each Deployment after scaling up.
     #[arg(long, default_value_t = 100)]
     scaled: usize,
-    /// How long to watch the idle manager, in seconds.
+    /// Time to measure the idle manager, in seconds.
     #[arg(long, default_value_t = 10)]
     idle: u64,
-    /// The binary; with `--apiserver` one that has `steersman apiserver`.
+    /// The binary of the manager. For `--apiserver` it must have the subcommand `apiserver`.
     #[arg(long, default_value = "target/dist/steersman")]
     manager: PathBuf,
-    /// An API server with nodes to use in place of the embedded one.
+    /// Use this cluster, with nodes, in place of the embedded API server.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Measure how long a standby takes to act when the leader ends, so many times for each way to
-    /// end, and nothing else.
+    /// Measure only the failover from an ended leader to a standby, this many times for each signal.
     #[arg(long, value_name = "ROUNDS", conflicts_with = "kubeconfig")]
     failover: Option<usize>,
-    /// Measure the embedded API server, and nothing else.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', conflicts_with_all = ["kubeconfig", "failover"])]
-    apiserver: Vec<apiserver::What>,
+    /// Measure only the embedded API server.
+    #[arg(long, value_name = "MEASUREMENT", value_delimiter = ',', conflicts_with_all = ["kubeconfig", "failover"])]
+    apiserver: Vec<apiserver::Measurement>,
     /// Further arguments of the manager.
     #[arg(last = true)]
     manager_args: Vec<String>,
 }
 
-/// The client-side throttle would be what is measured, were it left at its default of 20 requests
-/// per second.
+/// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate
+/// the measurement.
 const THROTTLE: [&str; 2] = ["--kube-api-qps=100000", "--kube-api-burst=100000"];
 
 #[tokio::main]
@@ -88,7 +90,7 @@ async fn main() -> Result<()> {
     result
 }
 
-/// The API server side: ours, with nodes, or a stranger's.
+/// The API server under load: the embedded one with simulated nodes, or that of `--kubeconfig`.
 struct Server {
     cluster: Option<(DevCluster, HttpsDoor)>,
     client: ApiClient,
@@ -139,7 +141,7 @@ impl Server {
         })
     }
 
-    /// Requests of the manager so far; nothing for a stranger's server.
+    /// Requests of the manager so far; empty for the server of `--kubeconfig`, which does not count.
     fn requests(&self) -> RequestCounts {
         self.cluster
             .as_ref()
@@ -235,7 +237,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// Does `work` on so many `pods` and adds a row on what it cost.
+    /// Runs `work`, which changes `pods` pods, and adds a row with its costs.
     async fn phase(
         &mut self,
         name: &'static str,

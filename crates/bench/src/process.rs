@@ -1,4 +1,5 @@
-//! The program under measurement: a process of its own, read through /proc.
+//! The process under measurement. Its CPU time and memory come from `/proc`, so this module needs
+//! Linux.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// A running program. Killed when dropped.
+/// A running program, which is killed on drop.
 pub(crate) struct Program {
     child: Child,
 }
 
-/// What the kernel says of a process so far.
+/// Resources that a process has used so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     /// User and system time, in seconds.
@@ -23,14 +24,14 @@ pub(crate) struct Usage {
 }
 
 impl Program {
-    /// Starts `binary` with `args`, all it says going to `log`.
+    /// Starts `binary` with `args`. Standard output and standard error go to `log`.
     pub(crate) fn start(binary: &Path, args: &[String], log: &Path) -> Result<Self> {
         let log = create(log)?;
         Self::spawn(binary, args, log.try_clone()?.into(), log.into())
     }
 
-    /// Starts `binary` with `args` and reads the first line that it says on standard output; what
-    /// it says otherwise goes to `log`.
+    /// Starts `binary` with `args`, and waits for the first line on standard output. Standard error
+    /// goes to `log`.
     pub(crate) fn start_and_read(
         binary: &Path,
         args: &[String],
@@ -66,7 +67,7 @@ impl Program {
         })
     }
 
-    /// Sends it a signal, such as `TERM`.
+    /// Sends the process a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         let status = Command::new("kill")
             .args([format!("-{name}"), self.child.id().to_string()])
@@ -76,15 +77,15 @@ impl Program {
         Ok(())
     }
 
-    /// Reads its usage; an error when it has ended.
+    /// Reads the usage of the process; fails if the process has ended.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
         if let Some(status) = self.child.try_wait()? {
-            anyhow::bail!("it ended: {status}");
+            anyhow::bail!("the process ended: {status}");
         }
         Usage::of(&self.child.id().to_string())
     }
 
-    /// Lets the highest resident memory count from now on.
+    /// Resets the highest resident memory to the present one.
     pub(crate) fn reset_peak(&self) -> Result<()> {
         let file = format!("/proc/{}/clear_refs", self.child.id());
         std::fs::write(&file, "5").with_context(|| format!("write {file}"))
@@ -96,7 +97,7 @@ fn create(log: &Path) -> Result<std::fs::File> {
 }
 
 impl Usage {
-    /// Of this process.
+    /// The usage of this process.
     pub(crate) fn own() -> Result<Self> {
         Self::of("self")
     }
@@ -115,13 +116,14 @@ impl Usage {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both calls fail only after the end of the process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Fields 14 and 15 of stat(5), in ticks; Linux reports a hundred per second to user space.
+/// User and system time: fields 14 and 15 of `/proc/<pid>/stat`, in ticks. Linux reports 100 ticks
+/// per second to user space.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let after_name = stat.rsplit_once(')')?.1;
     let mut fields = after_name.split_whitespace().skip(11);
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_files_are_read() {
+    fn cpu_time_and_memory_are_read_from_proc() {
         let stat = "42 (a b) c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 4 0 100 0 0";
         assert_eq!(cpu_seconds(stat), Some(2.0));
         assert_eq!(

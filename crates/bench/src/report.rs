@@ -1,22 +1,22 @@
-//! The table of results.
+//! The table of results, in Markdown, with the requests of each phase below.
 
 use std::time::Duration;
 
 use steersman_devcluster::requests::RequestCounts;
 
-/// One row.
+/// One row of the table.
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
-    /// Pods created, replaced or deleted.
+    /// Number of pods that were created, replaced or deleted.
     pub(crate) pods: usize,
     pub(crate) wall: Duration,
-    /// Of the manager.
+    /// CPU time of the manager in this phase, in seconds.
     pub(crate) cpu_seconds: f64,
-    /// Of the manager, at the end of the phase, in bytes.
+    /// Resident memory of the manager at the end of the phase, in bytes.
     pub(crate) resident: u64,
-    /// Of the manager, highest so far, in bytes.
+    /// Highest resident memory of the manager so far, in bytes.
     pub(crate) peak: u64,
-    /// Of the manager.
+    /// Requests of the manager in this phase.
     pub(crate) requests: RequestCounts,
 }
 

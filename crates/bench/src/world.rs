@@ -1,4 +1,5 @@
-//! The cluster that the manager works on, and the load put on it.
+//! The load on the manager: Deployments that are created, patched and deleted, and waits for the
+//! cluster to settle. Waits read informers, because polling would load the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use steersman_runtime::object::{Deployment, Identity, ObjectKey, Pod};
 use steersman_runtime::resource::{DEPLOYMENTS, PODS, REPLICA_SETS, ResourceType};
 use tokio::sync::Notify;
 
-/// Namespace of everything the benchmark makes.
+/// Namespace of all objects of the benchmark.
 const NAMESPACE: &str = "bench";
 
-/// Deployments and pods as they are, and a client to change them.
+/// Caches of Deployments and pods, and a client to change them.
 pub(crate) struct World {
     client: ApiClient,
     deployments: SharedInformer<Deployment>,
@@ -40,8 +41,7 @@ impl World {
         }
     }
 
-    /// Makes the namespace, and `count` Deployments of `replicas` pods with the template of
-    /// revision `v1`.
+    /// Creates the namespace, and `count` Deployments with `replicas` pods each.
     pub(crate) async fn create(&self, count: usize, replicas: usize) -> Result<()> {
         let namespaces = Target {
             resource: &steersman_runtime::resource::NAMESPACES,
@@ -65,8 +65,8 @@ impl World {
         Ok(())
     }
 
-    /// Applies `patch` to every Deployment, and waits until the change is visible to
-    /// [`World::settled`].
+    /// Applies `patch` to every Deployment, and waits until the caches of [`World::settled`] show
+    /// the changes.
     pub(crate) async fn patch_all(&self, count: usize, patch: &Value) -> Result<()> {
         let mut version = 0;
         for index in 0..count {
@@ -81,10 +81,10 @@ impl World {
         let deployments = self.deployments.store();
         self.wait(|| deployments.resource_version() >= version)
             .await
-            .context("the patches do not become visible")
+            .context("the cache does not show the patches")
     }
 
-    /// Deletes every Deployment, and leaves the rest to the garbage collector.
+    /// Deletes every Deployment in the background; the garbage collector deletes the rest.
     pub(crate) async fn delete_deployments(&self) -> Result<()> {
         self.delete_all(&DEPLOYMENTS).await
     }
@@ -104,8 +104,8 @@ impl World {
         Ok(())
     }
 
-    /// Waits until every one of `count` Deployments is rolled out with `replicas` pods and no other
-    /// pod is left.
+    /// Waits until all `count` Deployments are rolled out with `replicas` pods each, and all other
+    /// pods are gone.
     pub(crate) async fn settled(&self, count: usize, replicas: usize) -> Result<()> {
         let (deployments, pods) = (self.deployments.store(), self.pods.store());
         let wanted = i32::try_from(replicas)?;
@@ -139,8 +139,8 @@ impl World {
         })
     }
 
-    /// Waits until no Deployment and no pod is left. Where no garbage collector runs, what one
-    /// would delete is deleted here.
+    /// Waits until all Deployments and pods are gone. If the number of pods stays the same for 5 s,
+    /// it deletes ReplicaSets and pods itself, because then no garbage collector runs.
     pub(crate) async fn empty(&self) -> Result<()> {
         let (deployments, pods) = (self.deployments.store(), self.pods.store());
         let collect = async {
@@ -160,12 +160,12 @@ impl World {
         }
     }
 
-    async fn wait(&self, is_right: impl Fn() -> bool) -> Result<()> {
+    async fn wait(&self, holds: impl Fn() -> bool) -> Result<()> {
         let until = async {
-            while !is_right() {
+            while !holds() {
                 self.changed.notified().await;
-                // Checking walks all Deployments: not more often than this, or the benchmark
-                // measures itself.
+                // A check walks all Deployments. With more frequent checks, the benchmark would
+                // measure itself.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -188,7 +188,7 @@ fn target(name: Option<&str>) -> Target<'_> {
     }
 }
 
-/// A template of ordinary size: two containers with probes, resources, environment and volumes.
+/// A Deployment of ordinary size: two containers with probes, resources, environment and volumes.
 fn deployment(index: usize, replicas: usize) -> Value {
     let app = name(index);
     let env: Vec<Value> = (0..8)
@@ -221,7 +221,7 @@ fn deployment(index: usize, replicas: usize) -> Value {
     })
 }
 
-/// What came on top of `before`.
+/// The requests in `now` that are not in `before`.
 pub(crate) fn since(before: &RequestCounts, now: &RequestCounts) -> RequestCounts {
     let more = |(key, count): (&(String, String), &u64)| {
         let new = count - before.get(key).copied().unwrap_or(0);

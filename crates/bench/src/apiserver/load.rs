@@ -1,4 +1,4 @@
-//! What is asked of the API server: pods that are created, patched, deleted and watched.
+//! The load on the API server: requests that create, patch, delete and watch pods.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use steersman_runtime::resource::PODS;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Tasks that send requests; each waits for the answer.
+/// Number of tasks that send requests; each has one request at a time.
 const TASKS: usize = 32;
 
-/// Bytes of a pod as it is stored, managed fields included.
+/// Size of a stored pod in bytes, managed fields included.
 const SIZE: usize = 3_000;
 
-/// Nothing that is waited for takes this long.
+/// Limit of each request and each wait.
 const LIMIT: Duration = Duration::from_secs(600);
 
 type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
@@ -58,15 +58,15 @@ fn name(index: usize) -> String {
     format!("pod-{index:06}")
 }
 
-/// Pods like those that workloads make, each of [`SIZE`] bytes in the store.
+/// Creates pods like those of workloads, each of [`SIZE`] bytes in the store.
 pub(super) struct Pods {
     client: ApiClient,
-    /// What comes before and after the name in the manifest.
+    /// The manifest before and after the name of the pod.
     manifest: [String; 2],
 }
 
 impl Pods {
-    /// Finds out how large a pod becomes on this server.
+    /// Creates and deletes a probe. Its stored size gives the padding for [`SIZE`] bytes.
     pub(super) async fn on(client: ApiClient) -> Result<Arc<Self>> {
         let probe = manifest("");
         client
@@ -74,9 +74,9 @@ impl Pods {
             .await
             .context("create a pod")?;
         let stored = client.get(pods(Some("probe"))).await?.len();
-        let padding = SIZE
-            .checked_sub(stored)
-            .with_context(|| format!("a pod has {stored} bytes already"))?;
+        let padding = SIZE.checked_sub(stored).with_context(|| {
+            format!("a pod without padding has {stored} bytes, more than {SIZE}")
+        })?;
         client
             .delete(pods(Some("probe")), &json!({ "gracePeriodSeconds": 0 }))
             .await?;
@@ -86,6 +86,7 @@ impl Pods {
         }))
     }
 
+    /// Creates the pod of this number.
     pub(super) async fn create(&self, index: usize) -> Result<()> {
         let body = RawValue::from_string(self.manifest.join(&name(index)))?;
         self.client
@@ -95,8 +96,8 @@ impl Pods {
         Ok(())
     }
 
-    /// One pod from its creation to its end.
-    pub(super) async fn live(&self, index: usize) -> Result<()> {
+    /// Creates a pod, patches its status, and deletes it.
+    pub(super) async fn life_cycle(&self, index: usize) -> Result<()> {
         self.create(index).await?;
         let name = name(index);
         let status = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
@@ -138,7 +139,7 @@ impl Pods {
     }
 }
 
-/// A pod whose parts are what controllers and kubelets of ordinary clusters write.
+/// A pod with the usual labels, ports and resources of a workload.
 fn manifest(padding: &str) -> [String; 2] {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -160,10 +161,11 @@ fn manifest(padding: &str) -> [String; 2] {
     [before.to_owned(), after.to_owned()]
 }
 
-/// Open watches of all pods, and how many events they have got together. None of them may end.
+/// Open watches of all pods, and the number of events that they received together. A watch that
+/// ends is an error.
 #[derive(Default)]
 pub(super) struct Watches {
-    /// Each ends with its watch, and says why that did.
+    /// One task per watch, which returns the reason why the watch ended.
     tasks: JoinSet<anyhow::Error>,
     counted: Arc<Counted>,
 }
@@ -179,7 +181,7 @@ impl Counted {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Counts the events of a watch, until it ends.
+    /// Counts the events of a watch, and returns the reason why the watch ended.
     async fn count(&self, mut frames: Frames) -> anyhow::Error {
         loop {
             match frames.next().await {
@@ -195,14 +197,14 @@ impl Counted {
                     }
                 }
                 Some(Err(error)) => return error.into(),
-                None => return anyhow!("the server ended it"),
+                None => return anyhow!("the server closed the stream"),
             }
         }
     }
 }
 
 impl Watches {
-    /// Opens this many from the latest state on, at most 64 at once.
+    /// Opens `count` watches from the latest resource version on, at most 64 at once.
     pub(super) async fn open(client: &ApiClient, count: usize, query: &str) -> Result<Self> {
         let list = client.list(pods(None), "limit=1").await?;
         let list: Value = serde_json::from_slice(&list)?;
@@ -223,8 +225,8 @@ impl Watches {
         Ok(watches)
     }
 
-    /// Waits until they have got so many events together.
-    pub(super) async fn got(&mut self, events: usize) -> Result<()> {
+    /// Waits until the watches have received this many events together.
+    pub(super) async fn received(&mut self, events: usize) -> Result<()> {
         let counted = Arc::clone(&self.counted);
         let all = async {
             while counted.events() < events {
@@ -234,12 +236,12 @@ impl Watches {
         tokio::select! {
             biased;
             () = all => Ok(()),
-            ended = self.ended() => Err(ended.context(format!("{} of {events} events came", counted.events()))),
-            () = tokio::time::sleep(LIMIT) => bail!("{} of {events} events came in {LIMIT:?}", counted.events()),
+            ended = self.ended() => Err(ended.context(format!("received {} of {events} events", counted.events()))),
+            () = tokio::time::sleep(LIMIT) => bail!("received {} of {events} events in {LIMIT:?}", counted.events()),
         }
     }
 
-    /// Comes when a watch ends, with the reason.
+    /// Waits until a watch ends, and returns the reason.
     pub(super) async fn ended(&mut self) -> anyhow::Error {
         match self.tasks.join_next().await {
             Some(Ok(why)) => why.context("a watch ended"),

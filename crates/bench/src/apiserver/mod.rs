@@ -1,5 +1,7 @@
-//! What the embedded API server costs. Unless a row says otherwise, it is a process of its own,
-//! `steersman apiserver` without controllers, and the load comes from this process over HTTPS.
+//! Time, CPU and memory of the embedded API server.
+//!
+//! The server is a process of its own, `steersman apiserver` without controllers, and the load
+//! comes from this process over HTTPS. Rows with "in one process" have both in this process.
 
 mod load;
 
@@ -19,12 +21,12 @@ use load::{Pods, Watches, client, pods};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What can be measured.
+/// A measurement of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum What {
-    /// Everything but churn.
+pub(crate) enum Measurement {
+    /// All measurements except churn.
     All,
-    /// How soon it is ready, and what it needs without objects.
+    /// Time to readiness, and memory without objects.
     Start,
     /// Creations, in this process and over HTTPS with 10 watchers.
     Creates,
@@ -41,12 +43,16 @@ pub(crate) enum What {
 }
 
 /// Prints a table of measurements, in Markdown.
-pub(crate) async fn measure(binary: &Path, wanted: &[What], scratch: &Path) -> Result<()> {
-    println!("| what | measured |\n|---|---|");
+pub(crate) async fn measure(
+    binary: &Path,
+    measurements: &[Measurement],
+    scratch: &Path,
+) -> Result<()> {
+    println!("| measurement | result |\n|---|---|");
     let bench = Bench { binary, scratch };
-    for what in wanted {
-        match what {
-            What::All => {
+    for measurement in measurements {
+        match measurement {
+            Measurement::All => {
                 bench.start()?;
                 bench.creates().await?;
                 bench.pods().await?;
@@ -54,13 +60,13 @@ pub(crate) async fn measure(binary: &Path, wanted: &[What], scratch: &Path) -> R
                 bench.watches().await?;
                 bench.nodes().await?;
             }
-            What::Start => bench.start()?,
-            What::Creates => bench.creates().await?,
-            What::Pods => bench.pods().await?,
-            What::List => bench.list().await?,
-            What::Watches => bench.watches().await?,
-            What::Nodes => bench.nodes().await?,
-            What::Churn => bench.churn().await?,
+            Measurement::Start => bench.start()?,
+            Measurement::Creates => bench.creates().await?,
+            Measurement::Pods => bench.pods().await?,
+            Measurement::List => bench.list().await?,
+            Measurement::Watches => bench.watches().await?,
+            Measurement::Nodes => bench.nodes().await?,
+            Measurement::Churn => bench.churn().await?,
         }
     }
     Ok(())
@@ -78,13 +84,13 @@ struct Server {
 }
 
 impl Server {
-    /// A client with a connection of its own.
+    /// A new client with its own connection.
     fn client(&self) -> Result<ApiClient> {
         client(connect(&load_config(Some(&self.kubeconfig), None)?)?)
     }
 }
 
-/// Wall and CPU time since a moment.
+/// Wall and CPU time since its start.
 struct Stopwatch {
     began: Instant,
     cpu_seconds: f64,
@@ -98,23 +104,23 @@ impl Stopwatch {
         }
     }
 
-    /// So many per second of `things`, and what one costs.
-    fn rate(&self, things: usize, usage: Usage) -> String {
+    /// Operations per second, and CPU time per operation, of this many operations.
+    fn rate(&self, operations: usize, usage: Usage) -> String {
         let (wall, cpu) = (
             self.began.elapsed().as_secs_f64(),
             usage.cpu_seconds - self.cpu_seconds,
         );
-        let things = things as f64;
+        let operations = operations as f64;
         format!(
             "{:.0} per second, {:.0} µs of CPU each",
-            things / wall,
-            cpu / things * 1e6
+            operations / wall,
+            cpu / operations * 1e6
         )
     }
 }
 
-fn row(what: &str, measured: &str) {
-    println!("| {what} | {measured} |");
+fn row(measurement: &str, result: &str) {
+    println!("| {measurement} | {result} |");
 }
 
 fn mib(bytes: u64) -> f64 {
@@ -165,16 +171,16 @@ impl Bench<'_> {
 
     async fn creates(&self) -> Result<()> {
         const PODS: usize = 20_000;
-        for recorded in [false, true] {
+        for managed_fields in [false, true] {
             let cluster = DevCluster::builder()
                 .clock(Clock::system())
-                .managed_fields(recorded)
+                .managed_fields(managed_fields)
                 .start()
                 .await?;
             let load = Pods::on(client(cluster.client())?).await?;
             let watch = Stopwatch::start(Usage::own()?);
             load.create_all(0..PODS).await?;
-            let fields = if recorded {
+            let fields = if managed_fields {
                 ""
             } else {
                 ", without managed fields"
@@ -190,9 +196,9 @@ impl Bench<'_> {
             let mut watches = Watches::open(&server.client()?, watchers, "").await?;
             let watch = Stopwatch::start(server.program.usage()?);
             load.create_all(0..PODS).await?;
-            watches.got(watchers * PODS).await?;
+            watches.received(watchers * PODS).await?;
             row(
-                &format!("creates over HTTPS, seen by {watchers} watchers"),
+                &format!("creates over HTTPS, with {watchers} watchers"),
                 &watch.rate(PODS, server.program.usage()?),
             );
         }
@@ -249,7 +255,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A pod is bound, runs and gets ready: three transitions.
+    /// Each pod has three transitions: bound, running, ready.
     async fn nodes(&self) -> Result<()> {
         const PODS: usize = 10_000;
         let cluster = DevCluster::builder().clock(Clock::system()).start().await?;
@@ -263,7 +269,7 @@ impl Bench<'_> {
             ..NodesConfig::default()
         };
         nodes::start(config, client, Clock::system(), &tasks, &stop).await?;
-        watches.got(3 * PODS).await?;
+        watches.received(3 * PODS).await?;
         row(
             "pod transitions by simulated nodes in one process",
             &watch.rate(3 * PODS, Usage::own()?),
@@ -290,7 +296,7 @@ impl Bench<'_> {
         .concat();
         let watch = Stopwatch::start(server.program.usage()?);
         let mut nodes = Program::start(self.binary, &arguments, &self.scratch.join("nodes.log"))?;
-        watches.got(3 * PODS).await?;
+        watches.received(3 * PODS).await?;
         let text = watch.rate(3 * PODS, server.program.usage()?);
         let per_pod = nodes.usage()?.cpu_seconds / (3 * PODS) as f64 * 1e6;
         row(
@@ -302,9 +308,9 @@ impl Bench<'_> {
 
     async fn churn(&self) -> Result<()> {
         const PODS: usize = 5_000;
-        /// Lives of pods per second: each is three writes.
+        /// Life cycles of pods that begin per second, each with three writes.
         const RATE: u32 = 300;
-        /// Lives at a time: a machine that has other things to do begins fewer.
+        /// Most life cycles at a time; on a busy machine, fewer begin per second.
         const AT_ONCE: usize = 64;
         const MINUTES: u64 = 10;
         let mut server = self.server()?;
@@ -314,16 +320,16 @@ impl Bench<'_> {
         let (began, mut resident) = (Instant::now(), Vec::new());
         let mut ticks = interval(Duration::from_secs(1) / RATE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let (mut lives, mut lived) = (tokio::task::JoinSet::new(), 0);
+        let (mut cycles, mut started) = (tokio::task::JoinSet::new(), 0);
         for index in PODS.. {
             tokio::select! {
                 _ = ticks.tick() => {}
                 ended = watches.ended() => return Err(ended),
             }
             let load = load.clone();
-            lives.spawn(async move { load.live(index).await });
-            while lives.len() >= AT_ONCE
-                && let Some(ended) = lives.join_next().await
+            cycles.spawn(async move { load.life_cycle(index).await });
+            while cycles.len() >= AT_ONCE
+                && let Some(ended) = cycles.join_next().await
             {
                 ended??;
             }
@@ -332,7 +338,7 @@ impl Bench<'_> {
                 resident.push(server.program.usage()?.resident);
             }
             if minutes == MINUTES {
-                lived = index - PODS;
+                started = index - PODS;
                 break;
             }
         }
@@ -342,7 +348,7 @@ impl Bench<'_> {
             .collect();
         let cpu = server.program.usage()?.cpu_seconds;
         let text = format!(
-            "{} MiB; {lived} lives, {cpu:.0} s of CPU",
+            "{} MiB; {started} pods created, patched and deleted, {cpu:.0} s of CPU",
             minutes.join(", ")
         );
         row("resident after each minute of churn", &text);

@@ -1,10 +1,10 @@
-//! What is fuzzed: everything that reads bytes which somebody else wrote. None of it may panic,
-//! take long, or take much memory.
+//! Fuzz targets for all code that reads foreign bytes. Such code must not panic, run long, or take
+//! much memory.
 //!
-//! bytes -> parts between zero bytes -> the code under test -> what must hold of its answer
+//! bytes -> parts between zero bytes -> the code under test -> assertions on its result
 //!
-//! Each function is a target of `scripts/fuzz.sh`. Inputs that once broke one are kept in `seeds/`,
-//! which every `cargo test` reads.
+//! Each function is a target of `scripts/fuzz.sh`. `seeds/` has examples, and the inputs that once
+//! broke a target; every `cargo test` runs them.
 
 pub mod requests;
 
@@ -24,7 +24,7 @@ use steersman_runtime::object::{
 use steersman_runtime::template::{self, PodTemplate};
 use steersman_runtime::x509::Certificate;
 
-/// Takes any bytes, and panics when something that must hold does not.
+/// A fuzz target: takes any bytes, and panics when an assertion fails.
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
@@ -51,7 +51,7 @@ fn documents(data: &[u8]) -> impl Iterator<Item = Value> {
     parts(data).filter_map(|part| serde_json::from_slice(part).ok())
 }
 
-/// What informers read: events of a watch, lists, objects, discovery; and the cutting of a stream
+/// Input of informers: watch events, lists, objects and discovery. Also the code that cuts a stream
 /// into lines.
 pub fn wire(data: &[u8]) {
     fn read<T: Object>(data: &[u8]) {
@@ -74,7 +74,7 @@ pub fn wire(data: &[u8]) {
     }
     fuzzing::discovery(data);
 
-    // However the stream is cut into chunks, the lines are the same.
+    // The lines are independent of the chunks in which the stream arrives.
     let whole = fuzzing::lines([Bytes::copy_from_slice(data)]);
     let middle = data
         .first()
@@ -90,7 +90,7 @@ pub fn wire(data: &[u8]) {
     );
 }
 
-/// The patch engines: an object, then a patch.
+/// The patch engines. The first part is an object, the second a patch.
 pub fn patches(data: &[u8]) {
     let mut documents = documents(data);
     let (Some(object), Some(change)) = (documents.next(), documents.next()) else {
@@ -101,7 +101,7 @@ pub fn patches(data: &[u8]) {
         patch::merge(&mut once, &change);
         let mut twice = once.clone();
         patch::merge(&mut twice, &change);
-        assert_eq!(once, twice, "a merge patch says what is, not what to do");
+        assert_eq!(once, twice, "a merge patch is idempotent");
         for kind in ["Pod", "Deployment", "Service", "ConfigMap"] {
             let _ = patch::strategic(kind, &mut object.clone(), &change);
         }
@@ -110,7 +110,7 @@ pub fn patches(data: &[u8]) {
     let _ = patch::go_print(&change);
 }
 
-/// Label and field selectors of requests, and those in objects.
+/// Label and field selectors of requests, and label selectors in objects.
 pub fn selectors(data: &[u8]) {
     let mut texts = texts(data);
     let (labels, fields) = (
@@ -120,7 +120,7 @@ pub fn selectors(data: &[u8]) {
     if let Ok(selector) = LabelSelector::parse(labels) {
         assert!(
             !selector.is_everything() || selector.matches(|_| None),
-            "what selects everything selects what has no labels"
+            "the selector of everything matches objects without labels"
         );
         let _ = selector.matches(|_| Some("web"));
     }
@@ -138,7 +138,7 @@ pub fn selectors(data: &[u8]) {
     }
 }
 
-/// Texts that stand for values: durations, quantities, numbers or percentages.
+/// Values in text form: durations, quantities, numbers or percentages.
 pub fn values(data: &[u8]) {
     for text in texts(data).take(4) {
         if let Ok(duration) = text.parse::<GoDuration>() {
@@ -162,7 +162,7 @@ pub fn values(data: &[u8]) {
     }
 }
 
-/// The command line, an argument per part.
+/// The command line, one argument per part.
 pub fn flags(data: &[u8]) {
     let arguments = texts(data).take(32).map(str::to_owned);
     if let Err(error) = options::parse(arguments, |warning| assert!(!warning.is_empty())) {
@@ -170,7 +170,7 @@ pub fn flags(data: &[u8]) {
     }
 }
 
-/// Pod templates: the hash in names of ReplicaSets, and what counts as the same template.
+/// Pod templates: their hash in names of ReplicaSets, and the comparison of templates.
 pub fn template(data: &[u8]) {
     documents(data)
         .take(2)
@@ -183,7 +183,7 @@ fn template_of(value: &Value) {
     assert!(PodTemplate::new(value).equal_ignoring_hash(&PodTemplate::new(value)));
 }
 
-/// Certificates that clients show before anybody vouches for them.
+/// Certificates of clients, before their signature is checked.
 pub fn certificates(data: &[u8]) {
     if let Ok(Certificate {
         not_before,
@@ -191,7 +191,7 @@ pub fn certificates(data: &[u8]) {
         ..
     }) = Certificate::read(data)
     {
-        // The years that can be written in one.
+        // The years 0 to 9999, the range of X.509 times.
         let years = -62_167_219_200..=253_402_300_799;
         assert!(years.contains(&not_before) && years.contains(&not_after));
     }
@@ -205,7 +205,7 @@ mod tests {
     use super::TARGETS;
 
     #[test]
-    fn every_seed_is_read_by_its_target() -> std::io::Result<()> {
+    fn every_target_accepts_its_seeds_whole_and_cut_short() -> std::io::Result<()> {
         for (name, target) in TARGETS {
             let seeds = Path::new(env!("CARGO_MANIFEST_DIR"))
                 .join("seeds")
@@ -214,7 +214,7 @@ mod tests {
             for seed in fs::read_dir(seeds)? {
                 let data = fs::read(seed?.path())?;
                 target(&data);
-                // Cut short, as by a connection that breaks.
+                // Prefixes, as after a broken connection.
                 (0..data.len().min(200)).for_each(|end| target(&data[..end]));
                 read += 1;
             }

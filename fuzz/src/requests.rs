@@ -1,4 +1,7 @@
-//! Whole requests to the API server.
+//! Fuzz target: whole requests to the embedded API server.
+//!
+//! Controllers must be able to read every object that the server accepts, and a write of an
+//! unchanged object must change nothing. Each input starts from the same snapshot of a cluster.
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -13,17 +16,17 @@ use steersman_runtime::object::{
 use tokio::runtime::Runtime;
 use tower::Service;
 
-/// Between requests: no text has this byte, and hardly a protobuf message.
+/// Separates requests. UTF-8 text never has this byte, and protobuf messages rarely do.
 const NEXT: u8 = 0xff;
 
-/// How long a watch is listened to, on a clock that only goes on when nothing else does.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time after which an open watch is dropped, on the paused clock.
+const WATCH_LIMIT: Duration = Duration::from_secs(5);
 
-/// Reads an object as controllers do, or says why not.
+/// Decodes an object as controllers do; the error is that of the decoder.
 type Reader = fn(&[u8]) -> Result<(), String>;
 
-/// What they read.
-const READ: &[(&str, Reader)] = &[
+/// The resources to check, and how controllers decode each.
+const READERS: &[(&str, Reader)] = &[
     ("configmaps", read::<ObjectMetadata>),
     ("deployments", read::<Deployment>),
     ("namespaces", read::<Namespace>),
@@ -35,7 +38,8 @@ const READ: &[(&str, Reader)] = &[
 ];
 
 thread_local! {
-    static WORLD: (Runtime, Snapshot) = prepare();
+    /// Prepared once per thread, because a new cluster for each input would take most of the time.
+    static START: (Runtime, Snapshot) = prepare();
 }
 
 fn read<T: Object>(data: &[u8]) -> Result<(), String> {
@@ -78,10 +82,10 @@ fn pod() -> Value {
     json!({"containers": [{"name": "main", "image": "web:1"}]})
 }
 
-/// Some requests, each as a line of method, target, content type and what is accepted, followed by
-/// its body.
+/// Up to six requests. Each is a line with method, target, content type and accepted type, followed
+/// by the body.
 pub fn requests(data: &[u8]) {
-    WORLD.with(|(runtime, snapshot)| {
+    START.with(|(runtime, snapshot)| {
         runtime.block_on(async {
             let cluster = snapshot.fork();
             let begun = cluster.revision();
@@ -92,7 +96,7 @@ pub fn requests(data: &[u8]) {
             {
                 send(&cluster, request).await;
             }
-            what_changed_can_be_read_and_written(&cluster, begun).await;
+            check_changed_objects(&cluster, begun).await;
         });
     });
 }
@@ -116,8 +120,9 @@ fn request_of(data: &[u8]) -> Option<Request<Full<Bytes>>> {
     request.body(Full::new(Bytes::copy_from_slice(body))).ok()
 }
 
+/// Sends a request. A JSON response must be valid, and an error must have a message.
 async fn send(cluster: &DevCluster, request: Request<Full<Bytes>>) {
-    let asked = format!("{} {}", request.method(), request.uri());
+    let line = format!("{} {}", request.method(), request.uri());
     let answer = cluster
         .service()
         .call(request)
@@ -125,7 +130,7 @@ async fn send(cluster: &DevCluster, request: Request<Full<Bytes>>) {
         .expect("no connection is reset");
     let (status, is_json) = (answer.status(), is_json(&answer));
     // A watch does not end by itself.
-    let Ok(Ok(body)) = tokio::time::timeout(PATIENCE, answer.into_body().collect()).await else {
+    let Ok(Ok(body)) = tokio::time::timeout(WATCH_LIMIT, answer.into_body().collect()).await else {
         return;
     };
     if is_json {
@@ -133,13 +138,13 @@ async fn send(cluster: &DevCluster, request: Request<Full<Bytes>>) {
         let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&body)
             .into_iter()
             .collect();
-        let documents = documents.unwrap_or_else(|error| panic!("{asked}: {error}"));
+        let documents = documents.unwrap_or_else(|error| panic!("{line}: {error}"));
         if status.is_client_error() || status.is_server_error() {
             assert!(
                 documents[0]["message"]
                     .as_str()
                     .is_some_and(|message| !message.is_empty()),
-                "{asked}: {documents:?}"
+                "{line}: {documents:?}"
             );
         }
     }
@@ -152,10 +157,10 @@ fn is_json<B>(answer: &Response<B>) -> bool {
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-/// Whatever was accepted is no trouble to anybody: controllers can read it, and who writes back
-/// what they read changes nothing.
-async fn what_changed_can_be_read_and_written(cluster: &DevCluster, begun: u64) {
-    for (plural, read) in READ {
+/// Controllers can read every object that the requests changed, and writing it back unchanged
+/// changes nothing.
+async fn check_changed_objects(cluster: &DevCluster, begun: u64) {
+    for (plural, read) in READERS {
         for object in cluster.objects(plural) {
             let text = |field: &str| {
                 object["metadata"][field]

@@ -141,7 +141,7 @@ class Renderings(unittest.TestCase):
             (("1m", "0.5h", "2s"), "leaseDuration (1m) must be longer than renewDeadline (0.5h)"),
             (("15s", "12s", "10s"), "renewDeadline (12s) must be longer than 1.2 times retryPeriod (10s)"),
             (("15s", "1s1ms", "1500ms"), "renewDeadline (1s1ms) must be longer than 1.2 times retryPeriod (1500ms)"),
-            (("15s", "10s", "0s"), "retryPeriod (0s) must be longer than nothing"),
+            (("15s", "10s", "0s"), "retryPeriod (0s) must be greater than zero"),
         ]
         names = ("leaseDuration", "renewDeadline", "retryPeriod")
         kubeconfig = self.enterContext(tempfile.NamedTemporaryFile("w"))
@@ -163,13 +163,13 @@ class Renderings(unittest.TestCase):
 
     def test_unknown_controllers_are_refused(self):
         cases = [
-            ({}, "mode beside: say in `controllers` which ones Steersman runs"),
+            ({}, "mode beside: name in `controllers` the ones that Steersman runs"),
             ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
             ({"controllers": ["deployment", "nodeipam"]}, 'mode beside: "nodeipam" in `controllers` is not one of *, '),
-            ({"controllers": ["-deployment"]}, "`controllers` leaves none to run"),
+            ({"controllers": ["-deployment"]}, "`controllers` selects no controller"),
             ({"mode": "replace", "controllers": ["nonsense"]}, 'mode replace: "nonsense" in `controllers` is not one of *, '),
             ({"mode": "replace", "controllers": ["*", "-sandwich"]}, 'mode replace: "-sandwich" in `controllers` is not one of *, '),
-            ({"mode": "replace", "controllers": ["nodeipam"]}, "`controllers` leaves none to run"),
+            ({"mode": "replace", "controllers": ["nodeipam"]}, "`controllers` selects no controller"),
         ]
         for values, message in cases:
             with self.subTest(message), self.assertRaises(helm.HelmError) as refused:

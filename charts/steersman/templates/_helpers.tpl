@@ -52,13 +52,13 @@ subjects:
 {{- .Values.leaderElection.leaseNamespace | default $default -}}
 {{- end -}}
 
-{{/* The label job of what Prometheus scrapes. */}}
+{{/* The label job of the scraped managers. */}}
 {{- define "steersman.job" -}}
 {{- $default := ternary "kube-controller-manager" (include "steersman.fullname" .) (eq .Values.mode "replace") -}}
 {{- .Values.serviceMonitor.jobName | default $default -}}
 {{- end -}}
 
-{{/* A duration as Go writes it, such as 1m30s, in milliseconds. */}}
+{{/* A duration in Go's format, such as 1m30s, in milliseconds. */}}
 {{- define "steersman.milliseconds" -}}
 {{- $units := dict "h" 3600000 "m" 60000 "s" 1000 "ms" 1 -}}
 {{- $sum := 0.0 -}}
@@ -68,7 +68,7 @@ subjects:
 {{- $sum -}}
 {{- end -}}
 
-{{/* Fails on durations with which the managers would end at once, by their own rules. */}}
+{{/* Fails for durations that a manager refuses at its start. The rules are those of the manager. */}}
 {{- define "steersman.checkElection" -}}
 {{- with .Values.leaderElection -}}
 {{- $lease := include "steersman.milliseconds" .leaseDuration | float64 -}}
@@ -81,21 +81,22 @@ subjects:
   {{- fail (printf "leaderElection: renewDeadline (%s) must be longer than 1.2 times retryPeriod (%s)" .renewDeadline .retryPeriod) -}}
 {{- end -}}
 {{- if not $retry -}}
-  {{- fail (printf "leaderElection: retryPeriod (%s) must be longer than nothing" .retryPeriod) -}}
+  {{- fail (printf "leaderElection: retryPeriod (%s) must be greater than zero" .retryPeriod) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/*
-The controllers that run, as entries of files/controllers.yaml under the key `items`. Of the items of .Values.controllers, the first that
-names a controller decides; `*` decides for the rest. In place of kube-controller-manager they may name whatever its flag may.
+The controllers that run, as entries of files/controllers.yaml under the key `items`. For each controller, the first item of
+.Values.controllers that names it decides, otherwise `*`. In mode `replace` the items may also name upstream's other controllers, because
+kube-controller-manager's flag accepts them.
 */}}
 {{- define "steersman.controllers" -}}
 {{- $known := .Files.Get "files/controllers.yaml" | fromYamlArray -}}
 {{- $wanted := .Values.controllers -}}
 {{- if not $wanted -}}
   {{- if ne .Values.mode "replace" -}}
-    {{- fail "mode beside: say in `controllers` which ones Steersman runs, such as {deployment,replicaset}; kube-controller-manager must be told to run them no more" -}}
+    {{- fail "mode beside: name in `controllers` the ones that Steersman runs, such as {deployment,replicaset}, and remove them from kube-controller-manager" -}}
   {{- end -}}
   {{- $wanted = list "*" -}}
 {{- end -}}
@@ -124,12 +125,15 @@ names a controller decides; `*` decides for the rest. In place of kube-controlle
   {{- end -}}
 {{- end -}}
 {{- if not $items -}}
-  {{- fail "`controllers` leaves none to run" -}}
+  {{- fail "`controllers` selects no controller" -}}
 {{- end -}}
 {{- dict "items" $items | toJson -}}
 {{- end -}}
 
-{{/* The value of --controllers. Beside kube-controller-manager it names them all: one that a later version adds is not to run in both. */}}
+{{/*
+The value of --controllers. In mode `beside` it lists every controller by name, so that a controller of a later version does not run in
+both managers.
+*/}}
 {{- define "steersman.controllersFlag" -}}
 {{- if eq .Values.mode "replace" -}}
 {{- .Values.controllers | default (list "*") | join "," -}}

@@ -1,7 +1,7 @@
 //! The suite: runs all scenarios under their plans, on several threads, and prints a table of
 //! results.
 //!
-//! A run without its fault proves nothing. The suite fails if there are many such runs.
+//! A run counts only if its fault happened. The suite fails if many runs do not count.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;

@@ -150,6 +150,9 @@ fn is_by_pod_owner(change: &Change) -> bool {
     OWNERS.iter().any(|(_, _, identity)| change.is_by(identity))
 }
 
+// Each check returns early for changes that its rule does not cover. It sees the state after the
+// change, so counts include a created pod and exclude a deleted one.
+
 fn no_surplus(state: &State, change: &Change) -> Result<(), String> {
     if &*change.plural != "pods" || change.kind != ChangeKind::Created || !is_by_pod_owner(change) {
         return Ok(());
@@ -174,6 +177,7 @@ fn no_shortage(state: &State, change: &Change) -> Result<(), String> {
     {
         return Ok(());
     }
+    // A terminating owner needs no pods.
     let Some(owner) = owner_of(state, &change.object).filter(|owner| !is_terminating(owner)) else {
         return Ok(());
     };
@@ -244,6 +248,8 @@ fn surge(state: &State, change: &Change) -> Result<(), String> {
     let Some(deployment) = owner_of(state, &change.object).filter(|d| is_rolling(d)) else {
         return Ok(());
     };
+    // Only growth can break the surge. After a user reduces `replicas`, the total may exceed it for
+    // a while and shrinks step by step.
     if replicas(&change.object) <= before {
         return Ok(());
     }
@@ -340,6 +346,7 @@ fn new_pods_available(state: &State, change: &Change) -> Result<(), String> {
     let Some(newest) = sets().max_by_key(|set| revision(set)) else {
         return Ok(());
     };
+    // The rule covers only steps that shrink an old ReplicaSet.
     if newest["metadata"]["uid"] == change.object["metadata"]["uid"] {
         return Ok(());
     }
@@ -380,6 +387,7 @@ fn recreate(state: &State, change: &Change) -> Result<(), String> {
         return Ok(());
     };
     let hash = |object: &Value| object["metadata"]["labels"]["pod-template-hash"].clone();
+    // A ReplicaSet of another template is old, and so are its terminating pods.
     let is_old =
         |set: &&Value| is_controlled_by(set, deployment) && hash(set) != hash(&change.object);
     let old: Vec<&Value> = state.all("replicasets").filter(is_old).collect();

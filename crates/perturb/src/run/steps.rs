@@ -52,10 +52,10 @@ pub(super) async fn reach_final_state(
                     )
                     .await
             }
-            Step::Until(state, holds) => {
+            Step::Until(name, holds) => {
                 until(cluster, history, deadlines, |state| holds(state))
                     .await
-                    .map_err(|time| format!("progress: state {state:?} not reached {time}"))?;
+                    .map_err(|time| format!("progress: state {name:?} not reached {time}"))?;
                 deadlines.reach();
                 continue;
             }

@@ -151,6 +151,7 @@ fn first_ready_pod_of(image: &'static str) -> Step {
     })
 }
 
+/// A second template replaces the first one in the middle of its roll-out.
 fn rollover() -> Vec<Step> {
     vec![
         create(4),
@@ -162,6 +163,7 @@ fn rollover() -> Vec<Step> {
     ]
 }
 
+/// The Deployment grows in the middle of a roll-out.
 fn scale_during_roll() -> Vec<Step> {
     let scale = spec(json!({"replicas": 6}));
     vec![
@@ -174,6 +176,7 @@ fn scale_during_roll() -> Vec<Step> {
     ]
 }
 
+/// A return to the first template reuses its ReplicaSet with a new revision.
 fn undo() -> Vec<Step> {
     vec![
         create(3),
@@ -185,6 +188,7 @@ fn undo() -> Vec<Step> {
     ]
 }
 
+/// A roll-out pauses half-way; after the resume, another template rolls out.
 fn pause() -> Vec<Step> {
     let wait = Step::Sleep(Duration::from_secs(5));
     let (pause, resume) = (spec(json!({"paused": true})), spec(json!({"paused": null})));
@@ -201,6 +205,7 @@ fn pause() -> Vec<Step> {
     ]
 }
 
+/// With Recreate, all old pods are gone before the first new one.
 fn recreate() -> Vec<Step> {
     let mut first = web(3);
     first["spec"]["strategy"] = json!({"type": "Recreate"});
@@ -212,6 +217,7 @@ fn recreate() -> Vec<Step> {
     ]
 }
 
+/// The third template exceeds `revisionHistoryLimit`, so the oldest ReplicaSet is deleted.
 fn history() -> Vec<Step> {
     let mut first = web(2);
     first["spec"]["revisionHistoryLimit"] = json!(1);
@@ -229,6 +235,7 @@ fn history() -> Vec<Step> {
     ]
 }
 
+/// A new Deployment adopts a ReplicaSet that its selector matches, and replaces its pods.
 fn adopt() -> Vec<Step> {
     let mut labelled = template("web", "web:0");
     labelled["metadata"]["labels"]["set"] = json!("old");
@@ -240,6 +247,7 @@ fn adopt() -> Vec<Step> {
     vec![Step::Create(old), created, create(3), rolled_out()]
 }
 
+/// The pods of the second template never become ready, so the roll-out exceeds its deadline.
 fn deadline() -> Vec<Step> {
     let broken = spec(json!({"progressDeadlineSeconds": 10, "template": broken("web:2")}));
     vec![create(3), rolled_out(), broken, deadline_exceeded()]

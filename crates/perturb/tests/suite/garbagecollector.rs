@@ -137,6 +137,7 @@ fn cascade(policy: &str) -> Vec<Step> {
     steps
 }
 
+/// Orphaning deletion removes the references of direct dependents, and all of them stay.
 fn orphan() -> Vec<Step> {
     let has_no_owner = |map: &Value| {
         map["metadata"]
@@ -167,6 +168,8 @@ fn orphan() -> Vec<Step> {
         .collect()
 }
 
+/// A dependent of two owners loses one reference with the first owner, and is deleted with the
+/// second.
 fn two_owners() -> Vec<Step> {
     let lost_one = Step::until("with one owner", |state| {
         let map = state.get("configmaps", "default/both");
@@ -194,6 +197,7 @@ fn two_owners() -> Vec<Step> {
         .collect()
 }
 
+/// A dependent of an absent owner is deleted, and then its own dependent.
 fn absent_owner() -> Vec<Step> {
     vec![
         named("here"),
@@ -204,6 +208,7 @@ fn absent_owner() -> Vec<Step> {
     ]
 }
 
+/// A finalizer of a dependent delays the foreground deletion of its owner.
 fn held_dependent() -> Vec<Step> {
     let hold = patch(
         "configmaps",
@@ -242,6 +247,7 @@ fn two_run() -> Step {
     })
 }
 
+/// Foreground deletion of a Deployment while its controllers run.
 fn whole_deployment() -> Vec<Step> {
     let gone = Step::until("gone", |state| {
         ["deployments", "replicasets", "pods"]

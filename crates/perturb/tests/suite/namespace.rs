@@ -105,6 +105,7 @@ fn secret(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
 }
 
+/// The content of the namespace is deleted; an object of another namespace stays.
 fn content() -> Vec<Step> {
     let mut steps = vec![shop("shop")];
     steps.extend(["a", "b", "c"].map(|name| inside("shop", config_map(name))));
@@ -117,6 +118,7 @@ fn content() -> Vec<Step> {
     steps
 }
 
+/// A finalizer of an object blocks the namespace, and the status reports it.
 fn finalizers() -> Vec<Step> {
     let mut held = config_map("held");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -175,6 +177,7 @@ fn held() -> Vec<Step> {
         .collect()
 }
 
+/// Running pods end with their grace period before the namespace is removed.
 fn pods() -> Vec<Step> {
     let pod = |name: &str| {
         let mut pod = template("web", "web:1");
@@ -195,6 +198,7 @@ fn pods() -> Vec<Step> {
     ]
 }
 
+/// Two namespaces are deleted at the same time.
 fn two() -> Vec<Step> {
     let mut steps = vec![shop("one"), shop("two")];
     steps.extend(["one", "two"].map(|name| inside(name, config_map("a"))));
@@ -207,6 +211,7 @@ fn two() -> Vec<Step> {
     steps
 }
 
+/// A second namespace gets the name of a deleted one, and its content stays.
 fn again() -> Vec<Step> {
     let round = || {
         vec![
@@ -222,6 +227,7 @@ fn again() -> Vec<Step> {
     steps
 }
 
+/// The namespace of a Deployment is deleted while controllers still try to replace its pods.
 fn workload() -> Vec<Step> {
     let web = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},

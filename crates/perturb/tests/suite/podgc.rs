@@ -102,6 +102,7 @@ fn left(pods: usize) -> Step {
     })
 }
 
+/// Pods on a node that never existed are deleted; pods on an existing node stay.
 fn orphaned() -> Vec<Step> {
     concat([
         vec![node("here")],
@@ -111,6 +112,7 @@ fn orphaned() -> Vec<Step> {
     ])
 }
 
+/// A node is deleted while its pods run; only these pods are deleted.
 fn node_lost() -> Vec<Step> {
     let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
     let wait = Step::Sleep(Duration::from_secs(30));
@@ -160,6 +162,8 @@ fn replaced() -> Vec<Step> {
     ]]))
 }
 
+/// A node appears within the quarantine of 40 s, so its pods stay. Later podgc deletes the pod of an
+/// unknown node.
 fn node_returns() -> Vec<Step> {
     let soon = Step::Sleep(Duration::from_secs(15));
     let later = Step::Sleep(Duration::from_secs(120));
@@ -171,6 +175,7 @@ fn node_returns() -> Vec<Step> {
     ])
 }
 
+/// Six pods finish, and the threshold keeps three.
 fn terminated() -> Vec<Step> {
     let complete = |name: &str| {
         let mut pod = pod_on(name, "node-0");
@@ -184,6 +189,8 @@ fn terminated() -> Vec<Step> {
     concat(pods.into_iter().chain([vec![left(3)]]))
 }
 
+/// A node is unready and has the taint out-of-service: its two terminating pods are removed, and the
+/// third pod stays.
 fn out_of_service() -> Vec<Step> {
     let condition = json!([{"type": "Ready", "status": "False"}]);
     let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
@@ -209,6 +216,7 @@ fn hold(mut pod: Value) -> Step {
     Step::Create(pod)
 }
 
+/// A pod without a node is deleted, and a finalizer holds it until the user removes the finalizer.
 fn unscheduled() -> Vec<Step> {
     let mut pod = pod_on("a", "");
     pod["spec"]["schedulingGates"] = json!([{"name": "example.com/later"}]);
@@ -222,6 +230,7 @@ fn unscheduled() -> Vec<Step> {
     ]
 }
 
+/// A finalizer holds an orphaned pod after podgc has failed and deleted it.
 fn held() -> Vec<Step> {
     let failed = Step::until("failed and terminating", |state| {
         let pod = state.get("pods", "default/a");

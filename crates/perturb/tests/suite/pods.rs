@@ -162,6 +162,7 @@ impl Kind {
         vec![self.create_with(5), self.settled(5)]
     }
 
+    /// Slow start needs several batches for 25 pods.
     fn many(self) -> Vec<Step> {
         vec![self.create_with(25), self.settled(25)]
     }
@@ -179,6 +180,7 @@ impl Kind {
         ]
     }
 
+    /// The owner adopts two existing pods and creates only the missing two.
     fn adopt(self) -> Vec<Step> {
         let ready = Step::until("running", |state| {
             pods(state).filter(|pod| is_ready(pod)).count() == 2
@@ -192,6 +194,7 @@ impl Kind {
         ]
     }
 
+    /// A pod loses the label of the selector: its owner releases and replaces it.
     fn release(self) -> Vec<Step> {
         let relabel = patch(
             "pods",
@@ -207,6 +210,7 @@ impl Kind {
         ]
     }
 
+    /// The user kills two pods, and the owner replaces each once.
     fn replace(self) -> Vec<Step> {
         let kill = |name| delete("pods", name, json!({"gracePeriodSeconds": 0}));
         let loose = ["one", "two"].map(|name| Step::Create(loose(name)));
@@ -222,6 +226,7 @@ impl Kind {
         ]
     }
 
+    /// With `minReadySeconds`, pods become available later, without any event.
     fn available_later(self) -> Vec<Step> {
         let mut web = self.object(3);
         web["spec"]["minReadySeconds"] = json!(20);

@@ -1,5 +1,6 @@
-//! What a cluster draws: names, UIDs, how long watches stay open, how long things take on its
-//! nodes.
+//! The random values of a cluster: names, UIDs, lifetimes of watches, and delays of nodes.
+//!
+//! With a seed, all values repeat, so that a failing test can be replayed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,13 +8,14 @@ use rand::distr::uniform::{SampleRange, SampleUniform};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Letters of generated names: no vowels, so that no words appear.
+/// Letters of generated names, without vowels, so that no words appear. Letters and lengths are
+/// those of upstream's `apiserver/pkg/storage/names` and `apimachinery/pkg/util/rand`.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 const MAX_PREFIX: usize = 58;
 
-/// A sequence of draws; with a seed, the same one each time. Each purpose has a sequence of its
-/// own, so that one watch more does not change the names that follow.
+/// A sequence of random values. Two sequences with the same seed are equal. Each purpose has its
+/// own sequence, so that one more watch does not change the next names.
 #[derive(Debug)]
 pub(crate) struct Draws(Mutex<StdRng>);
 
@@ -28,7 +30,7 @@ impl Draws {
         draw(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From 0 up to 1.
+    /// A number from 0 (inclusive) to 1 (exclusive).
     pub(crate) fn fraction(&self) -> f64 {
         self.with(Rng::random)
     }
@@ -43,7 +45,7 @@ impl Draws {
             .to_string()
     }
 
-    /// A name that starts with `prefix`.
+    /// A generated name: `prefix`, cut to 58 characters, and five random letters.
     pub(crate) fn name(&self, prefix: &str) -> String {
         let cut = prefix
             .char_indices()
@@ -61,12 +63,12 @@ impl Draws {
     }
 }
 
-/// What a server draws.
+/// The random values of a server.
 #[derive(Debug)]
 pub(crate) struct Random {
     /// Names and UIDs.
     pub(crate) identities: Draws,
-    /// How long watches stay open.
+    /// Durations after which watches end.
     pub(crate) lifetimes: Draws,
 }
 
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_what_is_drawn() {
+    fn a_seed_repeats_its_values() {
         let drawn = |seed| {
             let draws = Draws::new(seed);
             (

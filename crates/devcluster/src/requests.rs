@@ -1,5 +1,5 @@
-//! The latest requests, for tests that ask what was sent, and how many there were of each kind, for
-//! who measures.
+//! The latest requests, for assertions of tests, and the number of requests of each kind, for
+//! measurements.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,56 +9,56 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use serde_json::Value;
 
-/// Older ones are forgotten, unless told otherwise.
+/// The log drops older requests by default.
 const KEPT: usize = 10_000;
 
 /// One answered request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// `get`, `list`, `watch`, ...; the lower case method where the path names no objects.
+    /// `get`, `list`, `watch`, ...; the lower case method for paths that name no objects.
     pub verb: String,
-    /// `pods`, `pods/status`; empty where the path names no objects.
+    /// `pods`, `pods/status`; empty for paths that name no objects.
     pub resource: String,
     /// Path and query.
     pub path: String,
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// Name of the user, or of whom it acted as.
+    /// Name of the user, after impersonation.
     pub user: String,
-    /// HTTP status; of a watch, the status it was opened with.
+    /// HTTP status; for a watch, the status at its start.
     pub status: u16,
-    /// Whether no role of the user allowed it.
+    /// Whether authorization refused it.
     pub denied: bool,
-    /// Address of the HTTPS door it came through; `None` is the in-process one.
+    /// Address of the HTTPS port that received it; `None` for requests in the process.
     pub door: Option<SocketAddr>,
-    /// What was said, while contents are kept.
+    /// Bodies, if the log keeps contents.
     pub content: Option<Arc<Content>>,
-    /// The revision of the latest change in the server when it was answered. Where one request is
-    /// handled at a time, the changes since the record before are those of this request.
+    /// The latest revision of the server at the time of the answer. If requests are handled one at
+    /// a time, this request made all changes since the previous record.
     pub revision: u64,
 }
 
-/// What a request and its answer said.
+/// The bodies of a request and of its answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Content {
     /// The `Content-Type` header of the request.
     pub content_type: String,
     /// Body of the request.
     pub body: Bytes,
-    /// The object that the path names, as it was stored when the request came.
+    /// The object at the path, as it was before the request.
     pub before: Option<Value>,
-    /// Body of the answer; empty for one that comes in pieces.
+    /// Body of the answer; empty for streams such as watches.
     pub answer: Bytes,
 }
 
-/// Said of a request by the door it came through.
+/// Extension of a request that carries the address of the HTTPS port it came through.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Through(pub(crate) SocketAddr);
 
-/// How many requests there were, by verb and resource.
+/// Number of requests, by verb and resource.
 pub type RequestCounts = BTreeMap<(String, String), u64>;
 
-/// A bounded log of requests, and a count of all.
+/// The latest requests, and a count of all requests.
 #[derive(Debug)]
 pub struct RequestLog {
     kept: usize,
@@ -69,7 +69,7 @@ pub struct RequestLog {
 #[derive(Debug, Default)]
 struct Requests {
     latest: VecDeque<RequestRecord>,
-    /// By the product of the user agent: what comes before the first slash.
+    /// By the product of the user agent, the part before the first slash.
     counts: BTreeMap<String, RequestCounts>,
 }
 
@@ -80,7 +80,7 @@ impl Default for RequestLog {
 }
 
 impl RequestLog {
-    /// Keeps so many requests, and counts all of them.
+    /// A log of the `kept` latest requests. The count covers all requests.
     pub(crate) fn of_latest(kept: usize) -> Self {
         Self {
             kept,
@@ -89,7 +89,7 @@ impl RequestLog {
         }
     }
 
-    /// Keeps what requests say from now on.
+    /// Keeps the bodies of requests from now on.
     pub(crate) fn keep_contents(&self) {
         self.contents.store(true, Ordering::Relaxed);
     }
@@ -119,12 +119,12 @@ impl RequestLog {
         self.lock().latest.iter().cloned().collect()
     }
 
-    /// All requests so far of clients whose user agent starts with `product` and a slash.
+    /// Number of all requests from clients with a user agent that starts with `product/`.
     pub fn counts(&self, product: &str) -> RequestCounts {
         self.lock().counts.get(product).cloned().unwrap_or_default()
     }
 
-    /// Forgets everything so far.
+    /// Drops all records and counts.
     pub fn clear(&self) {
         *self.lock() = Requests::default();
     }

@@ -1,5 +1,8 @@
-//! What runs beside a cluster: simulated nodes, controllers, programs of the user's own; and their
-//! end.
+//! The tasks of a cluster: simulated nodes, controllers and programs of the user, and their
+//! shutdown.
+//!
+//! The API server itself needs no task. Tasks stop in the reverse order of their start, so that a
+//! controller's last writes still find its informers and nodes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,18 +21,18 @@ use crate::nodes::{self, NodesConfig};
 
 /// Time for one attempt of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often tasks that still run after being stopped are named in the log.
+/// Period of the log line that names the tasks that have not stopped yet.
 const REPORT: Duration = Duration::from_secs(5);
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Something that works through a client of its own.
+/// A program of the user that works through its own client.
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) start: Box<dyn FnOnce(kube::Client) -> Work + Send>,
 }
 
-/// Tasks and what ends them.
+/// A group of tasks and the token that stops them.
 #[derive(Debug)]
 struct Part {
     tasks: Arc<Tasks>,
@@ -50,12 +53,12 @@ impl Part {
     }
 }
 
-/// All of it. Dropping it ends everything at once.
+/// All tasks of a cluster. Dropping it cancels all of them without waiting.
 #[derive(Debug)]
 pub(crate) struct Running {
     /// Controllers and programs.
     work: Part,
-    /// What they rest on: informers, senders of Events, nodes.
+    /// Tasks that controllers depend on: informers, event recorders, nodes.
     base: Part,
 }
 
@@ -96,13 +99,14 @@ impl Running {
         for Program { name, start } in programs {
             let (stop, program) = (running.work.stop.clone(), start(cluster.client()));
             running.work.tasks.spawn(name, async move {
-                // Stopped or ended by itself: both are fine.
+                // A program may end before it is stopped.
                 let _ = stop.run_until_cancelled(program).await;
             });
         }
         Ok(running)
     }
 
+    /// Starts controllers as a manager does: watches, construction, synced caches, run.
     async fn control(
         &self,
         cluster: &DevCluster,
@@ -137,23 +141,23 @@ impl Running {
         Ok(())
     }
 
-    /// Goes on with something of the cluster's own until everything else has ended.
+    /// Runs a task of the cluster itself until all controllers and programs have ended.
     pub(crate) fn beside(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.base.stop.clone();
         self.base.tasks.spawn(name, async move {
-            // Stopped or ended by itself: both are fine.
+            // The task may end before it is stopped.
             let _ = stop.run_until_cancelled(work).await;
         });
     }
 
-    /// Ends the work, then what it rests on, and waits for both.
+    /// Stops controllers and programs, then the base tasks, and waits for each group.
     pub(crate) async fn stop(&self) {
         self.work.end().await;
         self.base.end().await;
     }
 }
 
-/// Makes clients without a throttle, which all count as one program.
+/// A factory of clients without a throttle. They share one set of metrics.
 fn clients(cluster: &DevCluster) -> Result<ClientFactory, prometheus::Error> {
     let (base, metrics) = (cluster.client(), ClientMetrics::register(&Registry::new())?);
     Ok(Arc::new(move |identity: &str| {

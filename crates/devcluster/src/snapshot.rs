@@ -9,12 +9,12 @@ use crate::DevCluster;
 use crate::random::Random;
 use crate::rest::Server;
 
-/// The objects of a cluster at one revision. Taking one copies no objects, whatever their number;
-/// each type that changes afterwards, in the cluster or in a fork, copies its index once, and the
-/// objects stay shared. Clones are the same snapshot.
+/// The objects of a cluster at one revision. A snapshot copies no objects. After it, the first
+/// change of a type, in the cluster or in a fork, copies the index of that type once. Clones are
+/// the same snapshot.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    // A server that answers nobody.
+    // Holds the objects only; it serves no requests.
     server: Arc<Server>,
 }
 
@@ -25,30 +25,29 @@ impl Snapshot {
         }
     }
 
-    /// A server that begins with this.
+    /// A new server with the objects of this snapshot.
     pub(crate) fn server(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Server {
         let mut server = self.server.fork();
         (server.clock, server.tracks_creations) = (clock, tracks_creations);
-        // Not what the cluster of the snapshot drew, which may have had the same seed: those UIDs
-        // are taken.
+        // The cluster of the snapshot may have had the same seed. The revision changes the
+        // sequence, because the UIDs of the first one exist already.
         server.random = Random::new(seed.map(|seed| seed.wrapping_add(self.revision())));
         server
     }
 
-    /// A cluster of its own that begins with this, at the snapshot's revision and with the clock of
-    /// the cluster it was taken of. Nothing runs in it;
-    /// [`Builder::snapshot`](crate::Builder::snapshot) starts nodes and controllers, too.
+    /// A new cluster with the objects, the revision and the clock of this snapshot. It has no nodes
+    /// and controllers; [`Builder::snapshot`](crate::Builder::snapshot) starts them, too.
     pub fn fork(&self) -> DevCluster {
         DevCluster::over(Arc::new(self.server.fork()))
     }
 
-    /// The revision of the latest change in it.
+    /// The revision of the latest change in the snapshot.
     pub fn revision(&self) -> u64 {
         self.server.revisions.current()
     }
 
-    /// All objects of a plural resource (`pods`), in the order of their keys; nothing for an
-    /// unknown one.
+    /// All objects of a plural resource (`pods`), in the order of their keys. Empty for an unknown
+    /// resource.
     pub fn objects(&self, plural: &str) -> Vec<Value> {
         self.server.objects(plural)
     }

@@ -1,10 +1,11 @@
-//! Simulated nodes: they schedule, start, probe and end pods as kubelets would, without running
-//! anything.
+//! Simulated nodes: they bind, start, probe and end pods as a scheduler and kubelets would, without
+//! containers.
 //!
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
 //!
-//! Works over any API server, through a client like everybody else's. What a pod does is decided by
-//! a table of [`Stages`], whose built-in rows go by the annotation [`BEHAVIOUR`].
+//! The nodes use an API client and informers, so they work with any API server. A table of
+//! [`Stages`] decides each pod's next step; its built-in rows read the annotation [`BEHAVIOUR`]. A
+//! table, as in the kwok project, lets tests add behaviours without code.
 
 mod pod;
 mod register;
@@ -36,39 +37,40 @@ use register::SimNode;
 use stages::Action;
 pub use stages::{Latency, Stages, StagesError};
 
-/// Annotation on a pod (or pod template) that says what its simulated containers do.
+/// Annotation on a pod (or pod template) that selects the behaviour of its simulated containers.
 pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 
-/// Pod writes in flight at once.
+/// Pod writes in flight at once, so that one slow request delays few pods.
 const WORKERS: usize = 64;
 
-/// How many nodes there are and what happens on them.
+/// Number, names and behaviour of the simulated nodes.
 #[derive(Debug, Clone)]
 pub struct NodesConfig {
     /// Number of nodes.
     pub count: usize,
-    /// First part of their names: `node-0`, `node-1`, ...
+    /// Prefix of their names: `node-0`, `node-1`, ...
     pub prefix: String,
-    /// How long the built-in stages of a pod's life take.
+    /// Durations of the built-in stages of a pod's life.
     pub latency: Latency,
-    /// What happens to pods, and when.
+    /// Table of the steps that pods take, and their delays.
     pub stages: Stages,
-    /// Which pods they look after.
+    /// The pods that these nodes act on.
     pub pods: Pods,
-    /// What the jitter of the latencies is drawn from; drawn itself where there is none.
+    /// Seed of the random part of delays; `None` draws a seed.
     pub seed: Option<u64>,
 }
 
-/// Which pods the simulated nodes look after.
+/// The pods that the simulated nodes act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pods {
-    /// Those of all nodes there are: nobody else is there. Unscheduled pods are bound to any node
-    /// that is ready.
+    /// Pods on every Node of the cluster, for clusters with simulated nodes only. Unscheduled pods
+    /// are bound to any ready node.
     All,
-    /// Those that are bound to one of these nodes; others have a scheduler and kubelets of their
-    /// own.
+    /// Pods that are bound to these nodes. The cluster's scheduler binds pods, and other nodes have
+    /// kubelets.
     OfOwnNodes,
-    /// The same, and unscheduled pods are bound to these nodes: the cluster has no scheduler.
+    /// As `OfOwnNodes`, and unscheduled pods are bound to these nodes: the cluster has no
+    /// scheduler.
     OfOwnNodesAndUnscheduled,
 }
 
@@ -86,28 +88,27 @@ impl Default for NodesConfig {
     }
 }
 
-/// The nodes could not be set up.
+/// The simulated nodes could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodesError {
     /// A Node or its Lease could not be created.
     #[error("register node {node}: {source}")]
     Register {
-        /// Its name.
+        /// Name of the Node.
         node: String,
-        /// Why.
+        /// The failed request.
         #[source]
         source: ApiError,
     },
-    /// Somebody else's node has the name.
+    /// A Node of this name exists without the label of simulated nodes.
     #[error("node {0} exists and is not simulated; choose another prefix")]
     Taken(String),
-    /// The machinery could not be set up.
+    /// The metrics of the informers or of the queue could not be registered.
     #[error("set up simulated nodes: {0}")]
     Metrics(#[from] prometheus::Error),
 }
 
-/// Registers the nodes and runs them, as tasks of `tasks`, until `stop`. Returns once they are
-/// registered.
+/// Registers the nodes and returns. Tasks of `tasks` then run the nodes until `stop` is cancelled.
 pub async fn start(
     config: NodesConfig,
     client: ApiClient,
@@ -126,14 +127,14 @@ pub async fn start(
     let pods = informers.shared::<SimPod>();
     let nodes = informers.shared::<SimNode>();
     let scheduler = scheduler::Scheduler::default();
-    let ours = match config.pods {
-        Pods::All => Ours::AllThereAre(nodes.store()),
+    let scope = match config.pods {
+        Pods::All => NodeScope::All(nodes.store()),
         Pods::OfOwnNodes | Pods::OfOwnNodesAndUnscheduled => {
-            Ours::Named(names.iter().map(|name| name.as_str().into()).collect())
+            NodeScope::Named(names.iter().map(|name| name.as_str().into()).collect())
         }
     };
     let duties = Arc::new(Duties {
-        ours,
+        scope,
         binds: config.pods != Pods::OfOwnNodes,
         stages: config.stages,
         latency: config.latency,
@@ -169,13 +170,13 @@ pub async fn start(
     Ok(())
 }
 
-/// A pod whose time in a stage is over.
+/// A pod at the end of its time in a stage: the key of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Due {
     key: ObjectKey,
     uid: Uid,
-    /// Position in the table. A pod that left the stage early is not acted on when the time of that
-    /// stage is over.
+    /// Position in the table. A pod that left the stage early has a different position now, so the
+    /// older key has no effect.
     stage: usize,
 }
 
@@ -185,16 +186,16 @@ impl fmt::Display for Due {
     }
 }
 
-/// Nodes whose pods count. Pods of others, and of nodes that are not there, are not touched.
-enum Ours {
+/// The nodes with simulated pods. Pods of all other nodes stay unchanged.
+enum NodeScope {
     Named(HashSet<Box<str>>),
-    AllThereAre(Store<SimNode>),
+    All(Store<SimNode>),
 }
 
-/// What is to be done, and for which pods.
+/// The rules of the simulation: its nodes, the table of stages and the delays.
 struct Duties {
-    ours: Ours,
-    /// Whether unscheduled pods count.
+    scope: NodeScope,
+    /// Whether unscheduled pods are bound.
     binds: bool,
     stages: Stages,
     latency: Latency,
@@ -202,27 +203,32 @@ struct Duties {
 }
 
 impl Duties {
-    /// How long a pod stays in its stage.
+    /// Delay of the stage, with a new random part on each call.
     fn delay(&self, due: &Due) -> Duration {
         self.stages
             .delay(due.stage, &self.latency, self.jitter.fraction())
     }
 
     fn has_node(&self, name: &str) -> bool {
-        match &self.ours {
-            Ours::Named(names) => names.contains(name),
-            Ours::AllThereAre(nodes) => nodes.get(&ObjectKey::new("", name)).is_some(),
+        match &self.scope {
+            NodeScope::Named(names) => names.contains(name),
+            NodeScope::All(nodes) => nodes.get(&ObjectKey::new("", name)).is_some(),
         }
     }
 
-    /// What `pod` is due for, if it is our business.
+    /// The stage that `pod` waits for. `None` if no row fits, or for pods of other nodes.
+    /// simulated.
     fn due(&self, pod: &SimPod) -> Option<Due> {
-        let ours = pod
+        let in_scope = pod
             .pod
             .node
             .as_deref()
             .map_or(self.binds, |node| self.has_node(node));
-        let stage = if ours { self.stages.find(pod) } else { None }?;
+        let stage = if in_scope {
+            self.stages.find(pod)
+        } else {
+            None
+        }?;
         Some(Due {
             key: pod.key(),
             uid: pod.meta().uid.clone(),
@@ -231,7 +237,7 @@ impl Duties {
     }
 }
 
-/// A pod that entered a stage is due after that stage's time.
+/// Queues a pod that entered a stage, with the delay of that stage.
 fn enqueue_on_new_stages(
     pods: &SharedInformer<SimPod>,
     queue: &WorkQueue<Due>,
@@ -254,8 +260,8 @@ fn enqueue_on_new_stages(
     });
 }
 
-/// Keeps the scheduler's nodes. Wakes the pods that wait for a node when one can take them, and
-/// those of a node that comes after them.
+/// Keeps the scheduler's nodes up to date. Queues unscheduled pods when a node becomes usable, and
+/// bound pods when their Node appears after them.
 fn act_on_new_nodes(
     nodes: &SharedInformer<SimNode>,
     pods: &Store<SimPod>,
@@ -277,7 +283,7 @@ fn act_on_new_nodes(
         };
         let name = &*node.meta().name;
         let is_new = matches!(change, Change::Added { .. });
-        if matches!(duties.ours, Ours::Named(_)) && !duties.has_node(name) {
+        if matches!(duties.scope, NodeScope::Named(_)) && !duties.has_node(name) {
             return;
         }
         let takes_pods = duties.binds && usable && !was_usable;
@@ -305,7 +311,7 @@ fn act_on_new_nodes(
     });
 }
 
-/// Does what a pod's stage calls for.
+/// Performs the action of a pod's stage: a binding, a status patch or a delete.
 struct Kubelet {
     client: ApiClient,
     clock: Clock,
@@ -388,7 +394,7 @@ impl Syncer<Due> for Kubelet {
         };
         match result {
             Ok(_) => Ok(Requeue::Never),
-            // Somebody else was faster; the next event tells what is left to do.
+            // The pod changed or is gone; the next watch event queues its next step.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(Requeue::Never),
             Err(error) => Err(error),
         }

@@ -1,4 +1,7 @@
-//! Pods as a kubelet reads them.
+//! Pods with the fields that the simulated kubelet reads.
+//!
+//! [`SimPod`] wraps the controllers' `Pod` view and adds container statuses and the behaviour
+//! annotation. Pods are decoded once, in the informer.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,36 +10,36 @@ use steersman_runtime::resource::{self, ResourceType};
 
 use super::BEHAVIOUR;
 
-/// Pods name it unless they name another.
+/// The scheduler of pods without `spec.schedulerName`.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// What the simulation reads of a pod.
+/// The fields of a pod that the simulation reads.
 #[derive(Debug)]
 pub(super) struct SimPod {
-    /// The part that controllers read too.
+    /// The fields that controllers read too.
     pub(super) pod: Pod,
-    /// What its containers do, after the annotation; empty without it.
+    /// Value of the behaviour annotation; empty without the annotation.
     pub(super) behaviour: Box<str>,
-    /// Containers, in order.
+    /// `spec.containers`, in order.
     pub(super) containers: Vec<Container>,
-    /// Init containers, in order.
+    /// `spec.initContainers`, in order.
     pub(super) init_containers: Vec<Container>,
-    /// Containers that were added to look at the others.
+    /// `spec.ephemeralContainers`, which `kubectl debug` adds.
     pub(super) ephemeral_containers: Box<[Container]>,
-    /// Whether ended containers start again.
+    /// `spec.restartPolicy`.
     pub(super) restart_policy: Box<str>,
-    /// Whether it may be scheduled, and by the default scheduler, in whose place these nodes bind
-    /// pods.
+    /// Whether the pod has no scheduling gates and names the default scheduler. The simulated nodes
+    /// bind such pods in its place.
     pub(super) schedulable: bool,
-    /// Whether a container waits with a reason, as one that crash-loops or cannot be pulled.
+    /// Whether a container's state is `waiting`, for example with `CrashLoopBackOff`.
     pub(super) waiting: bool,
-    /// What was reported of its containers so far.
+    /// Reported statuses of its containers and ephemeral containers.
     pub(super) reported: Vec<Reported>,
-    /// Its address, once it has one.
+    /// `status.podIP`, if assigned.
     pub(super) address: Option<Box<str>>,
 }
 
-/// One container.
+/// A container of the spec.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Container {
     pub(super) name: String,
@@ -44,27 +47,28 @@ pub(super) struct Container {
     pub(super) image: String,
 }
 
-/// What was reported of a container so far.
+/// The reported status of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Reported {
     name: Box<str>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub(super) restart_count: i32,
-    /// How it ended before its latest restart.
+    /// State before the latest restart.
     #[serde(deserialize_with = "unless_empty")]
     pub(super) last_state: Option<Value>,
     state: StateWire,
 }
 
 impl Reported {
-    /// Since when it runs.
+    /// Start time of the running container.
     pub(super) fn running_since(&self) -> Option<&str> {
         self.state.running.as_ref()?.started_at.as_deref()
     }
 }
 
-/// Nearly all containers never ended, which should not cost memory.
+/// Drops empty objects. Few containers ever restarted, and the others need no memory for this
+/// field.
 fn unless_empty<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Value>, D::Error> {
@@ -127,14 +131,14 @@ struct RunningWire {
 }
 
 impl SimPod {
-    /// Whether a container was added that nobody has started yet.
+    /// Whether the pod has an ephemeral container without a status, which must start now.
     pub(super) fn is_debugged(&self) -> bool {
         self.ephemeral_containers
             .iter()
             .any(|container| self.reported_of(&container.name).is_none())
     }
 
-    /// What was reported of a container so far.
+    /// The reported status of a container, by its name.
     pub(super) fn reported_of(&self, container: &str) -> Option<&Reported> {
         self.reported
             .iter()

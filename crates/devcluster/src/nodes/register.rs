@@ -1,4 +1,7 @@
-//! Node objects and the Leases that show they are alive.
+//! Registers Node objects, and renews the Leases that show that the nodes are alive.
+//!
+//! Nodes have the status that upstream's kubelet (`pkg/kubelet/nodestatus`) writes, with all
+//! conditions healthy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,12 +23,13 @@ use super::NodesError;
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The label of every simulated node.
 const SIMULATED: &str = "simulate.steersman.dev/node";
-/// Requests in flight at once.
+/// Requests in flight at once, so that thousands of nodes register fast without flooding the
+/// server.
 const AT_ONCE: usize = 16;
-/// A kubelet's default renewal period.
+/// Renewal period of a kubelet's Lease by default.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
-/// What the simulated scheduler reads of a node.
+/// The fields of a Node that the simulated scheduler reads.
 #[derive(Debug)]
 pub(super) struct SimNode {
     node: Node,
@@ -33,7 +37,7 @@ pub(super) struct SimNode {
 }
 
 impl SimNode {
-    /// Ready, not cordoned, not being deleted.
+    /// Whether the node is ready, schedulable and not being deleted.
     pub(super) fn is_usable(&self) -> bool {
         self.node.ready && !self.unschedulable && !self.node.meta.is_terminating()
     }
@@ -86,7 +90,7 @@ fn lease_target(name: Option<&str>) -> Target<'_> {
     }
 }
 
-/// Registers nodes with these names.
+/// Registers nodes with these names, several at a time.
 pub(super) async fn register_all(
     client: &ApiClient,
     names: &[String],
@@ -102,7 +106,8 @@ pub(super) async fn register_all(
         .await
 }
 
-/// Creates the Node with its status and Lease; a simulated one that exists already is taken over.
+/// Creates the Node, its status and its Lease. An existing simulated Node of that name is reused;
+/// any other Node is an error.
 async fn register(
     client: &ApiClient,
     name: &str,
@@ -157,7 +162,7 @@ fn is_simulated(node: &[u8]) -> bool {
         .is_ok_and(|node| node.metadata.labels.contains_key(SIMULATED))
 }
 
-/// Renews the Leases of these nodes until `stop`. The Lease of a node that is gone is left alone.
+/// Renews the Leases of these nodes until `stop` is cancelled. A missing Lease stays missing.
 pub(super) async fn renew_leases(
     client: ApiClient,
     clock: Clock,
@@ -229,7 +234,7 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
     }})
 }
 
-/// Addresses repeat from node 64,000 on.
+/// Address of a node by its number. Addresses repeat from node 64,000 on.
 pub(super) fn node_address(index: usize) -> String {
     format!("10.0.{}.{}", index / 250 % 256, index % 250 + 1)
 }
@@ -243,7 +248,7 @@ fn lease(name: &str, now: Timestamp) -> Value {
     })
 }
 
-/// A `MicroTime`: always six decimals.
+/// Formats a `MicroTime`, which always has six decimals.
 fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
 }

@@ -1,4 +1,4 @@
-//! Binds pods to nodes in turn.
+//! The simulated scheduler binds pods to nodes in turn.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -9,8 +9,8 @@ use steersman_runtime::object::Object;
 
 use super::pod::SimPod;
 
-/// Round robin over the usable nodes; resources and affinity do not count in a simulation. Clones
-/// share the nodes.
+/// Round robin over the usable nodes. It ignores resources and affinity: simulated pods need none.
+/// Clones share the nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scheduler(Arc<Mutex<Nodes>>);
 
@@ -22,7 +22,7 @@ struct Nodes {
 }
 
 impl Scheduler {
-    /// Notes whether a node can take pods.
+    /// Records whether a node can take pods.
     pub(super) fn note(&self, node: &str, usable: bool) {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if usable {
@@ -32,7 +32,7 @@ impl Scheduler {
         }
     }
 
-    /// Name of the node whose turn it is, in the order of their names.
+    /// Name of the next node in turn, in the order of names; `None` without usable nodes.
     pub(super) fn pick(&self) -> Option<Arc<str>> {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let after = |last: &str| {
@@ -52,7 +52,7 @@ impl Scheduler {
     }
 }
 
-/// The body of `POST pods/<name>/binding`.
+/// Body of `POST pods/<name>/binding`.
 pub(super) fn binding(pod: &SimPod, node: &str) -> Value {
     let meta = pod.meta();
     json!({
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_take_turns_and_unusable_ones_are_left_out() {
+    fn usable_nodes_take_turns() {
         let scheduler = Scheduler::default();
         assert_eq!(scheduler.pick(), None);
         for node in ["b", "a", "c"] {

@@ -1,8 +1,11 @@
-//! The stages of a simulated pod's life, as a table: which pods a row is for, how long it takes,
-//! and what the node does then.
+//! The stages of a simulated pod's life, as a table. Each row selects pods in one state, and has a
+//! delay and an action of the node.
 //!
-//! unscheduled -bind-> pending -running-> running -ready-> ready; terminating -remove-> gone, from
-//! anywhere
+//! unscheduled -bind-> pending -running-> running -ready-> ready; any state -remove-> gone, once
+//! the pod is terminating
+//!
+//! The first matching row applies. Rows of the user precede those of `stages.yaml`, so they can
+//! override any of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +18,16 @@ use steersman_runtime::object::{Object, Phase};
 
 use super::pod::SimPod;
 
-/// How long the built-in stages take.
+/// Durations of the built-in stages.
 #[derive(Debug, Clone)]
 pub struct Latency {
     /// From creation to binding.
     pub schedule: Duration,
-    /// From binding to running containers.
+    /// From binding to the start of the containers.
     pub start: Duration,
-    /// From running to ready (or failed, or complete).
+    /// From running to ready, failed or succeeded.
     pub ready: Duration,
-    /// From the deletion request to the end.
+    /// From the deletion request to the removal.
     pub terminate: Duration,
 }
 
@@ -41,8 +44,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Everything takes this long together: half for starting, half for getting ready; ending takes
-    /// as long.
+    /// Divides `total` between start and readiness, half each. Termination takes all of `total`.
     pub fn total(total: Duration) -> Self {
         Self {
             schedule: Duration::ZERO,
@@ -63,27 +65,27 @@ impl Latency {
     }
 }
 
-/// Where a pod is in its life.
+/// The state of a pod, as the simulation sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum State {
-    /// No node yet, and nothing holds its scheduling up.
+    /// Without a node, and ready to be scheduled.
     Unscheduled,
-    /// Bound, nothing reported.
+    /// Bound, without a waiting container in its status.
     Pending,
-    /// Bound, and reported as being created.
+    /// Bound, with a container that waits to be created.
     Creating,
-    /// Containers run, but are not ready.
+    /// Containers run and are not ready.
     Running,
     /// Running and ready.
     Ready,
-    /// Running, with an ephemeral container that was not started yet.
+    /// Running, with an ephemeral container that has not started yet.
     Debugged,
-    /// A container waits for its restart.
+    /// Running, with a container that waits for its restart.
     Waiting,
-    /// Deletion has begun; it has a node.
+    /// Being deleted, and bound to a node.
     Terminating,
-    /// Succeeded or failed; or nobody's business yet.
+    /// Succeeded or failed. Also pods that wait for another program, such as gated pods.
     Ended,
 }
 
@@ -116,40 +118,40 @@ impl State {
     }
 }
 
-/// What a node does.
+/// The action of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(from = "Word")]
 pub(super) enum Action {
-    /// Nothing: rows further down do not count.
+    /// No action. Later rows are not tried, so this row disables them.
     Nothing,
     /// Binds the pod to a node.
     Bind,
-    /// Writes its status.
+    /// Writes its status with this health.
     Report(Health),
     /// Starts its ephemeral containers.
     Debug,
-    /// Removes it.
+    /// Deletes it without grace.
     Remove,
 }
 
-/// The state of the containers to report.
+/// The state of the containers in a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
-    /// Still being created.
+    /// Waiting to be created.
     Creating,
-    /// Running, readiness probe not passed.
+    /// Running; the readiness probe has not passed.
     Unready,
     /// Running and ready.
     Ready,
-    /// Exited with an error and waiting for a restart.
+    /// Exited with an error, waiting for a restart.
     CrashLooping,
-    /// Exited with an error for good.
+    /// Exited with an error, without a restart.
     Failed,
-    /// Exited with success for good.
+    /// Exited with success, without a restart.
     Succeeded,
 }
 
-/// An action as tables name it.
+/// The name of an action in a table.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Word {
@@ -182,28 +184,28 @@ impl From<Word> for Action {
     }
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Stage {
-    /// What people call it.
+    /// Name of the row, for people who read the table.
     name: String,
     state: State,
-    /// The annotation; any without it.
+    /// Value of the behaviour annotation; without it, the row fits any value.
     behaviour: Option<String>,
-    /// Labels that the pod has.
+    /// Labels that the pod must have.
     #[serde(default)]
     selector: BTreeMap<String, String>,
     restart_policy: Option<String>,
     #[serde(default, deserialize_with = "duration")]
     after: Option<Duration>,
-    /// At most this is added at random.
+    /// Upper limit of the random part of the delay.
     #[serde(default, deserialize_with = "duration")]
     jitter: Option<Duration>,
     pub(super) then: Action,
-    /// In place of the usual reason why a container ended, or is not created yet.
+    /// Replaces the default reason of an ended container, or of one that waits for its creation.
     pub(super) reason: Option<String>,
-    /// In place of the usual message of a container that waits.
+    /// Replaces the default message of a waiting container.
     pub(super) message: Option<String>,
 }
 
@@ -240,11 +242,11 @@ impl Stage {
     }
 }
 
-/// The table. Clones share it.
+/// The table of stages. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Stages(Arc<[Stage]>);
 
-/// A table cannot be read.
+/// A table is not valid YAML, or has an unknown state, action or key.
 #[derive(Debug, thiserror::Error)]
 #[error("table of stages: {0}")]
 pub struct StagesError(String);
@@ -258,8 +260,8 @@ impl Default for Stages {
 }
 
 impl Stages {
-    /// The rows of a YAML document, before the built-in ones. `docs/devcluster.md` describes the
-    /// format.
+    /// A table of the rows of a YAML document, followed by the built-in rows. `docs/devcluster.md`
+    /// describes the format.
     ///
     /// ```
     /// use steersman_devcluster::nodes::Stages;
@@ -285,7 +287,8 @@ impl Stages {
         Ok(document.stages)
     }
 
-    /// Position of the row that is for `pod` now, if any.
+    /// Position of the first row that fits `pod` in its present state. `None` if no row fits, or if
+    /// its action is [`Action::Nothing`].
     pub(super) fn find(&self, pod: &SimPod) -> Option<usize> {
         let state = State::of(pod);
         self.0
@@ -294,12 +297,13 @@ impl Stages {
             .filter(|&row| self.0[row].then != Action::Nothing)
     }
 
-    /// The row at a position.
+    /// The row at a position that [`Stages::find`] returned.
     pub(super) fn row(&self, position: usize) -> &Stage {
         &self.0[position]
     }
 
-    /// How long the row at a position takes. `random` is from 0 up to 1.
+    /// Delay of the row at a position, from `latency` if the row has no `after`. `random`, from 0
+    /// to 1, selects the part of the jitter.
     pub(super) fn delay(&self, position: usize, latency: &Latency, random: f64) -> Duration {
         let row = &self.0[position];
         row.after.unwrap_or_else(|| latency.of(row.state))
@@ -312,7 +316,8 @@ impl Stages {
     }
 }
 
-/// A kubelet's last delete: no grace, this very pod.
+/// Options of a kubelet's final delete: no grace, and a UID precondition, which protects a new pod
+/// of the same name.
 pub(super) fn remove_options(pod: &SimPod) -> Value {
     json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": pod.pod.meta.uid.to_string() } })
 }
@@ -350,7 +355,10 @@ mod tests {
         let waiting = json!({ "status": { "containerStatuses": [{ "name": "c", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] } });
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
         let scheduled_by = |name: &str| json!({ "spec": { "schedulerName": name } });
-        let (others, ours) = (scheduled_by("nobody"), scheduled_by("default-scheduler"));
+        let (other_scheduler, default_scheduler) = (
+            scheduled_by("other-scheduler"),
+            scheduled_by("default-scheduler"),
+        );
         let never = json!({ "spec": { "restartPolicy": "Never" } });
         let (n, none) = (Some("n"), &json!({}));
         // (why, annotation, node, phase, extra, action)
@@ -362,7 +370,7 @@ mod tests {
                 None,
                 None,
                 "Pending",
-                &others,
+                &other_scheduler,
                 Action::Nothing,
             ),
             (
@@ -370,7 +378,7 @@ mod tests {
                 None,
                 None,
                 "Pending",
-                &ours,
+                &default_scheduler,
                 Action::Bind,
             ),
             (
@@ -399,7 +407,7 @@ mod tests {
                 Action::Report(Health::CrashLooping),
             ),
             (
-                "failing for good",
+                "failing without restart",
                 Some("fail"),
                 n,
                 "Running",
@@ -423,7 +431,7 @@ mod tests {
                 Action::Report(Health::Creating),
             ),
             (
-                "said to hang",
+                "creation reported, hanging",
                 Some("hang"),
                 n,
                 "Pending",
@@ -431,7 +439,7 @@ mod tests {
                 Action::Nothing,
             ),
             (
-                "no longer said to hang",
+                "creation reported, no longer hanging",
                 None,
                 n,
                 "Pending",
@@ -462,9 +470,9 @@ mod tests {
                 none,
                 Action::Nothing,
             ),
-            ("going", None, n, "Running", &gone, Action::Remove),
+            ("terminating", None, n, "Running", &gone, Action::Remove),
             (
-                "going before it was bound",
+                "terminating, not bound",
                 None,
                 None,
                 "Pending",
@@ -490,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_user_come_first_and_only_for_their_pods() {
+    fn rows_of_the_user_come_first_and_apply_only_to_their_pods() {
         let stages = Stages::with(
             "stages:\n- {name: slow, state: running, behaviour: slow, after: 1m30s, jitter: 10s, then: ready}\n\
              - {name: hold, state: running, selector: {app: db}, then: nothing}\n",
@@ -523,8 +531,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_table_is_told_with_the_place() {
-        // (table, what the error says)
+    fn errors_of_a_wrong_table_name_the_line() {
+        // (table, part of the error)
         let cases = [
             (
                 "stages: [{name: a, state: asleep, then: ready}]",

@@ -1,4 +1,7 @@
-//! Pod status as a kubelet writes it.
+//! Bodies of the status patches that the simulated kubelet sends.
+//!
+//! Field by field they equal those of upstream's kubelet (`pkg/kubelet/kubelet_pods.go` and
+//! `pkg/kubelet/status`), because controllers read conditions, reasons and times.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,7 +12,7 @@ use steersman_runtime::object::Object;
 use super::pod::{Container, Reported, SimPod};
 use super::stages::{Health, Stage};
 
-/// Hands out pod addresses from 10.244.0.0/16, over again when they run out.
+/// Assigns pod addresses from 10.244.0.0/16. Addresses repeat after 65,000 pods.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     next: AtomicU32,
@@ -22,8 +25,8 @@ impl Addresses {
     }
 }
 
-/// The body of a strategic merge PATCH of `pods/<name>/status` that reports `health`, in the words
-/// of `stage`.
+/// Body of a strategic merge patch of `pods/<name>/status` that reports `health`. The reason and
+/// message of `stage` replace the default ones.
 pub(super) fn report(
     pod: &SimPod,
     health: Health,
@@ -71,7 +74,8 @@ pub(super) fn report(
     json!({ "metadata": { "uid": meta.uid.to_string() }, "status": status })
 }
 
-/// The body that reports that all ephemeral containers run. They are never ready.
+/// Body that reports all ephemeral containers as running. They never become ready, because they
+/// have no probes.
 pub(super) fn ephemeral(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
     let containers = pod.ephemeral_containers.iter();
     let containers: Vec<Value> = containers
@@ -112,7 +116,8 @@ fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
     };
     let ready = health == Health::Ready;
     if health == Health::Ready || health == Health::CrashLooping {
-        // The others were reported when the containers started; their times must not move.
+        // The other conditions were reported when the containers started. A second report would
+        // move their transition times.
         return json!([
             condition("Ready", ready),
             condition("ContainersReady", ready)
@@ -134,13 +139,13 @@ fn container(
     now: Timestamp,
 ) -> Value {
     let id = format!("simulated://{}", container.name);
-    let in_words_of = |own: &Option<String>, usual: String| own.clone().unwrap_or(usual);
+    let or_default = |own: &Option<String>, usual: String| own.clone().unwrap_or(usual);
     let ended = |code: i32, reason: String| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id } });
-    let failed = || ended(1, in_words_of(&stage.reason, "Error".to_owned()));
+    let failed = || ended(1, or_default(&stage.reason, "Error".to_owned()));
     let state = match health {
         Health::Creating => {
             let mut waiting =
-                json!({ "reason": in_words_of(&stage.reason, "ContainerCreating".to_owned()) });
+                json!({ "reason": or_default(&stage.reason, "ContainerCreating".to_owned()) });
             if let Some(message) = &stage.message {
                 waiting["message"] = message.as_str().into();
             }
@@ -152,10 +157,10 @@ fn container(
         },
         Health::CrashLooping => json!({ "waiting": {
             "reason": "CrashLoopBackOff",
-            "message": in_words_of(&stage.message, format!("back-off 5m0s restarting failed container={}", container.name))
+            "message": or_default(&stage.message, format!("back-off 5m0s restarting failed container={}", container.name))
         }}),
         Health::Failed => failed(),
-        Health::Succeeded => ended(0, in_words_of(&stage.reason, "Completed".to_owned())),
+        Health::Succeeded => ended(0, or_default(&stage.reason, "Completed".to_owned())),
     };
     let crashed = health == Health::CrashLooping;
     json!({
@@ -171,8 +176,8 @@ fn container(
     })
 }
 
-/// The address a node called like this was registered with; nodes of others get one of the same
-/// range.
+/// The address that [`super::register::node_address`] gave to the node of this name. Nodes with
+/// other names get one of the same range.
 fn host_address(node: &str) -> String {
     let digits: String = node
         .chars()

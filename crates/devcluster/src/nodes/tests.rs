@@ -1,4 +1,4 @@
-//! Lives of pods, under paused time.
+//! Lives of simulated pods, from creation to removal, under paused time.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn pod(app: &str) -> Value {
     })
 }
 
-/// Seconds from now until the pod is running, to the tenth.
+/// Whole seconds from now until the pod is running.
 async fn seconds_until_running(cluster: &DevCluster) -> f64 {
     let began = Instant::now();
     cluster
@@ -43,17 +43,17 @@ async fn seconds_until_running(cluster: &DevCluster) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_left_its_stage_is_not_moved_when_the_time_of_that_stage_is_over() {
+async fn the_delay_of_a_left_stage_has_no_effect() {
     let cluster = cluster(
         "stages:\n- {name: a, state: pending, selector: {app: a}, after: 60s, then: running}\n\
          - {name: b, state: pending, selector: {app: b}, after: 100s, then: running}\n",
     )
     .await;
-    // (what happens to the pod after 50 seconds, how long it takes to run from then on)
+    // (event after 50 seconds, seconds from then until the pod runs)
     let cases = [
         ("nothing", 10.0),
         ("other label", 100.0),
-        ("made anew", 60.0),
+        ("created again", 60.0),
     ];
     for (event, expected) in cases {
         cluster.create(pod("a")).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_pod_that_left_its_stage_is_not_moved_when_the_time_of_that_stage_is_o
                     .await
                     .unwrap(),
             ),
-            "made anew" => {
+            "created again" => {
                 cluster
                     .delete_with(PATH, json!({"gracePeriodSeconds": 0}))
                     .await
@@ -83,7 +83,7 @@ async fn a_pod_that_left_its_stage_is_not_moved_when_the_time_of_that_stage_is_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_readiness_of_a_container_does_not_move_its_start() {
+async fn readiness_does_not_change_the_start_time_of_a_container() {
     let cluster = cluster("stages: [{name: slow, state: running, after: 30s, then: ready}]").await;
     cluster.create(pod("a")).await.unwrap();
     let ready = |pods: &[Value]| pods[0]["status"]["containerStatuses"][0]["ready"] == true;
@@ -99,7 +99,7 @@ async fn the_readiness_of_a_container_does_not_move_its_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_is_not_there_wait_for_it() {
+async fn pods_of_a_missing_node_wait_for_the_node() {
     let cluster = cluster("stages: []").await;
     let bound = |name: &str, node: &str| {
         let mut pod = pod("a");
@@ -139,11 +139,15 @@ async fn pods_of_a_node_that_is_not_there_wait_for_it() {
         .wait_for("pods", limit, |pods| phase(pods, "q").is_null())
         .await
         .unwrap();
-    assert_eq!(phase(&pods, "p"), "Running", "nobody ends it: {pods:#?}");
+    assert_eq!(
+        phase(&pods, "p"),
+        "Running",
+        "a pod of a deleted node keeps running: {pods:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_for_debugging_starts_and_leaves_the_others_alone() {
+async fn an_ephemeral_container_starts_and_the_others_keep_their_status() {
     let cluster = cluster("stages: []").await;
     cluster.create(pod("a")).await.unwrap();
     let ready = |pods: &[Value]| pods[0]["status"]["containerStatuses"][0]["ready"] == true;

@@ -1,14 +1,17 @@
-//! What the published types say about themselves and their fields, as the build script found it.
+//! Descriptions of the published types and of their fields.
+//!
+//! `build.rs` extracts them from the documentation of k8s-openapi, so that they stay in step with
+//! the types of that crate.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// One type after the other; see `build.rs` for the form.
+/// The descriptions, one type after the other. `build.rs` explains the format.
 pub(super) const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
 
 static TYPES: LazyLock<HashMap<&'static str, Described>> = LazyLock::new(|| parse(TEXT));
 
-/// A type.
+/// A described type.
 #[derive(Debug)]
 pub(super) struct Described {
     /// Its name in OpenAPI, such as `io.k8s.api.apps.v1.DeploymentSpec`.
@@ -23,12 +26,12 @@ pub(super) fn of(name: &str) -> Option<&'static Described> {
 }
 
 impl Described {
-    /// What the type is.
+    /// The description of the type.
     pub(super) fn text(&self) -> String {
         unescaped(self.text)
     }
 
-    /// What a field is.
+    /// The description of a field; `None` for unknown fields and empty descriptions.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         self.fields
             .get(name)
@@ -36,7 +39,7 @@ impl Described {
             .filter(|text| !text.is_empty())
     }
 
-    /// Whether objects must have the field.
+    /// Whether the field is required.
     pub(super) fn requires(&self, name: &str) -> bool {
         self.fields.get(name).is_some_and(|(required, _)| *required)
     }
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_and_fields_tell_what_they_are() {
+    fn types_and_fields_have_their_descriptions() {
         let deployment = of("apps.DeploymentSpec").expect("k8s-openapi has it");
         assert_eq!(deployment.definition, "io.k8s.api.apps.v1.DeploymentSpec");
         assert!(

@@ -1,33 +1,36 @@
-//! The older document as the protobuf message `openapi.v2.Document`, which is the only form that
-//! client-go asks for.
+//! The version 2 document as the protobuf message `openapi.v2.Document`. client-go requests this
+//! form only.
 //!
-//! Fields are data: what they are called in JSON, their number, and what they hold.
+//! The messages are tables of fields, each with its JSON name, number and type, because few of
+//! gnostic's messages are needed. The definition is `openapiv2/OpenAPIv2.proto` of
+//! `github.com/google/gnostic-models`.
 
 use serde_json::Value;
 
-/// A kind of message.
+/// A type of message.
 struct Message {
     fields: &'static [(&'static str, u32, Holds)],
-    /// Where fields go whose names begin with `x-`; 0 is nowhere.
+    /// Number of the field of `x-` extensions; 0 for messages without extensions.
     extensions: u32,
 }
 
+/// The type of a field.
 enum Holds {
     Text,
     Texts,
     Flag,
     Count,
     Number,
-    /// Any value, which is written as YAML, of which JSON is a part.
+    /// Any value, as YAML text. JSON is valid YAML.
     Any,
     Anys,
     One(&'static Message),
     Many(&'static Message),
-    /// Values by names: each an entry, in the field of that number of a message of its own.
+    /// A map: a message with one entry per name, in the field of this number.
     Named(u32, &'static Message),
-    /// A message in a message, in the field of that number.
+    /// A message inside a message, in the field of this number.
     Wrapped(u32, &'static Message),
-    /// Texts in a message, in the field of that number.
+    /// Texts inside a message, in the field of this number.
     WrappedText(u32),
 }
 
@@ -63,7 +66,7 @@ static OPERATION: Message = Message {
     extensions: 13,
 };
 
-/// All parameters are of the query: the fourth case of the second case of the first.
+/// All parameters are query parameters: wrapper 2 of `Parameter`, then wrapper 3 of `NonBodyParameter`.
 static PARAMETER: Message = Message {
     fields: &[("", 1, Wrapped(2, &IN_QUERY))],
     extensions: 0,
@@ -124,7 +127,7 @@ static SCHEMA: Message = Message {
     extensions: 31,
 };
 
-/// The message that says what `document` does.
+/// The protobuf message of a version 2 document.
 pub(crate) fn document(document: &Value) -> Vec<u8> {
     DOCUMENT.encoded(document)
 }
@@ -133,7 +136,7 @@ impl Message {
     fn encoded(&self, value: &Value) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, number, holds) in self.fields {
-            // A message without names is a case around another one.
+            // An empty name marks a message that only wraps another one (`oneof`).
             let value = if name.is_empty() {
                 Some(value)
             } else {
@@ -191,18 +194,18 @@ impl Holds {
                 bytes(number, &entries, out);
             }
             Wrapped(inner, message) => {
-                let mut case = Vec::new();
+                let mut wrapper = Vec::new();
                 match value {
-                    // Of properties that are not listed: whether there may be any.
-                    Value::Bool(allowed) => integer(2, u64::from(*allowed), &mut case),
-                    value => bytes(*inner, &message.encoded(value), &mut case),
+                    // `additionalProperties` may be a boolean.
+                    Value::Bool(allowed) => integer(2, u64::from(*allowed), &mut wrapper),
+                    value => bytes(*inner, &message.encoded(value), &mut wrapper),
                 }
-                bytes(number, &case, out);
+                bytes(number, &wrapper, out);
             }
             WrappedText(inner) => {
-                let mut case = Vec::new();
-                bytes(*inner, text(value).as_bytes(), &mut case);
-                bytes(number, &case, out);
+                let mut wrapper = Vec::new();
+                bytes(*inner, text(value).as_bytes(), &mut wrapper);
+                bytes(number, &wrapper, out);
             }
         }
     }
@@ -214,7 +217,7 @@ fn any(value: &Value) -> Vec<u8> {
     out
 }
 
-/// A name and a message.
+/// A map entry: a name and a message.
 fn entry(name: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + message.len() + 8);
     bytes(1, name.as_bytes(), &mut out);

@@ -1,8 +1,11 @@
-//! `/openapi/v3` and `/openapi/v2`: what the server knows about its types, for `kubectl explain`
-//! and for clients that merge by it.
+//! `/openapi/v3` and `/openapi/v2`: documents of the served types, for `kubectl explain` and for
+//! clients that merge by them.
 //!
-//! table of types + descriptions -> `schemas`; custom kinds bring their own; rows of the table of
-//! kinds -> `paths`; the older form and its message are made of that.
+//! table of types + descriptions -> `schemas`, also of custom kinds; table of kinds -> `paths`;
+//! version 3 -> `older` (version 2) -> `message` (protobuf)
+//!
+//! The documents are built at request time, because custom resource definitions change them.
+//! Upstream is `k8s.io/kube-openapi` (`pkg/builder3`, `pkg/handler3`, `pkg/handler`).
 
 use std::sync::LazyLock;
 
@@ -20,15 +23,15 @@ pub(crate) use message::document as message;
 pub(crate) use older::document as older_document;
 use schemas::Schemas;
 
-/// The version of Kubernetes that the documents are of.
+/// The Kubernetes version in the documents.
 const VERSION: &str = "v1.36.2";
 
-/// What a field of a type of the table is, such as `replicas` of `apps.DeploymentSpec`.
+/// The description of a field of a built-in type, such as `replicas` of `apps.DeploymentSpec`.
 pub(crate) fn description(shape: &str, field: &str) -> Option<String> {
     descriptions::of(shape)?.field(field)
 }
 
-/// Whatever built-in documents are made of.
+/// Fingerprint of the inputs of all built-in documents.
 static BUILT_IN: LazyLock<u64> = LazyLock::new(|| {
     fingerprint(
         [
@@ -40,7 +43,8 @@ static BUILT_IN: LazyLock<u64> = LazyLock::new(|| {
     )
 });
 
-/// The group versions that there are documents for, each with the address of its present state.
+/// The index of version 3: group versions and the URLs of their documents. The hash in a URL lets
+/// clients cache the document for good.
 pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for group in registry.groups() {
@@ -56,7 +60,7 @@ pub(crate) fn index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// Where a group version is served.
+/// The path of a group version below `/openapi/v3`.
 fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() {
         format!("api/{version}")
@@ -65,7 +69,7 @@ fn path_of(group: &str, version: &str) -> String {
     }
 }
 
-/// A document and the hash of its state.
+/// A document and the hash of its content.
 pub(crate) struct Document {
     pub(crate) hash: String,
     pub(crate) json: Value,
@@ -100,7 +104,7 @@ pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
     })
 }
 
-/// Changes whenever the document does.
+/// A hash that changes whenever the document of these resources changes.
 fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
     let custom = entries
         .iter()
@@ -112,7 +116,7 @@ fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
     format!("{:016X}{:016X}", *BUILT_IN ^ entries.len() as u64, own)
 }
 
-/// FNV-1a.
+/// The FNV-1a hash of the texts.
 fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     texts
         .flat_map(str::bytes)

@@ -1,9 +1,8 @@
-//! `/openapi/v2`: all kinds in one document, in the form that came before. It is made of the newer
-//! form when somebody asks.
+//! `/openapi/v2`: all kinds in one document, converted from version 3 at request time.
 //!
-//! kubectl explains and validates by its definitions where it is told to or is old, and so do Helm
-//! and others that use client-go; of the operations they look at patches, to see which parameters
-//! the server knows. No others are in it.
+//! Clients based on client-go, such as Helm and older versions of kubectl, validate by its
+//! definitions. They also read the parameters of patches, to see which ones the server supports.
+//! The document therefore contains no other operations.
 
 use serde_json::{Map, Value, json};
 
@@ -72,7 +71,7 @@ fn operation(newer: &Value) -> Value {
     })
 }
 
-/// A schema in the older form: without alternatives, defaults and null, which it does not have.
+/// A schema in version 2, which has no `oneOf`, `anyOf`, `not`, `default` or `nullable`.
 fn definition(schema: Value) -> Value {
     let Value::Object(fields) = schema else {
         return schema;
@@ -87,7 +86,7 @@ fn definition(schema: Value) -> Value {
             "nullable" | "default" | "oneOf" | "anyOf" | "not" | "x-kubernetes-validations" => {
                 continue;
             }
-            // Clients that know what is in an object refuse everything else in it.
+            // Clients would reject unknown fields in a typed object, so open types list none.
             "items" | "properties" | "additionalProperties" if is_open => continue,
             "type" if is_untyped => continue,
             "allOf" => match value.get(0).and_then(|only| only.get("$ref")) {
@@ -112,12 +111,13 @@ fn definition(schema: Value) -> Value {
         older.insert(name, value);
     }
     if is_choice {
-        // A quantity, or a number or name of a port: texts that may be written as numbers.
+        // Quantities and ports are texts that may also be written as numbers.
         older.insert("type".to_owned(), json!("string"));
     }
     Value::from(older)
 }
 
+/// A reference to the place of definitions in version 2.
 fn moved(reference: &Value) -> Value {
     Value::from(reference.as_str().unwrap_or_default().replacen(
         "#/components/schemas/",
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_older_form_does_not_have_is_left_out() {
+    fn keywords_that_version_2_lacks_are_dropped() {
         // (newer, older)
         let cases = [
             (
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_names_a_definition() {
         fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
             match value {
                 Value::Object(fields) => {
@@ -183,7 +183,7 @@ mod tests {
         for reference in found {
             let name = reference
                 .strip_prefix("#/definitions/")
-                .unwrap_or_else(|| panic!("{reference} is of the older form"));
+                .unwrap_or_else(|| panic!("{reference} has the form of version 2"));
             assert!(document["definitions"].get(name).is_some(), "{reference}");
         }
         let containers =

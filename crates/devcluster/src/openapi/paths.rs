@@ -1,11 +1,13 @@
-//! What can be done where: the paths of a resource with their operations, as its verbs have it.
+//! The paths of a resource and their operations, from the resource's verbs.
+//!
+//! Operations have upstream's IDs, because generated clients name their methods after them.
 
 use serde_json::{Map, Value, json};
 
 use super::schemas::{self, Schemas};
 use crate::kinds::{Resource, Subresource};
 
-/// (verb, method, what the operation's name begins with)
+/// (verb, method, prefix of the operation ID)
 const OF_COLLECTIONS: [(&str, &str, &str); 3] = [
     ("list", "get", "list"),
     ("create", "post", "create"),
@@ -17,13 +19,13 @@ const OF_OBJECTS: [(&str, &str, &str); 4] = [
     ("patch", "patch", "patch"),
     ("delete", "delete", "delete"),
 ];
-/// Of parts that are made rather than changed.
+/// Operations of subresources that only accept POST, such as `pods/binding`.
 const OF_MADE_PARTS: [(&str, &str, &str); 1] = [("create", "post", "create")];
 
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-/// The paths of a resource below `prefix`, such as `apis/apps/v1`; the types that they need are
+/// The paths of a resource below `prefix`, such as `apis/apps/v1`. The types of their bodies are
 /// added to `schemas`.
 pub(super) fn of(
     resource: &Resource,
@@ -123,7 +125,7 @@ pub(super) fn of(
     paths
 }
 
-/// What is read and written at a path.
+/// The kind of the bodies at a path.
 struct Kind {
     group: String,
     version: String,
@@ -132,7 +134,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Of a part; nothing for those that are no objects, such as logs.
+    /// The kind of a subresource. `None` for bodies that are no objects, such as logs.
     fn of_part(resource: &Resource, part: &Subresource, own: &Kind) -> Option<Self> {
         let (group, version) = part
             .group_version
@@ -196,8 +198,7 @@ impl Kind {
         operation
     }
 
-    /// As programs that are generated from the document call it:
-    /// `patchAppsV1NamespacedDeploymentScale`.
+    /// The operation ID, such as `patchAppsV1NamespacedDeploymentScale`.
     fn name(&self, resource: &Resource, word: &str, whole: bool, part: &str) -> String {
         let group = match resource
             .group
@@ -239,7 +240,8 @@ fn patches(resource: &Resource) -> Value {
     )
 }
 
-/// What may follow the path. kubectl looks for these to know whether the server validates fields.
+/// The query parameters of a verb. kubectl reads them to find out whether the server validates
+/// fields.
 fn query_of(verb: &str) -> &'static [(&'static str, &'static str)] {
     const WRITE: [(&str, &str); 4] = [
         ("dryRun", "string"),

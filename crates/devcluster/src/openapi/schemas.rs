@@ -1,4 +1,7 @@
-//! Types as OpenAPI writes them, by their names there.
+//! Schemas of types, by their names in OpenAPI.
+//!
+//! A schema has upstream's keywords and extensions: descriptions, defaults, required fields, list
+//! types and merge keys. The oddities in the tables below are upstream's.
 
 use serde_json::{Map, Value, json};
 
@@ -8,23 +11,24 @@ use crate::schema::{self, Field, Struct, Topology, Type};
 
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-/// The type of patches, which may be anything.
+/// Type of patch bodies, which may be any JSON.
 pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-/// The types of one document: those of its kinds, and all that these refer to.
+/// The types of one document: its kinds, and all types that they refer to.
 #[derive(Default)]
 pub(super) struct Schemas(Map<String, Value>);
 
-/// Where a type is in a document.
+/// The reference to a type of the document.
 pub(super) fn reference(definition: &str) -> String {
     format!("#/components/schemas/{definition}")
 }
 
+/// A reference in `allOf`, because OpenAPI 3.0 ignores keywords beside `$ref`.
 fn refer(definition: &str) -> Value {
     json!({"allOf": [{"$ref": reference(definition)}]})
 }
 
-/// A reference that nothing is said about needs no `allOf` around it.
+/// Removes the `allOf` around a reference that has no keywords beside it.
 fn bare(schema: Value) -> Value {
     schema
         .get("allOf")
@@ -33,7 +37,7 @@ fn bare(schema: Value) -> Value {
         .unwrap_or(schema)
 }
 
-/// The name of a built-in kind in OpenAPI.
+/// The name of a built-in kind in OpenAPI; `None` for kinds that the table of types lacks.
 pub(super) fn definition(group: &str, version: &str, kind: &str) -> Option<String> {
     shape_of(group, version, kind).map(|shape| definition_of(shape).to_owned())
 }
@@ -47,8 +51,8 @@ fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
     schema::of_object(kind, &json!({"apiVersion": version}))
 }
 
-/// (type, field, value): what upstream's documents say that a field is where nobody sets it, other
-/// than the zero of its type.
+/// (type, field, value): upstream's published defaults, where they differ from the zero of the
+/// field's type.
 const DEFAULTS: [(&str, &str, &str); 21] = [
     ("core.AzureDiskVolumeSource", "cachingMode", "ReadWrite"),
     ("core.AzureDiskVolumeSource", "fsType", "ext4"),
@@ -85,7 +89,8 @@ const DEFAULTS: [(&str, &str, &str); 21] = [
     ("resource.DeviceToleration", "operator", "Equal"),
 ];
 
-/// What a field is where nobody sets it: the zero of its type where it is always written.
+/// The published default of a field. Without one, a field that is always written has the zero of
+/// its type.
 fn default_of(holder: &str, field: &Field) -> Option<Value> {
     let published = DEFAULTS
         .iter()
@@ -106,7 +111,7 @@ fn default_of(holder: &str, field: &Field) -> Option<Value> {
     }
 }
 
-/// The name of a type in OpenAPI; without descriptions it is the one of the table.
+/// The name of a type in OpenAPI. A type without descriptions has the name of the table.
 fn definition_of(shape: &Struct) -> &'static str {
     descriptions::of(shape.name()).map_or(shape.name(), |described| described.definition)
 }
@@ -118,7 +123,7 @@ impl Schemas {
         Value::from(self.0)
     }
 
-    /// Adds the kind of a resource, and tells its name here.
+    /// Adds the kind of a resource and returns its name in OpenAPI.
     pub(super) fn add_kind(&mut self, resource: &Resource) -> String {
         let kind =
             json!([{"group": resource.group, "kind": resource.kind, "version": resource.version}]);
@@ -132,7 +137,7 @@ impl Schemas {
                         let schema = self.0.get(&definition).cloned().unwrap_or_default();
                         (definition, schema)
                     }
-                    // A kind that the table of types does not have.
+                    // The table of types lacks this kind.
                     None => (
                         format!(
                             "io.k8s.api.{}.{}.{}",
@@ -148,8 +153,8 @@ impl Schemas {
         definition
     }
 
-    /// Adds a built-in kind that is called `definition` here, as something that is read and written
-    /// on its own.
+    /// Adds a built-in kind under the name `definition`, with its group, version and kind. Bodies
+    /// of subresources, such as `Scale`, are added this way.
     pub(super) fn kind(
         &mut self,
         group: &str,
@@ -167,7 +172,7 @@ impl Schemas {
         definition.to_owned()
     }
 
-    /// Adds a type of the table that is called `definition` here.
+    /// Adds a type of the table under the name `definition`.
     pub(super) fn shape(&mut self, name: &str, definition: &str) -> String {
         if let Some(shape) = schema::by_name(name).filter(|_| !self.0.contains_key(definition)) {
             self.add(shape);
@@ -179,7 +184,7 @@ impl Schemas {
         definition.to_owned()
     }
 
-    /// Adds the kind of lists of a kind.
+    /// Adds the list kind of a kind.
     pub(super) fn list_of(&mut self, definition: &str, resource: &Resource) -> String {
         let list = definition.strip_suffix(&*resource.kind).map_or_else(
             || format!("{definition}List"),
@@ -207,14 +212,14 @@ impl Schemas {
         list
     }
 
-    /// The schema of a custom kind, with the fields that every object has.
+    /// The schema of a custom kind, with the metadata fields of every object.
     fn custom(&mut self, resource: &Resource, document: &Value) -> (String, Value) {
         self.add(schema::metadata());
         let mut group: Vec<&str> = resource.group.split('.').collect();
         group.reverse();
         let definition = format!("{}.{}.{}", group.join("."), resource.version, resource.kind);
         let mut schema = document.clone();
-        // Kind and version are the same in every type that has them.
+        // Every type with `kind` and `apiVersion` describes them with the same text.
         let common = descriptions::of("meta.DeleteOptions");
         for name in ["apiVersion", "kind"] {
             let description = common.and_then(|common| common.field(name));
@@ -235,7 +240,7 @@ impl Schemas {
         if self.0.contains_key(definition) {
             return;
         }
-        // Types may contain themselves: the name is taken before its fields are looked at.
+        // Types may contain themselves, so the name is inserted before the fields are visited.
         self.0.insert(definition.to_owned(), Value::Null);
         let described = descriptions::of(shape.name());
         let mut schema = json!({"type": "object"});
@@ -338,7 +343,7 @@ impl Schemas {
         }
     }
 
-    /// A type with a name but without fields.
+    /// Adds a named type without fields, and returns a reference to it.
     fn scalar(&mut self, name: &str, mut schema: Value) -> Value {
         let Some(described) = descriptions::of(name) else {
             return schema;
@@ -349,7 +354,7 @@ impl Schemas {
     }
 }
 
-/// Types whose name may be empty, for reasons of compatibility.
+/// Types with an optional `name`, for upstream's backward compatibility.
 const NAMELESS: [&str; 7] = [
     "core.ConfigMapEnvSource",
     "core.ConfigMapKeySelector",
@@ -361,7 +366,7 @@ const NAMELESS: [&str; 7] = [
 ];
 
 fn requires(holder: &Struct, described: Option<&Described>, name: &str) -> bool {
-    // Upstream requires the metadata of no object.
+    // Upstream requires `metadata` in no type.
     let is_optional = name == "metadata" || (name == "name" && NAMELESS.contains(&holder.name()));
     !is_optional && described.is_some_and(|described| described.requires(name))
 }

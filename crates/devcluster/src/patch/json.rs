@@ -1,4 +1,4 @@
-//! JSON patch.
+//! JSON patch (RFC 6902) with the deviations of `evanphx/json-patch`, the library of upstream.
 
 use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::PatchError;
 use crate::schema::decode::json_type;
 
-/// The most operations one patch may hold.
+/// Most operations of one patch; upstream's limit.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// RFC 6902, all or nothing. A failing operation and an unknown one read the same to the client.
+/// Applies all operations, or none. Failing and unknown operations give the client the same
+/// message, as upstream's do.
 pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = operations(patch)?;
     let rejected = || {
@@ -33,8 +34,8 @@ pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Upstream's library lets `replace` set a member that is missing, as long as the object that would
-/// hold it is there.
+/// `replace` of a missing member becomes `add`, if the parent object exists. Upstream's library
+/// accepts such a `replace`, although the RFC forbids it.
 fn replace_or_add(object: &Value, operation: PatchOperation) -> PatchOperation {
     let PatchOperation::Replace(replace) = operation else {
         return operation;
@@ -52,7 +53,7 @@ fn replace_or_add(object: &Value, operation: PatchOperation) -> PatchOperation {
     PatchOperation::Replace(replace)
 }
 
-/// The list of operations, each known to be an object with texts for names.
+/// The list of operations, after a check that each one is an object.
 fn operations(patch: &Value) -> Result<&Vec<Value>, PatchError> {
     let malformed = |what: &str, target: &str| {
         Err(PatchError::Malformed(format!(
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_operation_leaves_the_object_alone() {
+    fn a_failing_operation_leaves_the_object_unchanged() {
         let original = json!({"a": 1, "l": [1]});
         let cases = [
             json!([{"op": "test", "path": "/a", "value": 2}]),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_operations_is_malformed() {
+    fn only_a_list_of_objects_is_a_json_patch() {
         let message = |patch| match super::json(&mut json!({}), &patch) {
             Err(PatchError::Malformed(message)) => message,
             other => panic!("{other:?}"),

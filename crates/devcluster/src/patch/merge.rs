@@ -1,8 +1,8 @@
-//! JSON merge patch.
+//! JSON merge patch (RFC 7386).
 
 use serde_json::{Map, Value};
 
-/// RFC 7386: null deletes, objects merge, everything else replaces.
+/// Merges objects field by field. `null` deletes a field; any other value replaces it.
 pub fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *object = patch.clone();

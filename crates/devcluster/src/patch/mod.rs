@@ -1,4 +1,7 @@
-//! The patch types, as functions from an object and a patch to an object.
+//! The patch types of the API, as functions from an object and a patch to an object.
+//!
+//! They are pure: an error leaves the object unchanged. Error texts are those of upstream's
+//! `apiserver/pkg/endpoints/handlers/patch.go`, which runs the same libraries' algorithms.
 
 mod json;
 mod merge;
@@ -14,7 +17,7 @@ pub use merge::merge;
 pub use strategic::strategic;
 pub(crate) use strategic::strategic_merged;
 
-/// A patch that does not apply.
+/// The reason why a patch does not apply. Each variant has its HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// The patch itself is malformed: 400.
@@ -26,12 +29,12 @@ pub enum PatchError {
     /// A list element without its merge key: 500.
     #[error("{0}")]
     Internal(String),
-    /// More operations than the server applies at once: 413.
+    /// More operations than the server applies in one patch: 413.
     #[error("{0}")]
     TooLarge(String),
 }
 
-/// Refuses a merge or strategic merge patch that is no object.
+/// Rejects a merge or strategic merge patch that is not a JSON object.
 pub fn check_object(patch: &Value) -> Result<(), PatchError> {
     if patch.is_object() {
         return Ok(());
@@ -42,8 +45,8 @@ pub fn check_object(patch: &Value) -> Result<(), PatchError> {
     )))
 }
 
-/// `value` as Go prints it (`map[image:app:v1 name:m]`), which is how upstream quotes parts of
-/// patches.
+/// `value` in the form of Go's `%v`, such as `map[image:app:v1 name:m]`. Upstream quotes parts of
+/// patches in this form.
 pub fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -1,8 +1,10 @@
-//! Order of merged lists: the patch decides among its elements, the server among the rest.
+//! Order of merged lists: the patch orders its elements, the server orders all others.
+//!
+//! Upstream is `normalizeElementOrder` in `apimachinery/pkg/util/strategicpatch/patch.go`.
 
 use serde_json::Value;
 
-/// How elements of a list are told apart: by a key field, or by themselves.
+/// Identity of list elements: the value of a merge key, or the whole element.
 #[derive(Clone, Copy)]
 pub(super) struct Identity(pub(super) Option<&'static str>);
 
@@ -14,7 +16,7 @@ impl Identity {
         }
     }
 
-    /// Where `list` holds the element that `element` stands for.
+    /// Position of the element of `list` with the identity of `element`.
     pub(super) fn position(&self, list: &[Value], element: &Value) -> Option<usize> {
         let wanted = self.of(element)?;
         list.iter()
@@ -22,9 +24,9 @@ impl Identity {
     }
 }
 
-/// Orders `merged`: what `patch_order` names follows it, the rest follows `server_order`, and where
-/// the two meet an element of the rest goes first only if it preceded the other one on the server.
-/// Adding `new` to `[c]` thus yields `[new, c]`.
+/// Orders `merged`. Elements in `patch_order` follow it; the others follow `server_order`. One of
+/// the others precedes an element of the patch only if it did so on the server. A patch that adds
+/// `new` to `[c]` therefore yields `[new, c]`.
 pub(super) fn arrange(
     merged: Vec<Value>,
     patch_order: &[Value],

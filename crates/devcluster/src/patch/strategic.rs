@@ -1,7 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists are sets, and by which key.
+//! Strategic merge patch: a merge patch that merges lists by the keys of their types.
 //!
 //! Directives: `$patch: replace|delete` in maps and list elements, `$setElementOrder/<list>`,
-//! `$deleteFromPrimitiveList/<list>`, `$retainKeys`. Nothing of them is left in the result.
+//! `$deleteFromPrimitiveList/<list>`, `$retainKeys`. The result contains none of them. Upstream is
+//! `apimachinery/pkg/util/strategicpatch/patch.go`.
 
 use serde_json::{Map, Value};
 
@@ -14,14 +15,14 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 
-/// Strategic merge, by the merge keys of built-in kind `kind` (`Deployment`); atomic lists for
-/// kinds without an entry. On an error `object` is left as it was.
+/// Merges `patch` by the merge keys of the built-in kind `kind` (`Deployment`). Lists of unknown
+/// kinds are replaced as a whole. On an error `object` stays unchanged.
 pub fn strategic(kind: &str, object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     *object = strategic_merged(kind, object.clone(), patch.clone())?;
     Ok(())
 }
 
-/// The same, of an object that nobody needs any more.
+/// The same for an owned object, without a copy of it.
 pub(crate) fn strategic_merged(
     kind: &str,
     object: Value,
@@ -117,8 +118,8 @@ fn merge_lists(
         {
             None => elements.push(element),
             Some((Some("delete"), _)) => {
-                let doomed = keyed(&identity, &element, key)?.clone();
-                original.retain(|candidate| identity.of(candidate) != Some(&doomed));
+                let deleted = keyed(&identity, &element, key)?.clone();
+                original.retain(|candidate| identity.of(candidate) != Some(&deleted));
             }
             Some((Some("replace"), _)) => replace = true,
             Some((Some("merge"), _)) => {
@@ -154,7 +155,7 @@ fn merge_lists(
     Ok(arrange(merged, &elements, &original, identity))
 }
 
-/// `$retainKeys`: of the old map only the listed keys stay; the patch may set no other.
+/// `$retainKeys`: removes all keys that it does not list. The patch may set listed keys only.
 fn retain_keys(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -181,7 +182,7 @@ fn retain_keys(
     Ok(())
 }
 
-/// Takes the `$setElementOrder` directives out of `patch`, by the list they order.
+/// Removes the `$setElementOrder` directives from `patch`, and returns them by list name.
 fn take_orders(patch: &mut Map<String, Value>) -> Result<Vec<(String, Vec<Value>)>, PatchError> {
     let directives: Vec<String> = patch
         .keys()
@@ -203,7 +204,7 @@ fn take_orders(patch: &mut Map<String, Value>) -> Result<Vec<(String, Vec<Value>
     Ok(orders)
 }
 
-/// Merges one list that has a `$setElementOrder`; removes it from `patch`.
+/// Merges one list that has a `$setElementOrder`, and removes it from `patch`.
 fn merge_ordered(
     name: &str,
     order: &[Value],
@@ -241,7 +242,7 @@ fn merge_ordered(
     Ok(())
 }
 
-/// The elements of the patch must all appear in the order list, in its order.
+/// Checks that all elements of the patch appear in the order list, in its order.
 fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result<(), PatchError> {
     if changes.is_empty() || order.is_empty() {
         return Ok(());
@@ -267,14 +268,13 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result
     Ok(())
 }
 
-fn delete_scalars(original: &mut Map<String, Value>, list: &str, doomed: &Value) {
-    if let (Some(Value::Array(values)), Value::Array(doomed)) = (original.get_mut(list), doomed) {
-        values.retain(|value| !doomed.contains(value));
+fn delete_scalars(original: &mut Map<String, Value>, list: &str, deleted: &Value) {
+    if let (Some(Value::Array(values)), Value::Array(deleted)) = (original.get_mut(list), deleted) {
+        values.retain(|value| !deleted.contains(value));
     }
 }
 
-/// A value that is new on the server: nulls in it mean nothing, and directives have nothing to act
-/// on.
+/// A value that is new on the server, without nulls and directives. They have nothing to change.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(PATCH) => None,
@@ -298,7 +298,7 @@ fn is_directive(name: &str) -> bool {
         || name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
 }
 
-/// How the field is patched, and the type of it or of its elements.
+/// The patch strategy of the field, and the type of the field or of its elements.
 fn lookup(shape: Option<&'static Struct>, name: &str) -> (PatchMeta, Option<&'static Struct>) {
     let Some(field) = shape.and_then(|shape| shape.field(name)) else {
         return (PatchMeta::default(), None);

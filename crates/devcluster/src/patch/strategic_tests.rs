@@ -14,7 +14,7 @@ fn refused(kind: &str, object: Value, patch: Value) -> PatchError {
     error
 }
 
-/// Names of the containers after `patch` was applied to a pod with `containers`.
+/// Names of the containers of a pod with `containers` after `patch`.
 fn containers(containers: Value, patch: Value) -> Vec<String> {
     let pod = patched(
         "Pod",
@@ -40,7 +40,7 @@ fn elements_merge_by_key_and_new_ones_go_first() {
 }
 
 #[test]
-fn set_element_order_rules_the_named_elements() {
+fn set_element_order_orders_the_listed_elements() {
     let server = json!([{"name": "a"}, {"name": "b"}, {"name": "s"}]);
     let order = json!([{"name": "b"}, {"name": "a"}]);
     assert_eq!(
@@ -68,7 +68,7 @@ fn an_element_outside_the_given_order_is_refused() {
 }
 
 #[test]
-fn a_replace_element_makes_the_others_the_whole_list() {
+fn a_replace_element_replaces_the_whole_list() {
     assert_eq!(
         containers(
             json!([{"name": "a"}]),
@@ -110,7 +110,7 @@ fn maps_are_replaced_and_emptied_by_directive() {
 }
 
 #[test]
-fn directives_without_a_counterpart_vanish() {
+fn directives_for_missing_fields_are_dropped() {
     let patch = json!({"metadata": {"annotations": {"$patch": "foo"}, "labels": {"a": null, "b": "1"}},
         "spec": {"$setElementOrder/containers": [{"name": "x"}]}});
     assert_eq!(
@@ -157,7 +157,7 @@ fn lists_without_a_strategy_are_replaced() {
 }
 
 #[test]
-fn a_selector_of_a_budget_is_replaced_whole() {
+fn the_selector_of_a_budget_is_replaced_as_a_whole() {
     let budget = json!({"spec": {"selector": {"matchLabels": {"a": "1"}}}});
     let got = patched(
         "PodDisruptionBudget",
@@ -171,7 +171,7 @@ fn a_selector_of_a_budget_is_replaced_whole() {
 }
 
 #[test]
-fn retain_keys_drops_what_is_not_listed() {
+fn retain_keys_drops_unlisted_keys() {
     let deployment =
         json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let with = |patch: Value| json!({"spec": {"strategy": patch}});
@@ -208,7 +208,7 @@ fn an_element_without_its_key_is_refused() {
 }
 
 #[test]
-fn a_patch_is_an_object() {
+fn only_an_object_is_a_merge_patch() {
     let error = refused("Pod", json!({}), json!([]));
     let text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}";
     assert_eq!(error, PatchError::Malformed(text.to_owned()));

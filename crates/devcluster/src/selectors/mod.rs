@@ -1,5 +1,7 @@
-//! Label and field selectors of requests: parsed as upstream parses them, with its words for what
-//! is wrong.
+//! Label and field selectors of requests.
+//!
+//! Syntax and error texts are those of upstream's `apimachinery/pkg/labels` and
+//! `apimachinery/pkg/fields`.
 
 use serde_json::Value;
 
@@ -11,7 +13,7 @@ mod labels;
 
 pub use labels::LabelSelector;
 
-/// Which objects a request is about.
+/// The objects that a request selects.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     labels: LabelSelector,
@@ -29,19 +31,19 @@ struct FieldTerm {
 enum Field {
     Name,
     Namespace,
-    /// Position among the resource's selectable fields.
+    /// Position in the resource's list of selectable fields.
     Own(usize),
 }
 
 impl Selection {
-    /// Parses both selectors of a request about `resource`; either may be empty.
+    /// Parses both selectors of a request for `resource`; either may be empty.
     pub fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, Status> {
         let labels = LabelSelector::parse(labels).map_err(Status::bad_request)?;
         let fields = parse_fields(resource, fields).map_err(Status::bad_request)?;
         Ok(Self { labels, fields })
     }
 
-    /// Selects one object by name.
+    /// A selection of the object with this name.
     pub fn one(name: &str) -> Self {
         let term = FieldTerm {
             field: Field::Name,
@@ -54,18 +56,18 @@ impl Selection {
         }
     }
 
-    /// Adds `metadata.name=name`.
+    /// Adds the field selector `metadata.name=name`.
     pub fn and_name(mut self, name: &str) -> Self {
         self.fields.extend(Self::one(name).fields);
         self
     }
 
-    /// Whether it selects everything.
+    /// Whether the selection matches every object.
     pub fn is_everything(&self) -> bool {
         self.fields.is_empty() && self.labels.is_everything()
     }
 
-    /// Whether `object` is selected.
+    /// Whether the selection matches `object`.
     pub fn matches(&self, object: &Object) -> bool {
         self.labels.matches(|key| object.label(key))
             && self.fields.iter().all(|term| {
@@ -115,7 +117,7 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, Strin
     Ok(terms)
 }
 
-/// Parts between commas that no backslash protects.
+/// Splits at commas, except at those after a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -154,8 +156,8 @@ fn unescape(value: &str) -> String {
     plain
 }
 
-/// Whether a `LabelSelector` selects the object; an absent one selects nothing, an empty one
-/// everything.
+/// Whether a `LabelSelector` value matches the object. A missing selector matches no object, an
+/// empty one every object.
 pub(crate) fn selects(selector: &Value, object: &Object) -> bool {
     if !selector.is_object() {
         return false;
@@ -193,7 +195,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn field_selectors_match_by_declared_fields_only() {
+    fn field_selectors_match_declared_fields() {
         let pods = Registry::built_in().find("", "v1", "pods").unwrap();
         let value = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "a"}});
         let pod = Object::stored(&pods.resource, "n/p", value, 1, EventKind::Added);
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_named() {
+    fn the_error_names_the_unknown_field() {
         let registry = Registry::built_in();
         let cases = [
             ("pods", "foo=x", "field label not supported: foo"),

@@ -1,11 +1,13 @@
-//! In what form a client wants the answer.
+//! The form of an answer that a client accepts.
+//!
+//! Upstream is `apiserver/pkg/endpoints/handlers/negotiation`.
 
 use crate::status::Status;
 
-/// How objects are shown.
+/// The view of objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// As they are.
+    /// The objects themselves.
     Full,
     /// `PartialObjectMetadata`, or the list of them.
     Metadata,
@@ -15,16 +17,16 @@ pub(super) enum View {
     Discovery,
 }
 
-/// The form of an answer.
+/// View and serialization of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Form {
-    /// What is shown.
+    /// The view of objects.
     pub(super) view: View,
-    /// As YAML rather than JSON; only for whole answers.
+    /// YAML in place of JSON; lists and watches ignore it.
     pub(super) yaml: bool,
 }
 
-/// What the server can say, as the refusal tells it.
+/// Media types that upstream serves, for the text of errors. This server writes JSON and YAML only.
 const AVAILABLE: &[&str] = &[
     "application/json",
     "application/yaml",
@@ -39,10 +41,11 @@ impl Form {
         yaml: false,
     };
 
-    /// The best form that `accept` allows for what has an API version. Clients that list protobuf
-    /// first get the JSON they list after it.
+    /// The best form that `accept` allows for objects. Clients that prefer protobuf get the JSON
+    /// that they list after it.
     pub(super) fn negotiate(accept: &str) -> Result<Self, Status> {
-        // The router in front of the handlers knows no ranges but the one of everything.
+        // Upstream's router (go-restful) matches exact types and `*/*` only, before the handler
+        // runs.
         let is_routed = |range: &str| {
             let kind = range.split(';').next().unwrap_or_default().trim();
             kind == "*/*" || AVAILABLE[..3].contains(&kind)
@@ -53,7 +56,8 @@ impl Form {
         Self::negotiate_unversioned(accept)
     }
 
-    /// The same for the lists of groups and versions.
+    /// The same for the lists of groups and versions, which upstream serves without that router
+    /// check.
     pub(super) fn negotiate_unversioned(accept: &str) -> Result<Self, Status> {
         if accept.trim().is_empty() {
             return Ok(Self::JSON);
@@ -62,16 +66,16 @@ impl Form {
             .split(',')
             .map(|range| (quality(range), range.trim()))
             .collect();
-        // Stable, so that the client's order decides among equals.
+        // The sort is stable, so the client's order decides among equal qualities.
         ranges.sort_by(|a, b| b.0.total_cmp(&a.0));
         ranges
             .iter()
             .find_map(|(_, range)| Self::of(range))
             .ok_or_else(|| {
-                let spoken =
+                let is_served =
                     |range: &str| AVAILABLE[..2].iter().any(|kind| range.starts_with(kind));
-                if ranges.iter().any(|(_, range)| spoken(range)) {
-                    // The media type is known, what it should show is not.
+                if ranges.iter().any(|(_, range)| is_served(range)) {
+                    // The media type is known, but not the requested view.
                     let list = AVAILABLE[..3].join(", ");
                     return Status::new(
                         406,
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_form_we_speak_is_chosen() {
+    fn the_first_supported_form_is_chosen() {
         let cases = [
             ("", Some(View::Full)),
             (

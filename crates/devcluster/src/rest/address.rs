@@ -1,30 +1,33 @@
-//! Cluster addresses and node ports: which are held, and which come next.
+//! Allocates cluster IPs and node ports of Services.
 //!
-//! reservation (under the lock) -> commit -> held by the stored service; a reservation that leads
-//! to no commit lapses
+//! reservation (under the lock) -> commit -> allocated to the stored Service; a dropped reservation
+//! frees numbers that no stored Service has
+//!
+//! Upstream's allocators are `pkg/registry/core/service/ipallocator` and `portallocator`. Numbers
+//! are assigned in order here, so that tests repeat; upstream assigns at random.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
 
-/// Where addresses come from, as refusals name it.
+/// The service CIDR, in the form of error messages.
 pub(super) const ADDRESS_RANGE: &str = "10.96.0.0/16";
-/// The first address of the range, which no service gets but in a dry run.
+/// The network address. No Service gets it, but dry runs answer with it, as upstream's do.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
-/// The last one, which no service gets.
+/// The broadcast address, which no Service gets.
 const BROADCAST: Ipv4Addr = Ipv4Addr::new(10, 96, 255, 255);
 const ADDRESSES: RangeInclusive<u32> =
     u32::from_be_bytes([10, 96, 0, 1])..=u32::from_be_bytes([10, 96, 255, 254]);
-/// The first address is the API server's own.
+/// Follows the address of the Service `default/kubernetes`.
 const FIRST_ADDRESS: u32 = *ADDRESSES.start() + 1;
-/// Where node ports come from.
+/// The range of node ports.
 pub(super) const PORTS: RangeInclusive<u32> = 30_000..=32_767;
-/// The ports that upstream makes up in a dry run come after it.
+/// Dry runs answer with invented ports above this number, as upstream's do.
 const NO_PORT: u32 = 32_768;
 
-/// What services hold. Numbers are handed out in order, starting over at the end: one that was
-/// freed rests as long as there are others.
+/// The allocated numbers of all Services. Numbers are assigned in order and start over at the end
+/// of the range. A freed number is therefore assigned after all others.
 #[derive(Debug)]
 pub(super) struct Addresses {
     pools: Mutex<Pools>,
@@ -36,23 +39,23 @@ struct Pools {
     ports: Pool,
 }
 
-/// What one service holds.
+/// The numbers of one Service.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Holdings {
     pub(super) addresses: Vec<Ipv4Addr>,
     pub(super) ports: Vec<u32>,
 }
 
-/// Why a number cannot be had.
+/// The reason why a number cannot be allocated.
 #[derive(Debug, PartialEq)]
 pub(super) enum Unavailable {
-    /// Of another network.
+    /// The address belongs to another network.
     Elsewhere,
     OutOfRange,
     Held,
 }
 
-/// All numbers of a range are held.
+/// All numbers of a range are allocated.
 #[derive(Debug, PartialEq)]
 pub(super) struct Full;
 
@@ -69,7 +72,8 @@ impl Default for Addresses {
 }
 
 impl Addresses {
-    /// Addresses that go on from where these are, held by other services.
+    /// Allocators for a fork: the same next numbers, and the allocations of the fork's own
+    /// Services.
     pub(super) fn fork(&self, held: impl Iterator<Item = Holdings>) -> Self {
         let fork = Self::default();
         {
@@ -80,7 +84,7 @@ impl Addresses {
         fork
     }
 
-    /// Nothing is reserved yet.
+    /// An empty reservation.
     pub(super) fn reserve(&self, dry_run: bool) -> Reservation<'_> {
         Reservation {
             of: self,
@@ -89,7 +93,8 @@ impl Addresses {
         }
     }
 
-    /// A service that held `old` now holds `new`.
+    /// Replaces the allocations of a Service. New numbers are held before old ones are freed, so a
+    /// number in both stays allocated.
     pub(super) fn change(&self, old: &Holdings, new: &Holdings) {
         let mut pools = self.lock();
         for address in &new.addresses {
@@ -119,18 +124,18 @@ impl Pools {
     }
 }
 
-/// Numbers that nobody else gets until this is dropped; from its commit on the stored service holds
-/// them itself.
+/// Numbers that are held until this is dropped. A stored Service holds its numbers itself, from its
+/// commit on.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     of: &'a Addresses,
     holdings: Holdings,
-    /// In a dry run, which takes nothing that is free, the port that was last made up.
+    /// The last invented port of a dry run, which allocates no free numbers.
     guess: Option<u32>,
 }
 
 impl Reservation<'_> {
-    /// The next address that is free.
+    /// Reserves the next free address.
     pub(super) fn next_address(&mut self) -> Result<Ipv4Addr, Full> {
         if self.guess.is_some() {
             return Ok(NETWORK);
@@ -140,7 +145,7 @@ impl Reservation<'_> {
         Ok(address)
     }
 
-    /// This address and no other.
+    /// Reserves this address.
     pub(super) fn address(&mut self, address: Ipv4Addr) -> Result<(), Unavailable> {
         if !(NETWORK..=BROADCAST).contains(&address) {
             return Err(Unavailable::Elsewhere);
@@ -150,7 +155,7 @@ impl Reservation<'_> {
         Ok(())
     }
 
-    /// The next port that is free.
+    /// Reserves the next free port.
     pub(super) fn next_port(&mut self) -> Result<u32, Full> {
         if let Some(last) = &mut self.guess {
             *last += 1;
@@ -161,7 +166,7 @@ impl Reservation<'_> {
         Ok(port)
     }
 
-    /// This port and no other. One service may have it for several protocols.
+    /// Reserves this port. Ports of one Service may share it for several protocols.
     pub(super) fn port(&mut self, port: u32) -> Result<(), Unavailable> {
         if !self.holdings.ports.contains(&port) {
             self.of.lock().ports.claim(port)?;
@@ -177,13 +182,13 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// A range of numbers.
+/// A range of numbers with its allocations.
 #[derive(Debug)]
 struct Pool {
     range: RangeInclusive<u32>,
     next: u32,
-    /// How often each is held: a reservation and the service it was for overlap, and services may
-    /// be loaded that have the same.
+    /// Number of holders. A reservation and its Service overlap, and loaded objects may share a
+    /// number.
     held: HashMap<u32, u32>,
 }
 
@@ -237,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_freed_number_comes_again_after_all_others() {
+    fn a_freed_number_is_assigned_after_all_others() {
         let mut pool = Pool::new(1..=3, 2);
         assert_eq!(
             (pool.take(), pool.take(), pool.take()),
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_held_until_all_who_hold_it_let_go() {
+    fn a_number_is_free_after_all_its_holders_release_it() {
         let mut pool = Pool::new(1..=3, 1);
         assert_eq!(pool.claim(4), Err(Unavailable::OutOfRange));
         assert_eq!(pool.claim(2), Ok(()));
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_lapses_unless_a_service_was_stored_with_it() {
+    fn dropping_a_reservation_frees_numbers_without_a_service() {
         let addresses = Addresses::default();
         let wanted = Ipv4Addr::new(10, 96, 0, 9);
         let mut reservation = addresses.reserve(false);
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_takes_nothing() {
+    fn a_dry_run_allocates_no_numbers() {
         let addresses = Addresses::default();
         let mut tried = addresses.reserve(true);
         assert_eq!(

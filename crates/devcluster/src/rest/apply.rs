@@ -1,4 +1,9 @@
-//! Server-side apply: a configuration in, the object that it and all other managers want out.
+//! Server-side apply: merges the configuration of one manager with the fields of all others.
+//!
+//! body -> fields of the configuration -> merge with the live object -> the same path as an update
+//!
+//! The merge itself is in `crate::fields`. Upstream is `apiserver/pkg/endpoints/handlers/patch.go`
+//! and `apimachinery/pkg/util/managedfields`.
 
 use std::sync::Arc;
 
@@ -23,11 +28,11 @@ pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 impl Server {
     pub(super) fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let (target, resource) = (call.target, call.target.resource());
-        let Asked {
+        let ApplyOptions {
             dry_run,
             author,
             force,
-        } = Asked::of(call)?;
+        } = ApplyOptions::of(call)?;
         let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
         let set = fields::declared(resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
@@ -88,15 +93,15 @@ impl Server {
         }
     }
 
-    /// An apply to the scale of an object: of the object one field, under the name that it has
-    /// there.
+    /// Applies to the `scale` subresource. The object changes in one field, which managed fields
+    /// record under its path in the object.
     pub(super) fn apply_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         let resource = call.target.resource();
-        let Asked {
+        let ApplyOptions {
             dry_run,
             author,
             force,
-        } = Asked::of(call)?;
+        } = ApplyOptions::of(call)?;
         let config = parse(scale::API_VERSION, scale::KIND, &call.body)?;
         let declared = fields::declared(Shape::of_object(scale::KIND, &config), &config)
             .map_err(|why| untyped(&config, &why))?;
@@ -145,7 +150,7 @@ impl Server {
                 .intersection(&part)
                 == part
             {
-                // Nobody asks for any number any more.
+                // No manager sets the field any more, so it becomes zero.
                 scale::write(resource, &mut new, 0);
             }
             Ok(new)
@@ -153,14 +158,14 @@ impl Server {
     }
 }
 
-/// What a request says besides its configuration.
-struct Asked {
+/// The options of an apply request.
+struct ApplyOptions {
     dry_run: bool,
     author: Author,
     force: bool,
 }
 
-impl Asked {
+impl ApplyOptions {
     fn of(call: &Call<'_>) -> Result<Self, Status> {
         const OPTIONS: &str = "PatchOptions";
         let dry_run = call.query.dry_run(OPTIONS)?;
@@ -187,12 +192,12 @@ impl Asked {
     }
 }
 
-/// The configuration of a request, which has to be of this kind.
+/// The configuration in the body, after a check of its kind and version.
 fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, Status> {
-    let undecodable =
+    let invalid_yaml =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
-    let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
-    let mut config: Value = serde_saphyr::from_str(text).map_err(|error| undecodable(&error))?;
+    let text = std::str::from_utf8(body).map_err(|error| invalid_yaml(&error))?;
+    let mut config: Value = serde_saphyr::from_str(text).map_err(|error| invalid_yaml(&error))?;
     let (api_version, kind) = (
         config["apiVersion"].as_str().unwrap_or_default(),
         config["kind"].as_str().unwrap_or_default(),
@@ -243,7 +248,7 @@ fn untyped(config: &Value, why: &str) -> Status {
     ))
 }
 
-/// Whether a top field is one that an apply to this endpoint can have.
+/// Whether an apply to this endpoint can write a top-level field.
 fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
     match part {
         None => field != "status" || !resource.has_status(),
@@ -253,7 +258,7 @@ fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
     }
 }
 
-/// `live` with the configuration applied, and its entries.
+/// `live` after the merge with the configuration, with updated managed fields.
 fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
     let mut live = live.clone();
     let managed = managers::take(&mut live)
@@ -267,14 +272,14 @@ fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
     Ok(object)
 }
 
-/// An applied object in the form that it is kept in.
+/// An applied object in its stored form.
 fn completed(resource: &Resource, applied: Result<Value, Conflicts>) -> Result<Value, Status> {
     let mut object = applied.map_err(|conflicts| refused(&conflicts))?;
     decode::complete(resource, &mut object)?;
     Ok(resource.to_kept(object))
 }
 
-/// 409 that lists who manages what.
+/// 409 that lists the conflicting fields and their managers.
 fn refused(conflicts: &Conflicts) -> Status {
     let cause = |(message, field)| json!({"reason": "FieldManagerConflict", "message": message, "field": field});
     let causes: Vec<Value> = conflicts.causes().into_iter().map(cause).collect();

@@ -1,4 +1,4 @@
-//! Bodies of answers: one piece, or a stream of pieces made as the reader asks for them.
+//! Bodies of answers: complete, or streams that are produced as the client reads them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,14 +11,15 @@ use http_body::{Frame, SizeHint};
 
 use crate::store::Object;
 
-/// Lists are sent in pieces of about this many bytes, so that a large one is never in memory twice.
+/// Approximate size in bytes of a piece of a list. Pieces keep large lists from being in memory
+/// twice.
 const PIECE: usize = 64 << 10;
 
 /// The body of an answer.
 pub enum Body {
-    /// Everything at once.
+    /// Complete, or empty.
     Whole(Option<Bytes>),
-    /// Piece by piece.
+    /// A stream of pieces.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -37,12 +38,12 @@ impl Body {
         Self::Whole(Some(bytes.into()))
     }
 
-    /// A body of whatever the stream yields.
+    /// A body of the pieces that the stream yields.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(Box::pin(pieces))
     }
 
-    /// The same, but a stream that has nothing to say ends when `stop` does.
+    /// Ends a stream when `stop` completes, but only while the stream has no piece ready.
     pub(crate) fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(bytes),
@@ -58,8 +59,8 @@ impl Body {
         }
     }
 
-    /// A list: `head`, the objects, which carry no kind and apiVersion in a `typed` one, and the
-    /// closing brackets.
+    /// A list: `head`, the objects and the closing brackets. Objects of a `typed` list have no kind
+    /// and apiVersion.
     pub(super) fn list(head: String, objects: Vec<Arc<Object>>, typed: bool) -> Self {
         let mut objects = objects.into_iter();
         let mut head = Some(head);

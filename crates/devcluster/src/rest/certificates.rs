@@ -1,8 +1,10 @@
-//! What is particular to requests for certificates.
+//! Special cases of CertificateSigningRequests.
+//!
+//! Upstream is `pkg/registry/certificates/certificates/strategy.go`.
 
 use serde_json::Value;
 
-/// Through the status nobody approves or denies: decisions that were there stay as they were.
+/// Restores existing approvals and denials. Only the `approval` subresource can change them.
 pub(super) fn keep_decisions(new: &mut Value, old: &Value) {
     let before = old["status"]["conditions"]
         .as_array()
@@ -22,7 +24,7 @@ pub(super) fn keep_decisions(new: &mut Value, old: &Value) {
     }
 }
 
-/// Completes the times of conditions: when they were written, and since when they are so.
+/// Fills in missing times of conditions: the time of this write, and of the last transition.
 pub(super) fn date_conditions(new: &mut Value, old: &Value, now: &Value) {
     let before = old["status"]["conditions"]
         .as_array()

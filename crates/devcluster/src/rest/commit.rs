@@ -1,4 +1,8 @@
-//! Changes and what follows from them at once.
+//! Commits changes, and applies their direct consequences.
+//!
+//! A commit also updates allocated addresses, the objects that every namespace has, and the usage
+//! of quotas. Upstream leaves the last two to controllers; here they are never late, so that tests
+//! need not wait.
 
 use std::sync::Arc;
 
@@ -10,8 +14,8 @@ use crate::kinds::{Registered, Resource};
 use crate::store::{Change, Object, Raced};
 
 impl Server {
-    /// Replaces `expected` under `key`, and lets everything follow that upstream's controllers
-    /// would do where this server stands in for them.
+    /// Replaces `expected` under `key`, and does the work of the controllers that this server
+    /// replaces.
     pub(super) fn commit(
         &self,
         entry: &Registered,
@@ -32,7 +36,7 @@ impl Server {
         if self.admission.service_accounts {
             match expected {
                 None if resource.is("Namespace") => self.furnish(key),
-                Some(_) if removed && is_furniture(resource, committed.name()) => {
+                Some(_) if removed && is_namespace_default(resource, committed.name()) => {
                     self.furnish(committed.namespace())
                 }
                 _ => {}
@@ -49,7 +53,8 @@ impl Server {
         Ok(committed)
     }
 
-    /// Gives a namespace, unless it is going, the account and the certificate that pods in it need.
+    /// Creates the ServiceAccount and the certificate that pods need, if the namespace is not
+    /// terminating.
     pub(super) fn furnish(&self, namespace: &str) {
         let namespaces = self
             .registry
@@ -80,14 +85,14 @@ impl Server {
     }
 }
 
-fn is_furniture(resource: &Resource, name: &str) -> bool {
+fn is_namespace_default(resource: &Resource, name: &str) -> bool {
     (resource.is("ServiceAccount") && name == ACCOUNT)
         || (resource.is("ConfigMap") && name == CERTIFICATE)
 }
 
 const ACCOUNT: &str = "default";
 const CERTIFICATE: &str = "kube-root-ca.crt";
-/// What upstream's publisher tells about the certificate.
+/// The annotation that upstream's publisher writes.
 const ROOT_CERTIFICATE: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
                                 the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
                                 Kubernetes clusters.";

@@ -1,9 +1,8 @@
-//! `componentstatuses`: what the server can tell about the programs of the control plane. They are
-//! made when somebody asks.
+//! `componentstatuses`: the health of control plane components, computed for each request.
 //!
-//! Upstream asks two ports of its own machine, where a control plane of kubeadm's has them. Here
-//! the store answers for itself, and for the others their Leases: a program without one is not
-//! listed.
+//! Upstream probes fixed ports of its own host (`pkg/registry/core/componentstatus`), which a test
+//! cluster does not have. This server reports its store as healthy, and other components by their
+//! Leases. The list omits a component without a Lease.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::selectors::Selection;
 use crate::status::{Qualified, Status};
 use crate::store::Object;
 
-/// Components, and the Lease in `kube-system` of those that have one.
+/// Component names, and the Lease in `kube-system` of each one that has a Lease.
 const COMPONENTS: [(&str, Option<&str>); 3] = [
     ("controller-manager", Some("kube-controller-manager")),
     ("etcd-0", None),
@@ -97,19 +96,19 @@ impl Server {
     }
 }
 
-/// What is wrong with a Lease that should be held.
+/// The error of a Lease that is not held or has expired.
 fn overdue(lease: &Value, now: Timestamp) -> Option<String> {
     if lease["holderIdentity"]
         .as_str()
         .unwrap_or_default()
         .is_empty()
     {
-        return Some("nobody holds the lease".to_owned());
+        return Some("the lease has no holder".to_owned());
     }
     let renewed: Timestamp = lease["renewTime"].as_str()?.parse().ok()?;
     let end =
         renewed + SignedDuration::from_secs(lease["leaseDurationSeconds"].as_i64().unwrap_or(0));
-    (end < now).then(|| format!("the lease ran out at {end}"))
+    (end < now).then(|| format!("the lease expired at {end}"))
 }
 
 #[cfg(test)]
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_component_is_well_while_its_lease_is_held() {
+    fn a_component_is_healthy_while_its_lease_is_held() {
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         let lease = |holder: &str, renewed: &str| {
             overdue(
@@ -128,11 +127,11 @@ mod tests {
         assert_eq!(lease("a", "2026-01-01T00:00:50.000000Z"), None);
         assert_eq!(
             lease("", "2026-01-01T00:00:50.000000Z").unwrap(),
-            "nobody holds the lease"
+            "the lease has no holder"
         );
         assert_eq!(
             lease("a", "2026-01-01T00:00:30.000000Z").unwrap(),
-            "the lease ran out at 2026-01-01T00:00:45Z"
+            "the lease expired at 2026-01-01T00:00:45Z"
         );
     }
 }

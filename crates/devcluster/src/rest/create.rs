@@ -1,4 +1,8 @@
 //! `POST`: decode -> admission -> defaults -> validation -> commit.
+//!
+//! Upstream is `apiserver/pkg/registry/rest/create.go` and `Create` of
+//! `apiserver/pkg/registry/generic/registry/store.go`. The order of the steps decides which error a
+//! client sees.
 
 use std::sync::Arc;
 
@@ -12,7 +16,7 @@ use super::{Answer, Call, Server, decode, managers, metadata, owners};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
-/// Names tried for an object with `generateName`.
+/// Attempts to find a free name for an object with `generateName`, as upstream's.
 const NAME_ATTEMPTS: usize = 8;
 
 impl Server {
@@ -109,7 +113,7 @@ impl Server {
         status
     }
 
-    /// New content needs a namespace that stays.
+    /// Checks that the namespace exists and is not terminating.
     fn admit_creation(&self, target: &Target, name: &str) -> Result<(), Status> {
         if !target.resource().namespaced {
             return Ok(());
@@ -132,9 +136,8 @@ impl Server {
         }
     }
 
-    /// Everything between decoding and storing. `name` is what refusals before validation call the
-    /// object. What a service gets of the cluster's addresses is reserved until the answer is
-    /// dropped.
+    /// All steps between decoding and storing. `name` is the object's name in errors before
+    /// validation. Addresses of a Service stay reserved until the caller drops the result.
     fn prepare(
         &self,
         target: &Target,
@@ -188,7 +191,7 @@ impl Server {
     }
 }
 
-/// The label that selects a namespace by name.
+/// Sets the label with the name of the namespace, which namespace selectors use.
 pub(super) fn label_namespace(namespace: &mut Value) {
     let name = metadata::text(namespace, "name").to_owned();
     let labels = metadata::of(namespace)
@@ -199,7 +202,7 @@ pub(super) fn label_namespace(namespace: &mut Value) {
     }
 }
 
-/// Puts an object into the namespace of the request.
+/// Sets the namespace of the request, or 400 if the body has another one.
 pub(super) fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
     let given = metadata::text(object, "namespace");
     if !target.resource().namespaced {

@@ -1,4 +1,6 @@
-//! Request bodies as objects: media types, kinds, types of fields, fields nobody knows.
+//! Decodes request bodies: media types, kinds, types of fields, unknown and duplicate fields.
+//!
+//! Error texts are those of upstream's decoders (`apimachinery/pkg/runtime/serializer`).
 
 use serde_json::{Map, Value};
 
@@ -11,15 +13,16 @@ use crate::status::Status;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Media types of request bodies, as the refusal lists them.
+/// Media types of request bodies, for the text of the 415.
 const ACCEPTED: &[&str] = &["application/json", "application/yaml", PROTOBUF];
 
-const MAX_COMPLAINTS: usize = 100;
+/// Most field errors in one answer, as upstream's strict decoder collects.
+const MAX_FIELD_ERRORS: usize = 100;
 
-/// Bytes of a body without kind that its refusal shows.
+/// Bytes of a body without a kind that the error shows.
 const SHOWN_BYTES: usize = 30;
 
-/// Characters of one that is text.
+/// Characters of a text body that the error shows.
 const SHOWN_CHARACTERS: usize = 30;
 
 /// The media type without its parameters.
@@ -27,10 +30,10 @@ pub(super) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// A body that is no object of its own, but one of these requests; 400 when something in it has the
+/// Decodes a body that is not an object of a resource, such as options. 400 if a field has the
 /// wrong type.
 pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
-    let (value, _) = parse_twice(kind, content_type, body)?;
+    let (value, _) = parse_with_duplicates(kind, content_type, body)?;
     let is_other = value["kind"]
         .as_str()
         .is_some_and(|named| !named.is_empty() && named != kind);
@@ -40,8 +43,7 @@ pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value
     Ok(value)
 }
 
-/// The same for what is written to a part of an object: 400 when it is of another kind than `kind`
-/// of `group`.
+/// The same for the body of a subresource. 400 if it is of another kind than `kind` of `group`.
 pub(super) fn part(
     group: &str,
     kind: &str,
@@ -70,8 +72,8 @@ fn no_conversion(given: &str, api_version: &str, group: &str, kind: &str) -> Sta
     ))
 }
 
-/// The same, and the paths of fields that are in it twice (in YAML a second one is an error).
-fn parse_twice(
+/// The same, with the paths of duplicate fields. In YAML a duplicate is an error.
+fn parse_with_duplicates(
     kind: &str,
     content_type: &str,
     body: &[u8],
@@ -103,25 +105,25 @@ fn parse_twice(
     }
 }
 
-/// An object of `resource` from a body, in the form it is kept in, and the warnings about it.
+/// Decodes an object of `resource`. Returns its stored form and the warnings about it.
 pub(super) fn object(
     resource: &Resource,
     content_type: &str,
     body: &[u8],
     strictness: Strictness,
 ) -> Result<(Value, Vec<String>), Status> {
-    let (mut value, twice) = parse_twice(&resource.kind, content_type, body)?;
+    let (mut value, duplicate_keys) = parse_with_duplicates(&resource.kind, content_type, body)?;
     match resource.custom {
         Some(_) => check_custom_kind(resource, &value, body)?,
         None => check_kind(resource, &value)?,
     }
     let unknown = complete(resource, &mut value)?;
-    let complaints = unknown
+    let field_errors = unknown
         .iter()
         .map(unknown_field)
-        .chain(twice.iter().map(duplicate_field))
+        .chain(duplicate_keys.iter().map(duplicate_field))
         .collect();
-    let warnings = strictness.judge(complaints, |errors| {
+    let warnings = strictness.judge(field_errors, |errors| {
         let (kind, version) = (&resource.kind, &resource.version);
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {errors}"
@@ -130,7 +132,7 @@ pub(super) fn object(
     Ok((resource.to_kept(value), warnings))
 }
 
-/// What becomes of fields that the kind does not know.
+/// Treatment of unknown fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     Ignore,
@@ -139,7 +141,7 @@ pub(super) enum Strictness {
 }
 
 impl Strictness {
-    /// From the query; `options` names what is invalid otherwise.
+    /// Reads the level from the query. `options` is the kind that an error names.
     pub(super) fn parse(query: &Query, options: &str) -> Result<Self, Status> {
         match query.text("fieldValidation") {
             "" | "Warn" => Ok(Self::Warn),
@@ -159,18 +161,18 @@ impl Strictness {
         }
     }
 
-    /// The complaints as warnings, or the refusal made of them; no more than upstream's decoder
-    /// collects.
+    /// Returns field errors as warnings, or as one error, according to the level. Errors beyond
+    /// upstream's limit are dropped.
     pub(super) fn judge(
         self,
-        mut complaints: Vec<String>,
+        mut field_errors: Vec<String>,
         refuse: impl FnOnce(&str) -> Status,
     ) -> Result<Vec<String>, Status> {
-        complaints.truncate(MAX_COMPLAINTS);
+        field_errors.truncate(MAX_FIELD_ERRORS);
         match self {
-            Self::Strict if !complaints.is_empty() => Err(refuse(&complaints.join(", "))),
+            Self::Strict if !field_errors.is_empty() => Err(refuse(&field_errors.join(", "))),
             Self::Ignore => Ok(Vec::new()),
-            Self::Warn | Self::Strict => Ok(complaints),
+            Self::Warn | Self::Strict => Ok(field_errors),
         }
     }
 }
@@ -183,8 +185,8 @@ pub(super) fn duplicate_field(path: &String) -> String {
     format!("duplicate field \"{path}\"")
 }
 
-/// Makes `value` an object of `resource` with `metadata`; 400 when something in it has the wrong
-/// type. Fields the kind does not know are dropped and told.
+/// Sets kind, version and `metadata` of an object. 400 if a field has the wrong type. Unknown
+/// fields are dropped, and their paths returned.
 pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<String>, Status> {
     let cannot = |what: &str| {
         let (kind, version) = (&resource.kind, &resource.version);
@@ -205,7 +207,7 @@ pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<Str
     Ok(drop_unknown(resource, value))
 }
 
-/// Puts kind, apiVersion and metadata first.
+/// Moves kind, apiVersion and metadata to the front.
 pub(super) fn arrange(resource: &Resource, value: &mut Value) {
     let Value::Object(fields) = value else { return };
     let old = std::mem::take(fields);
@@ -219,7 +221,7 @@ pub(super) fn arrange(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// Drops the fields the kind does not know, and tells them.
+/// Drops unknown fields and returns their paths.
 pub(super) fn drop_unknown(resource: &Resource, value: &mut Value) -> Vec<String> {
     let unknown = resource.drop_unknown(value);
     if let Some(metadata) = value["metadata"].as_object_mut() {
@@ -228,7 +230,7 @@ pub(super) fn drop_unknown(resource: &Resource, value: &mut Value) -> Vec<String
     unknown
 }
 
-/// Built-in kinds may leave out kind and apiVersion, but not name others.
+/// Checks the kind of a built-in object. The body may omit kind and apiVersion.
 fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
     let kind = value["kind"].as_str().unwrap_or_default();
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
@@ -251,7 +253,7 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Custom kinds must be named, in the version of the request.
+/// Checks the kind of a custom object. Unlike built-in kinds, the body must name kind and version.
 fn check_custom_kind(resource: &Resource, value: &Value, body: &[u8]) -> Result<(), Status> {
     let expected = resource.api_version();
     let kind = value["kind"].as_str().unwrap_or_default();
@@ -291,7 +293,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn unknown_fields_are_dropped_told_or_refused() {
+    fn unknown_fields_are_ignored_warned_about_or_refused() {
         let pods = Registry::built_in().find("", "v1", "pods").unwrap();
         let body = json!({"metadata": {"name": "p", "selfLink": "/p"}, "spec": {"nodeNme": "x"}});
         let decode = |strictness| {

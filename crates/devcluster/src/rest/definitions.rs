@@ -1,15 +1,19 @@
-//! CustomResourceDefinitions: which of them are served, what their status tells, and how they go.
+//! CustomResourceDefinitions: serves the established ones, writes their status, and deletes their
+//! objects.
 //!
-//! After each write that can matter, [`Server::settle_definitions`] brings everything in line with
-//! what is stored: names -> conditions -> rows of the table of kinds; for a definition that goes:
-//! its objects -> finalizer -> rows.
+//! write -> [`Server::settle_definitions`]: names -> conditions -> rows of the table of kinds; for
+//! a terminating definition: its objects -> finalizer -> rows
+//!
+//! The work is done within the request that causes it, so that tests need not wait. Upstream's
+//! controllers do it later (`apiextensions-apiserver/pkg/controller/status`, `establish` and
+//! `finalizer`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::delete::{DeleteOptions, Deleted, check_plural_preconditions};
+use super::delete::{DeleteOptions, Deleted, check_special_preconditions};
 use super::managers::Tracking;
 use super::route::Target;
 use super::subresources::set_condition;
@@ -21,17 +25,17 @@ use crate::kinds::{Registered, Resource};
 use crate::status::Status;
 use crate::store::{Object, TypeStore};
 
-/// The finalizer of definitions whose objects have to go first.
+/// Finalizer of definitions that still have objects.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Who writes the status of definitions.
+/// Field manager of the status of definitions.
 const MANAGER: &str = "kube-apiserver";
 
-/// Definitions by name, with the revision of each.
+/// Definitions by name, each with its revision.
 pub(super) type Definitions = BTreeMap<String, (u64, Arc<Value>)>;
 
 impl Resource {
-    /// Whether a write to an object of the resource can change what is served.
+    /// Whether a write to an object of this resource can change the served resources.
     fn concerns_definitions(&self) -> bool {
         self.is("CustomResourceDefinition")
             || self
@@ -42,7 +46,7 @@ impl Resource {
 }
 
 impl Server {
-    /// Settles definitions if a request to `target` can have changed what is served.
+    /// Settles definitions after a write that can change the served resources.
     pub(super) fn settle_after(&self, verb: Verb, target: &Target) {
         if !matches!(verb, Verb::Get | Verb::List | Verb::Watch)
             && target.resource().concerns_definitions()
@@ -51,8 +55,8 @@ impl Server {
         }
     }
 
-    /// Brings what is served in line with the stored definitions. Nothing changes when it is
-    /// already.
+    /// Brings custom kinds in line with the stored definitions. A status write may affect other
+    /// definitions, so the loop ends after a pass without writes.
     pub(crate) fn settle_definitions(&self) {
         let mut known = self.settling.lock().expect("settling does not panic");
         loop {
@@ -69,7 +73,7 @@ impl Server {
             };
             let written = definitions.iter().filter(settled).count();
             if written == 0 {
-                self.withdraw_all_but(&definitions);
+                self.withdraw_others(&definitions);
                 return;
             }
         }
@@ -82,8 +86,8 @@ impl Server {
         found.expect("definitions are built in")
     }
 
-    /// The stored definitions. Those that have not changed since the last call are the same values,
-    /// because each creation of a definition looks at all of them.
+    /// The stored definitions. Values of unchanged definitions are reused, because each creation of
+    /// a definition reads all of them.
     fn definitions(&self, known: &mut Definitions) -> Vec<Arc<Value>> {
         let stored = self.definition_kind().store.list(&self.revisions, "");
         let read = |object: &Arc<Object>| match known.get(object.name()) {
@@ -101,8 +105,8 @@ impl Server {
         known.values().map(|(_, value)| Arc::clone(value)).collect()
     }
 
-    /// One step for one definition; true when it wrote something that other definitions of its
-    /// `group` have to know.
+    /// One step for one definition. True if it wrote a status that other definitions of its `group`
+    /// depend on.
     fn settle(&self, definition: &Value, group: &[&Value]) -> bool {
         if is_terminating(definition) {
             self.serve(definition);
@@ -131,7 +135,7 @@ impl Server {
         })
     }
 
-    /// Serves the versions of an established definition, unless it is served like that already.
+    /// Serves the versions of an established definition. Unchanged definitions keep their rows.
     fn serve(&self, definition: &Value) {
         let (group, plural) = (
             text(&definition["spec"], "group"),
@@ -164,7 +168,7 @@ impl Server {
                     return;
                 };
                 let store = TypeStore::new(&row);
-                // There is nothing to tell of the time before.
+                // A new type has no history; watches from earlier revisions must get 410.
                 store.compact(&self.revisions);
                 Arc::new(store)
             }
@@ -176,7 +180,7 @@ impl Server {
         self.registry.replace_custom(group, plural, rows);
     }
 
-    /// The rows of a definition, that of the storage version first.
+    /// The rows of a definition, the storage version first.
     fn rows_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
         let mut rows = self.registry.custom_of(group, plural);
         rows.sort_by_key(|row| {
@@ -188,8 +192,8 @@ impl Server {
         rows
     }
 
-    /// Serves nothing that no definition asks for.
-    fn withdraw_all_but(&self, definitions: &[Arc<Value>]) {
+    /// Stops serving resources without a definition.
+    fn withdraw_others(&self, definitions: &[Arc<Value>]) {
         let names: HashSet<&str> = definitions
             .iter()
             .map(|definition| metadata::text(definition, "name"))
@@ -202,7 +206,7 @@ impl Server {
         }
     }
 
-    /// Deletes the objects of a terminating definition, and lets go of it when there are none left.
+    /// Deletes the objects of a terminating definition. Removes the finalizer after the last one.
     fn clean_up(&self, definition: &Value) -> bool {
         let (group, plural) = (
             text(&definition["spec"], "group"),
@@ -210,7 +214,7 @@ impl Server {
         );
         let rows = self.rows_of(group, plural);
         let Some(row) = rows.first() else {
-            return self.let_go(
+            return self.remove_cleanup_finalizer(
                 definition,
                 "NeverEstablished",
                 "resource was never established",
@@ -247,14 +251,14 @@ impl Server {
             }
         }
         row.store.is_empty()
-            && self.let_go(
+            && self.remove_cleanup_finalizer(
                 definition,
                 "InstanceDeletionCompleted",
                 "removed all instances",
             )
     }
 
-    fn let_go(&self, definition: &Value, reason: &str, message: &str) -> bool {
+    fn remove_cleanup_finalizer(&self, definition: &Value, reason: &str, message: &str) -> bool {
         self.write_status(definition, |new| {
             self.put_condition(new, terminating("False", reason, message));
             let kept = metadata::finalizers(new)
@@ -271,7 +275,7 @@ impl Server {
         set_condition(definition, condition);
     }
 
-    /// Writes the status of a definition, as the server itself; false when that was not possible.
+    /// Writes the status of a definition as the server's own manager. False if the write failed.
     fn write_status(&self, definition: &Value, change: impl Fn(&mut Value)) -> bool {
         let entry = self.definition_kind();
         let author = Author {
@@ -303,14 +307,15 @@ impl Server {
         written.is_ok()
     }
 
-    /// The first deletion of a definition: its objects come first.
+    /// Marks a definition as terminating and adds the finalizer, because its objects are deleted
+    /// first.
     pub(super) fn delete_definition(
         &self,
         target: &Target,
         current: &Arc<Object>,
         options: &DeleteOptions,
     ) -> Result<Deleted, NotWritten> {
-        check_plural_preconditions(target, current, options)?;
+        check_special_preconditions(target, current, options)?;
         let old = current.to_value();
         let mut new = old.clone();
         let now = metadata::time(self.clock.now());
@@ -336,7 +341,7 @@ impl Server {
         })
     }
 
-    /// 405 for a new object of a kind that goes.
+    /// 405 for a new object of a terminating definition.
     pub(super) fn admit_kind(resource: &Resource) -> Result<(), Status> {
         if resource
             .custom

@@ -1,4 +1,7 @@
-//! `DELETE`: preconditions, grace, the garbage collector's finalizers, and removal.
+//! `DELETE`: preconditions, grace period, finalizers of the garbage collector, removal.
+//!
+//! Upstream is `apiserver/pkg/registry/rest/delete.go` and `Delete` of
+//! `apiserver/pkg/registry/generic/registry/store.go`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +23,7 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
 
-/// What a client says about a deletion.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DeleteOptions {
     pub(super) grace: Option<i64>,
@@ -32,7 +35,7 @@ pub(super) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// From the body, or from the query if there is none.
+    /// Reads the options from the body, or from the query if the body is empty.
     fn parse(call: &Call<'_>) -> Result<Self, Status> {
         let mut options = if call.body.is_empty() {
             let text = |key: &str| {
@@ -107,7 +110,8 @@ impl DeleteOptions {
         ))
     }
 
-    /// The finalizers that this deletion leaves on `object`: the garbage collector's own one last.
+    /// The finalizers of `object` after this deletion request. The finalizer of the propagation
+    /// policy comes last.
     fn finalizers(&self, resource: &Resource, object: &Value) -> Vec<String> {
         let before = metadata::finalizers(object);
         let mut finalizers: Vec<String> = before
@@ -129,21 +133,21 @@ impl DeleteOptions {
     }
 }
 
-/// How a deletion went.
+/// The outcome of a deletion request.
 pub(super) struct Deleted {
-    /// The object as it is now, or as it last was.
+    /// The object after the request, or its last state.
     pub(super) object: Arc<Object>,
-    /// Whether it is gone.
+    /// Whether the object is removed from the store.
     pub(super) gone: bool,
 }
 
-/// What the grace period makes of a deletion.
+/// The effect of a deletion request on the grace period.
 enum Grace {
-    /// The kind knows none.
+    /// The kind has no grace period.
     None,
-    /// It runs already, and this request changes nothing about it.
+    /// The period has started, and this request does not shorten it.
     Pending,
-    /// It begins, or ends earlier.
+    /// The period starts, or becomes shorter.
     Set(i64),
 }
 
@@ -197,7 +201,7 @@ impl Server {
         self.show_page(call, page)
     }
 
-    /// Deletes one object, or starts to.
+    /// Deletes one object, or marks it as terminating.
     pub(super) fn delete_object(
         &self,
         target: &Target,
@@ -252,7 +256,8 @@ impl Server {
         match grace {
             Grace::Set(seconds) => {
                 set_grace(&mut new, seconds, now);
-                // Even a pod that goes at once is first seen with its grace period of 0.
+                // A pod without a grace period is stored with period 0 before its removal. Watches
+                // see both changes, as upstream's do.
                 let marked = self.store_deletion(target, current, &old, new, options.dry_run)?;
                 if kept || seconds > 0 {
                     return Ok(Deleted {
@@ -274,7 +279,7 @@ impl Server {
         }
     }
 
-    /// A change that deletion makes; unlike an update it never removes the object by itself.
+    /// Stores a change that a deletion makes. Unlike an update, it never removes the object.
     pub(super) fn store_deletion(
         &self,
         target: &Target,
@@ -312,7 +317,8 @@ impl Server {
             .map_err(|Raced| NotWritten::Raced)
     }
 
-    /// A namespace first becomes Terminating; it goes when its content and its finalizers are gone.
+    /// Marks a namespace as Terminating. A later request removes it, after `spec.finalizers` is
+    /// empty.
     fn delete_namespace(
         &self,
         target: &Target,
@@ -327,7 +333,7 @@ impl Server {
             )
             .into());
         }
-        check_plural_preconditions(target, current, options)?;
+        check_special_preconditions(target, current, options)?;
         let old = current.to_value();
         if current.deleting {
             if old["spec"]["finalizers"]
@@ -349,7 +355,8 @@ impl Server {
         new["status"]["phase"] = json!("Terminating");
         let mut wanted = options.clone();
         if wanted.orphan_dependents == Some(false) {
-            // Only here the old flag means foreground rather than background.
+            // For namespaces the deprecated `orphanDependents: false` means foreground deletion,
+            // for all other kinds background deletion.
             wanted = DeleteOptions {
                 orphan_dependents: None,
                 policy: Some("Foreground".to_owned()),
@@ -365,8 +372,9 @@ impl Server {
     }
 }
 
-/// The preconditions of kinds that upstream checks by hand, and words otherwise.
-pub(super) fn check_plural_preconditions(
+/// Preconditions of namespaces and definitions. Upstream checks them in other code, with other
+/// texts.
+pub(super) fn check_special_preconditions(
     target: &Target,
     current: &Object,
     options: &DeleteOptions,
@@ -396,7 +404,7 @@ pub(super) fn check_preconditions(
     current: &Object,
     options: &DeleteOptions,
 ) -> Result<(), Status> {
-    // Upstream names the kind here, where everything else names the resource.
+    // Upstream names the kind in these errors, and the resource in all others.
     let kind = target.resource().named_kind();
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
         let why = format!(
@@ -450,12 +458,12 @@ fn pod_grace(pod: &Value, options: &DeleteOptions) -> Grace {
     ))
 }
 
-/// Negative periods mean one second.
+/// A negative period means one second.
 fn at_least_one(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
-/// Starts the grace period of an object, or shortens it counting from its original start.
+/// Starts the grace period, or shortens it relative to its original start.
 fn set_grace(object: &mut Value, seconds: i64, now: Timestamp) {
     let period = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let running = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
@@ -475,7 +483,7 @@ fn set_grace(object: &mut Value, seconds: i64, now: Timestamp) {
     );
 }
 
-/// Marks an object that waits for its finalizers.
+/// Marks an object as terminating; its finalizers delay the removal.
 fn mark(object: &mut Value, now: Timestamp) {
     let end: Option<Timestamp> = metadata::text(object, "deletionTimestamp").parse().ok();
     if end.is_none() {

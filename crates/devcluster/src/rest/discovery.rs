@@ -1,4 +1,7 @@
-//! What the server says about itself: groups, resources, version, and its types as OpenAPI.
+//! Discovery: groups, resources, version and OpenAPI documents.
+//!
+//! Upstream is `apiserver/pkg/endpoints/discovery`, with the aggregated form in its package
+//! `aggregated`.
 
 use std::sync::Arc;
 
@@ -13,12 +16,12 @@ use crate::kinds::{Group, Registered, Storage, Subresource};
 use crate::openapi;
 use crate::status::Status;
 
-/// Media type of the aggregated form; clients fall back to the other form when it is not echoed
-/// like this.
+/// Media type of aggregated discovery. Clients fall back to the other form if the answer has any
+/// other type.
 pub(super) const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// `/version`.
+/// The document at `/version`.
 pub(super) fn version() -> Value {
     json!({
         "major": "1",
@@ -37,7 +40,7 @@ pub(super) fn version() -> Value {
     })
 }
 
-/// Where this runs, in Go's words.
+/// Platform of this build, in Go's notation such as `linux/amd64`.
 fn platform() -> String {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -48,7 +51,7 @@ fn platform() -> String {
 }
 
 impl Server {
-    /// `/`: what else there is.
+    /// The document at `/`: all paths.
     pub(super) fn paths(&self) -> Value {
         const FIXED: [&str; 15] = [
             "/.well-known/openid-configuration",
@@ -87,7 +90,7 @@ impl Server {
         json!({"paths": paths})
     }
 
-    /// The document of a discovery path; `aggregated` asks for everything in one.
+    /// The discovery document of a route. `aggregated` requests all groups in one document.
     pub(super) fn discovery(&self, route: &Route, aggregated: bool) -> Result<Value, Status> {
         let unavailable = || Status::new(503, "ServiceUnavailable", "service unavailable");
         if self.faults.is_hidden(crate::faults::EVERY_GROUP) {
@@ -151,7 +154,7 @@ impl Server {
         let mut list = Map::new();
         list.insert("kind".to_owned(), Value::from("APIResourceList"));
         if !group.is_empty() {
-            // Upstream's core list carries no apiVersion.
+            // Upstream's list of the core group has no apiVersion.
             list.insert("apiVersion".to_owned(), Value::from("v1"));
         }
         list.insert(
@@ -195,15 +198,15 @@ impl Server {
         self.registry.resources(group, version)
     }
 
-    /// The document of all kinds in the older form: JSON, or a message for who asks for that.
+    /// The document at `/openapi/v2`, as JSON or as a protobuf message.
     pub(super) fn older_openapi(&self, parts: &Parts) -> Response<Body> {
         let document = openapi::older_document(&self.registry);
         let accepted = super::header(parts, &ACCEPT);
-        let wants_message = accepted
+        let wants_protobuf = accepted
             .split(',')
             .map(super::decode::media_type)
             .any(|kind| matches!(kind, MESSAGE | REQUESTED_MESSAGE));
-        let kind = if wants_message {
+        let kind = if wants_protobuf {
             MESSAGE
         } else {
             "application/json"
@@ -211,7 +214,7 @@ impl Server {
         let tag = format!("\"{}\"", document.hash);
         let mut response = if super::header(parts, &IF_NONE_MATCH) == tag {
             super::respond(304, kind, Body::Whole(None))
-        } else if wants_message {
+        } else if wants_protobuf {
             super::respond(200, kind, Body::whole(openapi::message(&document.json)))
         } else {
             super::respond(200, kind, Body::whole(document.json.to_string()))
@@ -225,7 +228,8 @@ impl Server {
         response
     }
 
-    /// The document of a group version. Who asks for the state that it has may keep it.
+    /// The OpenAPI document of a group version. Clients may cache it for good if the `hash` of the
+    /// request is current.
     pub(super) fn openapi(
         &self,
         path: &str,
@@ -259,10 +263,10 @@ impl Server {
     }
 }
 
-/// The media type of the message that client-go asks for.
+/// Media type of the protobuf answer to client-go.
 const MESSAGE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// What it asks for; but no media type may contain an @, and Go's parser refuses an answer that
-/// does.
+/// Media type that client-go requests. It is no valid `Content-Type`, because of the `@`; Go's
+/// parser would reject it in an answer.
 const REQUESTED_MESSAGE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 fn group_version(group: &str, version: &str) -> String {
@@ -339,7 +343,7 @@ fn aggregated_entry(entry: &Registered) -> Value {
     let resource = &entry.resource;
     let mut fields = Map::new();
     fields.insert("resource".to_owned(), json!(resource.plural));
-    // Empty group and version mean those of the resource.
+    // An empty group and version mean those of the resource.
     fields.insert(
         "responseKind".to_owned(),
         json!({"group": "", "version": "", "kind": resource.kind}),

@@ -1,4 +1,7 @@
-//! JSON whose objects may hold a key twice: the last one counts, and the others are told.
+//! Parses JSON that may contain duplicate keys. The last value counts, and the duplicates are
+//! reported.
+//!
+//! `serde_json` drops duplicates silently, but `fieldValidation` needs them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,26 +9,26 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// The value, and the paths (`data.a`, `spec.ports[1].name`) of keys that came again.
+/// The value, and the paths of duplicate keys (`data.a`, `spec.ports[1].name`).
 pub(super) fn parse(json: &str) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let again = RefCell::default();
+    let duplicates = RefCell::default();
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let value = Place {
         parent: None,
         step: Step::Top,
-        again: &again,
+        duplicates: &duplicates,
     }
     .deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, again.into_inner()))
+    Ok((value, duplicates.into_inner()))
 }
 
-/// Where a value is; paths are only spelled out for keys that came again.
+/// Position in the document. Only duplicate keys need the text of their path.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     parent: Option<&'a Place<'a>>,
     step: Step<'a>,
-    again: &'a RefCell<Vec<String>>,
+    duplicates: &'a RefCell<Vec<String>>,
 }
 
 #[derive(Clone, Copy)]
@@ -112,7 +115,7 @@ impl<'de> Visitor<'de> for Place<'_> {
             };
             let value = fields.next_value_seed(place)?;
             if map.contains_key(&key) {
-                self.again.borrow_mut().push(place.path());
+                self.duplicates.borrow_mut().push(place.path());
             }
             map.insert(key, value);
         }
@@ -126,14 +129,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn keys_that_come_again_are_told_with_their_path() {
+    fn duplicate_keys_are_reported_with_their_paths() {
         let text = r#"{"a": {"b": 1, "b": 2}, "l": [{"x": null}, {"x": 1.5, "x": -3}], "a2": 1}"#;
-        let (value, again) = parse(text).unwrap();
+        let (value, duplicates) = parse(text).unwrap();
         assert_eq!(
             value,
             json!({"a": {"b": 2}, "l": [{"x": null}, {"x": -3}], "a2": 1})
         );
-        assert_eq!(again, ["a.b", "l[1].x"]);
+        assert_eq!(duplicates, ["a.b", "l[1].x"]);
         assert!(parse("{} x").is_err());
     }
 }

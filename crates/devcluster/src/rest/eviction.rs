@@ -1,4 +1,6 @@
-//! Evictions: a deletion that asks the disruption budgets first.
+//! Evictions: deletions that a PodDisruptionBudget may refuse.
+//!
+//! Upstream is `pkg/registry/core/pod/storage/eviction.go`.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::selectors::selects;
 use crate::status::{self, Status};
 use crate::store::Object;
 
-/// Clients wait this long for a budget whose status lags behind.
+/// `Retry-After` in seconds while the status of the budget is outdated.
 const BEHIND_RETRY_SECONDS: u32 = 10;
 
 impl Server {
@@ -27,8 +29,8 @@ impl Server {
             ));
         }
         let mut options = DeleteOptions::from_value(&eviction["deleteOptions"])?;
-        // Upstream finds out about wrong options and preconditions only after it has written the
-        // condition.
+        // Upstream checks options and preconditions after it has written the condition. The early
+        // check leaves the pod unchanged when they fail.
         options.check()?;
         options.dry_run |= call.query.dry_run("CreateOptions")?;
         let pod = Target {
@@ -38,13 +40,13 @@ impl Server {
         let current = self.parent(call)?;
         check_preconditions(&pod, &current, &options)?;
         let value = current.to_value();
-        let unguarded = current.deleting
+        let needs_no_budget = current.deleting
             || matches!(
                 value["status"]["phase"].as_str(),
                 Some("Pending" | "Succeeded" | "Failed")
             );
-        if !unguarded {
-            self.ask_budgets(&pod, &current, &value, options.dry_run)?;
+        if !needs_no_budget {
+            self.check_budgets(&pod, &current, &value, options.dry_run)?;
         }
         if !options.dry_run {
             self.mark_disrupted(&pod)?;
@@ -53,7 +55,7 @@ impl Server {
         Ok(Answer::value(201, status::created()))
     }
 
-    fn ask_budgets(
+    fn check_budgets(
         &self,
         pod: &Target,
         current: &Object,

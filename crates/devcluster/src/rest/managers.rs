@@ -1,4 +1,8 @@
-//! `metadata.managedFields` of what is written: who the client is, and what becomes of the entries.
+//! Updates `metadata.managedFields` at each write.
+//!
+//! author from the request -> difference of old and new object -> entries
+//!
+//! Sets and merges are in `crate::fields`. Upstream is `apimachinery/pkg/util/managedfields`.
 
 use serde_json::Value;
 
@@ -9,21 +13,21 @@ use crate::fields::{Author, Managed, Operation, compare, is_reset};
 use crate::kinds::Resource;
 use crate::status::Status;
 
-/// Bytes of a manager's name.
+/// Most bytes of a manager's name, as upstream's.
 const MAX_MANAGER: usize = 128;
 
-/// How a write changes the entries.
+/// The way in which a write changes the entries.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tracking<'a> {
-    /// What differs becomes the author's.
+    /// Changed fields become owned by the author.
     Update(&'a Author),
-    /// The new object carries its entries already.
+    /// The new object has its final entries already, after an apply.
     Decided,
 }
 
 impl Call<'_> {
-    /// Who updates, after `fieldManager` or the user agent; `options` names what is invalid
-    /// otherwise.
+    /// The author of an update: `fieldManager`, or the user agent's product. `options` is the kind
+    /// that an error names.
     pub(super) fn author(&self, options: &str) -> Result<Author, Status> {
         let manager = match self.query.text("fieldManager") {
             "" => from_user_agent(self.user_agent),
@@ -41,7 +45,7 @@ impl Call<'_> {
     }
 }
 
-/// The name of a manager, or 422 about the options it is in.
+/// The manager's name after a check; 422 names `options`.
 pub(super) fn checked<'a>(manager: &'a str, options: &str) -> Result<&'a str, Status> {
     let bad = manager
         .chars()
@@ -67,7 +71,7 @@ pub(super) fn checked<'a>(manager: &'a str, options: &str) -> Result<&'a str, St
     ))
 }
 
-/// What comes before the version: `kubectl` of `kubectl/v1.36.2 (linux/amd64)`.
+/// The product of a user agent: `kubectl` of `kubectl/v1.36.2 (linux/amd64)`.
 fn from_user_agent(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let name: String = name
@@ -83,7 +87,7 @@ fn from_user_agent(user_agent: &str) -> String {
 }
 
 impl Server {
-    /// The entries of a new object. `given` is what the client says about them.
+    /// Sets the entries of a new object. `given` are the entries in the body.
     pub(super) fn manage_new(
         &self,
         resource: &Resource,
@@ -106,8 +110,7 @@ impl Server {
         set(object, managed_fields);
     }
 
-    /// The entries of `new`, which replaces `old`. Nothing is recorded for an object without
-    /// entries.
+    /// Sets the entries of `new`, which replaces `old`. An update adds no entries to objects that have none.
     pub(super) fn manage_change(
         &self,
         resource: &Resource,
@@ -119,7 +122,7 @@ impl Server {
         let before = old["metadata"].get("managedFields");
         let managed_fields = match tracking {
             Tracking::Decided => given,
-            // The entries are no part of what a subresource shows.
+            // Writes to subresources cannot change entries directly.
             Tracking::Update(author) => {
                 let given =
                     given.filter(|given| author.subresource.is_empty() && before != Some(given));
@@ -131,7 +134,7 @@ impl Server {
             }
         };
         let managed_fields = match (managed_fields, before) {
-            // What differs in nothing but times is no change.
+            // Without other changes, new times alone would make a write of an unchanged object.
             (Some(now), Some(before))
                 if same_but_entries(new, old) && same_but_times(&now, before) =>
             {
@@ -173,7 +176,7 @@ impl Server {
         managed.to_value()
     }
 
-    /// Now, as entries have it.
+    /// The present time in the form of entries.
     pub(super) fn time(&self) -> String {
         metadata::time(self.clock.now())
             .as_str()
@@ -182,7 +185,7 @@ impl Server {
     }
 }
 
-/// Takes the entries out of an object.
+/// Removes the entries from an object and returns them.
 pub(super) fn take(object: &mut Value) -> Option<Value> {
     metadata::of(object).remove("managedFields")
 }
@@ -201,7 +204,7 @@ fn same_but_times(now: &Value, before: &Value) -> bool {
         }
 }
 
-/// Whether `new`, which has no entries yet, is what `old` is without them and its version.
+/// Whether `new`, which has no entries yet, equals `old` apart from entries and resource version.
 fn same_but_entries(new: &Value, old: &Value) -> bool {
     let aside = |key: &str| matches!(key, "managedFields" | "resourceVersion");
     let same = |new: &Value, old: &Value, aside: &dyn Fn(&str) -> bool| match (
@@ -227,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_is_named_after_the_program() {
+    fn the_default_manager_is_the_product_of_the_user_agent() {
         let cases = [
             ("kubectl/v1.36.2 (linux/amd64) kubernetes/abc", "kubectl"),
             ("curl", "curl"),

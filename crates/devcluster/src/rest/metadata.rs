@@ -1,5 +1,6 @@
-//! The part of an object that is the server's own: identity, times, generation, finalizers of a
-//! terminating object.
+//! The metadata that the server sets: identity, times, generation, and the deletion fields.
+//!
+//! Upstream is `apiserver/pkg/registry/rest/{create,update,meta}.go`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -7,10 +8,10 @@ use serde_json::{Map, Value};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Generation, Resource};
 
-/// Kept from the stored object on every update, whatever the client sent.
+/// Fields that an update copies from the stored object, instead of from the body.
 const KEPT: &[&str] = &["creationTimestamp", "generation", "selfLink"];
 
-/// `metadata` of an object; [`super::decode`] made sure that it is there.
+/// `metadata` of an object, which is created if it is missing.
 pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object["metadata"].is_object() {
         object["metadata"] = Value::Object(Map::new());
@@ -20,17 +21,17 @@ pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
         .expect("it was made an object above")
 }
 
-/// A text of `metadata`, or nothing.
+/// A text field of `metadata`; empty if missing.
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// As the API writes times.
+/// A time in the form of the API, in whole seconds.
 pub(super) fn time(at: Timestamp) -> Value {
     Value::from(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// Gives a new object its identity.
+/// Sets UID, creation time and generation of a new object.
 pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: Timestamp) {
     let metadata = of(object);
     for field in [
@@ -47,7 +48,7 @@ pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: T
     }
 }
 
-/// Brings back what an update cannot change.
+/// Restores the metadata that an update cannot change.
 pub(super) fn carry_over(new: &mut Value, old: &Value) {
     let before = &old["metadata"];
     let metadata = of(new);
@@ -57,8 +58,7 @@ pub(super) fn carry_over(new: &mut Value, old: &Value) {
             None => metadata.remove(*field),
         };
     }
-    // A deletion that has begun cannot be taken back; validation refuses one that is written by
-    // hand.
+    // An update cannot undo a deletion. Validation rejects a changed `deletionTimestamp`.
     if let Some(since) = before.get("deletionTimestamp") {
         metadata.insert("deletionTimestamp".to_owned(), since.clone());
     }
@@ -72,7 +72,7 @@ pub(super) fn carry_over(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether the difference between `old` and `new` is one that the resource's generation counts.
+/// Whether the change from `old` to `new` increases the generation of this resource.
 pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) -> bool {
     match resource.generation {
         Generation::Unmanaged | Generation::One => false,
@@ -99,7 +99,7 @@ pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) ->
     }
 }
 
-/// One more than before, for objects that have a generation.
+/// Increases the generation, if the object has one.
 pub(super) fn grow_generation(object: &mut Value) {
     let metadata = of(object);
     if let Some(generation) = metadata
@@ -111,7 +111,7 @@ pub(super) fn grow_generation(object: &mut Value) {
     }
 }
 
-/// The finalizers of an object.
+/// `metadata.finalizers`.
 pub(super) fn finalizers(object: &Value) -> Vec<&str> {
     object["metadata"]["finalizers"]
         .as_array()
@@ -119,7 +119,7 @@ pub(super) fn finalizers(object: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// Sets the finalizers; none means no field.
+/// Sets the finalizers. An empty list removes the field.
 pub(super) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     let metadata = of(object);
     if finalizers.is_empty() {
@@ -129,7 +129,7 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     }
 }
 
-/// Refuses finalizers that appear on an object that is going away.
+/// The error for finalizers that an update adds to a terminating object.
 pub(super) fn new_finalizers_while_deleting(new: &Value, old: &Value) -> Option<FieldError> {
     old["metadata"].get("deletionTimestamp")?;
     let known = finalizers(old);
@@ -151,7 +151,7 @@ pub(super) fn new_finalizers_while_deleting(new: &Value, old: &Value) -> Option<
     })
 }
 
-/// Whether an update has left nothing that keeps a terminating object.
+/// Whether a terminating object has neither finalizers nor a grace period, so that an update removes it.
 pub(super) fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     metadata.get("deletionTimestamp").is_some()
@@ -171,7 +171,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn generation_counts_what_the_kind_says() {
+    fn generation_grows_for_the_fields_of_its_kind() {
         let registry = Registry::built_in();
         let base = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"a": "1"}}, "spec": {"x": 1}, "status": {"y": 1}});
         let with = |pointer: &str| {

@@ -1,7 +1,11 @@
-//! The API: requests in, answers out, for both doors of the server.
+//! The API: handles requests of users, whether they arrive in the process or through HTTPS.
 //!
 //! user -> route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store)
 //! -> view -> response
+//!
+//! Handlers are generic over resources, as upstream's are (`apiserver/pkg/endpoints/handlers`,
+//! `apiserver/pkg/registry/generic/registry`). Files for one kind, such as `services`, hold the
+//! behaviour that tables cannot express.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +25,7 @@ use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
 use crate::openapi;
 use crate::random::Random;
-use crate::requests::{Content as Said, RequestLog, RequestRecord, Through};
+use crate::requests::{Content as RecordedContent, RequestLog, RequestRecord, Through};
 use crate::status::Status;
 use crate::store::{Object, Revisions};
 
@@ -65,40 +69,41 @@ use accept::{Form, View};
 use address::{Addresses, Holdings};
 use query::Query;
 
-/// The header with the name of a request in audit logs.
+/// The header that names a request in audit logs.
 const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
 
-/// Larger request bodies are refused.
+/// Limit of request bodies in bytes, as upstream's.
 pub(crate) const MAX_BODY: usize = 3 << 20;
 
-/// The state behind both doors.
+/// The state of the API server. Requests in the process and through HTTPS share it.
 #[derive(Debug)]
 pub struct Server {
     /// The resources being served.
     pub registry: Registry,
     /// The revision counter.
     pub revisions: Revisions,
-    /// Tells the time of everything that is stored.
+    /// Source of all stored times.
     pub clock: Clock,
-    /// What goes wrong on purpose.
+    /// The injected faults.
     pub faults: Faults,
     /// The latest requests.
     pub log: RequestLog,
     pub(crate) users: Users,
-    /// What happens to new pods.
+    /// The admission plugins that are enabled.
     pub(crate) admission: Admission,
     pub(crate) random: Random,
-    /// Held while quotas are checked and used up.
+    /// Held while a write is checked against quotas and stored. Two writes could exceed a quota
+    /// otherwise.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
-    /// Held while what is served is brought in line with the stored definitions: those that were
-    /// found last.
+    /// The definitions that are served now. Held while custom kinds are brought in line with the
+    /// stored definitions.
     settling: Mutex<definitions::Definitions>,
-    /// Whether entries of managed fields begin with creation, rather than with the first apply.
+    /// Whether managed fields are recorded from an object's creation, or only from its first apply.
     pub(crate) tracks_creations: bool,
 }
 
-/// A request about objects, with what every verb needs of it.
+/// A request for objects, with everything that verbs need.
 struct Call<'a> {
     target: &'a Target,
     query: &'a Query,
@@ -110,13 +115,13 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What fault rules see of it.
+    /// The request as fault rules match it.
     fn seen(&self, verb: Verb) -> Seen<'_> {
         Seen::request(verb, self.target, self.user_agent)
     }
 }
 
-/// The connection of a request was reset on purpose, before an answer was sent.
+/// A fault reset the connection before the answer was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionReset;
 
@@ -126,7 +131,7 @@ impl From<ConnectionReset> for std::io::Error {
     }
 }
 
-/// What a verb answers.
+/// The answer of a verb.
 struct Answer {
     code: u16,
     content: Content,
@@ -134,11 +139,11 @@ struct Answer {
 }
 
 enum Content {
-    /// One object, shown in the form the client asked for.
+    /// One object, in the form that the client accepts.
     Object(Arc<Object>),
     /// JSON that has one form only.
     Value(Value),
-    /// JSON that is written already.
+    /// A body that is complete already.
     Body(Body),
 }
 
@@ -174,14 +179,13 @@ impl Answer {
 }
 
 impl Server {
-    /// A server with the built-in kinds and the namespaces every cluster has. Who manages which
-    /// field is recorded from creation on when it `tracks_creations`, else from the first
-    /// server-side apply on.
+    /// A server with the built-in kinds, namespaces and roles. With `tracks_creations`, managed
+    /// fields are recorded from an object's creation, otherwise from its first server-side apply.
     pub fn new(clock: Clock, tracks_creations: bool) -> Self {
         Self::seeded(clock, tracks_creations, None)
     }
 
-    /// The same; what it draws is drawn again with the same seed.
+    /// The same; a seed makes names, UIDs and lifetimes repeat.
     pub(crate) fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
         let server = Self {
             registry: Registry::built_in(),
@@ -201,8 +205,8 @@ impl Server {
         server
     }
 
-    /// A server of its own with the same objects, at the same revision. It has no history from
-    /// before, no fault rules and no requests.
+    /// An independent server with the same objects at the same revision. It starts with empty
+    /// history, request log and fault rules.
     pub(crate) fn fork(&self) -> Self {
         let (registry, revisions) = self.registry.fork(&self.revisions);
         let services = registry
@@ -230,7 +234,7 @@ impl Server {
         }
     }
 
-    /// All objects of a plural resource, in the order of their keys; nothing for an unknown one.
+    /// All objects of a plural resource, in the order of their keys. Empty for an unknown resource.
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let found = self.registry.find_plural(plural);
         found.map_or_else(Vec::new, |entry| {
@@ -244,7 +248,7 @@ impl Server {
         })
     }
 
-    /// Answers one request of a user, unless a fault rule wants it otherwise.
+    /// Handles one request of a user, as far as fault rules allow it, and records it.
     pub async fn handle(
         self: &Arc<Self>,
         request: Request<Bytes>,
@@ -266,7 +270,7 @@ impl Server {
             content: None,
             revision: 0,
         };
-        let said = self
+        let bodies = self
             .log
             .keeps_contents()
             .then(|| (body.clone(), self.stored_at(parts.uri.path())));
@@ -278,13 +282,13 @@ impl Server {
         record.status = response
             .as_ref()
             .map_or(0, |response| response.status().as_u16());
-        record.content = said.map(|(body, before)| {
+        record.content = bodies.map(|(body, before)| {
             let content_type = header(&parts, &CONTENT_TYPE).to_owned();
             let answer = match response.as_ref().map(Response::body) {
                 Some(Body::Whole(Some(bytes))) => bytes.clone(),
                 _ => Bytes::new(),
             };
-            Arc::new(Said {
+            Arc::new(RecordedContent {
                 content_type,
                 body,
                 before,
@@ -303,7 +307,7 @@ impl Server {
         }
     }
 
-    /// The object that a path names.
+    /// The stored object at a path.
     fn stored_at(&self, path: &str) -> Option<Value> {
         let Route::Objects(target) = Route::parse(&self.registry, path) else {
             return None;
@@ -315,7 +319,7 @@ impl Server {
             .map(|object| object.to_value())
     }
 
-    /// The answer, if the request is handled at all; `fate` is what becomes of its connection.
+    /// The answer, or `None` if a fault rule drops the request. `fate` is the fate of the connection.
     async fn answer(
         self: &Arc<Self>,
         parts: &Parts,
@@ -345,7 +349,7 @@ impl Server {
                         return Ok(None);
                     }
                 }
-                return self.about_itself(&other, parts, &query).map(Some);
+                return self.server_document(&other, parts, &query).map(Some);
             }
         };
         let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
@@ -381,13 +385,15 @@ impl Server {
         self.settle_after(verb, &target);
         let mut answer = answer?;
         if let Content::Object(written) = &answer.content {
-            let (about_it, about_pods) = (
+            let (about_object, about_pods) = (
                 self.pod_security_warnings(verb, &target, written),
                 before.map(|before| self.tightening_warnings(&before, written)),
             );
-            answer
-                .warnings
-                .extend(about_it.into_iter().chain(about_pods.into_iter().flatten()));
+            answer.warnings.extend(
+                about_object
+                    .into_iter()
+                    .chain(about_pods.into_iter().flatten()),
+            );
         }
         if let Some(warning) = target
             .resource()
@@ -403,7 +409,8 @@ impl Server {
         Ok(Some(self.respond(&call, answer)))
     }
 
-    /// Whether fault rules let a request be handled; an error is how they refuse it.
+    /// Whether fault rules let the server handle the request. An error is the answer of a fault
+    /// rule.
     async fn lets_through(&self, seen: &Seen<'_>, fate: &mut Fate) -> Result<bool, Status> {
         let (handled, then) = match self.faults.check(seen).await {
             Verdict::Handle(then) => (true, then),
@@ -414,7 +421,7 @@ impl Server {
         Ok(handled)
     }
 
-    /// 403 unless the user may do what the request asks for.
+    /// 403 if the user lacks the right for the request.
     fn authorize(
         &self,
         parts: &Parts,
@@ -444,8 +451,7 @@ impl Server {
         Err(wanted.forbidden(user, &decision.reason))
     }
 
-    /// 403 unless the user may also create what the request would create although it is none that
-    /// creates.
+    /// 403 if the user may not create the object. PUT and apply need this right when they create.
     fn authorize_creation(&self, call: &Call<'_>) -> Result<(), Status> {
         let target = call.target;
         let wanted = Attributes::resource(
@@ -511,7 +517,7 @@ impl Server {
         response
     }
 
-    fn about_itself(
+    fn server_document(
         &self,
         route: &Route,
         parts: &Parts,
@@ -560,7 +566,7 @@ impl Server {
             Route::OpenApi(path) => self.openapi(path, parts, query),
             _ => {
                 let accept = header(parts, &ACCEPT);
-                // Those two have handlers of their own.
+                // Lists of groups have their own negotiation, without the check of media ranges.
                 let form = match route {
                     Route::Groups | Route::Group(_) => Form::negotiate_unversioned(accept),
                     _ => Form::negotiate(accept),
@@ -599,7 +605,7 @@ fn to_yaml(json: &[u8]) -> Option<String> {
     serde_saphyr::to_string(&value).ok()
 }
 
-/// FNV-1a, enough to tell one discovery document from another.
+/// The FNV-1a hash, good enough to tell discovery documents apart.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -614,7 +620,7 @@ fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
         .unwrap_or_default()
 }
 
-/// What a client calls its request, or a name of our own.
+/// The audit ID of the client, or a new one.
 fn audit_id(parts: &Parts) -> HeaderValue {
     let given = parts
         .headers
@@ -630,7 +636,7 @@ fn audit_id(parts: &Parts) -> HeaderValue {
 fn respond(code: u16, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() =
-        http::StatusCode::from_u16(code).expect("handlers answer with codes of HTTP");
+        http::StatusCode::from_u16(code).expect("handlers use HTTP status codes");
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -644,7 +650,7 @@ fn text(code: u16, text: impl Into<String>) -> Response<Body> {
     respond(code, "text/plain; charset=utf-8", Body::whole(text.into()))
 }
 
-/// The response that carries `status`.
+/// The response with `status` as its body.
 pub(crate) fn refusal(status: &Status) -> Response<Body> {
     let mut response = respond(
         status.code,

@@ -1,36 +1,38 @@
-//! Owners that are named twice.
+//! Removes duplicate owner references.
+//!
+//! Upstream is `dedupOwnerReferencesAndAddWarning` in `apiserver/pkg/endpoints/handlers`.
 
 use serde_json::Value;
 
-/// Drops references to owners that are there already, and words the warning about it. `when` they
-/// were found is part of that.
+/// Drops equal references after the first one, and returns the warning about them. `when` is a part
+/// of the warning's text.
 pub(super) fn dedup(object: &mut Value, when: &str) -> Option<String> {
     let references = object["metadata"]["ownerReferences"]
         .as_array_mut()
         .filter(|references| references.len() > 1)?;
     let mut seen: Vec<Value> = Vec::with_capacity(references.len());
-    let mut twice = Vec::new();
+    let mut duplicates = Vec::new();
     for reference in references.drain(..) {
         if seen.contains(&reference) {
-            twice.push(reference["uid"].as_str().unwrap_or_default().to_owned());
+            duplicates.push(reference["uid"].as_str().unwrap_or_default().to_owned());
         } else {
             seen.push(reference);
         }
     }
     *references = seen;
-    let warning = |twice: &[String]| {
+    let warning = |duplicates: &[String]| {
         format!(
             ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject \
              such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            twice.join(", ")
+            duplicates.join(", ")
         )
     };
-    (!twice.is_empty()).then(|| warning(&twice))
+    (!duplicates.is_empty()).then(|| warning(&duplicates))
 }
 
-/// In a whole object, as clients send it.
+/// `when` for objects in request bodies.
 pub(super) const SENT: &str = "";
-/// In what a patch made of an object.
+/// `when` for results of patches.
 pub(super) const PATCHED: &str = " after mutating admission happens";
 
 #[cfg(test)]
@@ -39,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_references_that_say_the_same_are_dropped() {
+    fn only_equal_references_are_dropped() {
         let owner = |uid: &str, controller: bool| json!({"name": "o", "uid": uid, "controller": controller});
         let mut object = json!({"metadata": {"ownerReferences": [owner("u", false), owner("v", false), owner("u", false), owner("u", true)]}});
         let warning = dedup(&mut object, PATCHED).unwrap();

@@ -1,4 +1,6 @@
-//! The patch of a request, and what is wrong with its result.
+//! The patch in a request body, and the errors about its result.
+//!
+//! Upstream is `apiserver/pkg/endpoints/handlers/patch.go`.
 
 use serde_json::{Value, json};
 
@@ -9,7 +11,8 @@ use crate::patch::{self, PatchError};
 use crate::schema;
 use crate::status::{Qualified, Status};
 
-/// Kinds of patches for custom resources, whose merge keys strategic patches do not know.
+/// Media types of patches for custom resources, which have no merge keys for strategic merge
+/// patches.
 const CUSTOM_PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -23,12 +26,12 @@ enum Kind {
     Strategic,
 }
 
-/// A patch, parsed.
+/// A parsed patch.
 pub(super) struct Patch {
     kind: Kind,
     patch: Value,
-    /// Paths of keys that are in it twice.
-    pub(super) twice: Vec<String>,
+    /// Paths of duplicate keys in the patch.
+    pub(super) duplicate_keys: Vec<String>,
 }
 
 impl Patch {
@@ -39,15 +42,19 @@ impl Patch {
             "application/strategic-merge-patch+json" => Kind::Strategic,
             _ => return Err(Status::unsupported_patch()),
         };
-        let (patch, twice) = duplicates::parse(&String::from_utf8_lossy(body))
+        let (patch, duplicate_keys) = duplicates::parse(&String::from_utf8_lossy(body))
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
         if kind != Kind::Json {
             patch::check_object(&patch).map_err(status_of)?;
         }
-        Ok(Self { kind, patch, twice })
+        Ok(Self {
+            kind,
+            patch,
+            duplicate_keys,
+        })
     }
 
-    /// On an error nothing is promised of `object`.
+    /// Applies the patch. On an error `object` may be in any state.
     pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
         if self.kind == Kind::Strategic && resource.custom.is_some() {
             return Err(Status::unsupported_body(CUSTOM_PATCHES));
@@ -70,7 +77,7 @@ impl Patch {
         applied.map_err(status_of)
     }
 
-    /// Whether `result` is an object of `resource`.
+    /// Checks that `result` is an object of `resource`.
     pub(super) fn check(&self, resource: &Resource, result: &Value) -> Result<(), Status> {
         let (kind, version) = (
             result["kind"].as_str().unwrap_or_default(),
@@ -102,12 +109,13 @@ impl Patch {
         error.map_or(Ok(()), |why| Err(self.invalid(result, &why)))
     }
 
-    /// Whether [`Patch::invalid`] looks at the result.
+    /// Whether [`Patch::invalid`] shows the result of the patch.
     pub(super) fn shows_result(&self) -> bool {
         self.kind != Kind::Strategic
     }
 
-    /// 422 about `result`; upstream shows a strategic patch itself instead.
+    /// 422 about `result`. For a strategic merge patch, upstream shows the patch in place of the
+    /// result.
     pub(super) fn invalid(&self, result: &Value, why: &str) -> Status {
         let shown = match self.kind {
             Kind::Strategic => patch::go_print(&self.patch),

@@ -1,4 +1,4 @@
-//! Options of requests, from the query.
+//! Options of requests in the query string.
 
 use crate::fielderror::{FieldError, Problem};
 use crate::status::{Qualified, Status};
@@ -18,7 +18,7 @@ impl Query {
         )
     }
 
-    /// The first value of `key`; empty when there is none.
+    /// The first value of `key`; empty if missing.
     pub(super) fn text(&self, key: &str) -> &str {
         self.find(key).unwrap_or_default()
     }
@@ -30,13 +30,13 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A flag: anything but `false` and `0` is true, as in upstream's query conversion.
+    /// A boolean. Any value except `false` and `0` is true, as in upstream's query conversion.
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
         self.find(key)
             .map(|value| !matches!(value, "false" | "False" | "FALSE" | "0"))
     }
 
-    /// The name that the field selector asks for.
+    /// The name in a field selector for `metadata.name`. Authorization uses it.
     pub(super) fn selected_name(&self) -> Option<&str> {
         let terms = self.text("fieldSelector").split(',');
         terms
@@ -45,7 +45,7 @@ impl Query {
             .next()
     }
 
-    /// A number.
+    /// An integer, or 400.
     pub(super) fn number(&self, key: &str) -> Result<Option<i64>, Status> {
         match self.find(key) {
             None | Some("") => Ok(None),
@@ -57,8 +57,8 @@ impl Query {
         }
     }
 
-    /// Whether nothing should be stored; anything but `All` is refused in the name of `options`,
-    /// such as `CreateOptions`.
+    /// Whether the request is a dry run. 422 for values other than `All`; `options` is the kind
+    /// that the error names.
     pub(super) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         let values: Vec<&str> = self
             .0
@@ -94,7 +94,7 @@ pub(super) fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
     )
 }
 
-/// Options of lists and watches.
+/// Options of lists and watches (`ListOptions`).
 #[derive(Debug, Clone, Default)]
 pub(super) struct ListOptions {
     pub(super) label_selector: String,
@@ -110,7 +110,7 @@ pub(super) struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads and checks the options of a list, or of a watch.
+    /// Reads and validates the options of a list or a watch.
     pub(super) fn parse(query: &Query, watch: bool) -> Result<Self, Status> {
         let options = Self {
             label_selector: query.text("labelSelector").to_owned(),
@@ -217,7 +217,7 @@ fn forbidden(why: &str) -> Problem {
     Problem::Forbidden(why.to_owned())
 }
 
-/// The number of a `resourceVersion`; `None` when the client left it out.
+/// The number of a `resourceVersion`; `None` if empty.
 pub(super) fn parse_revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);

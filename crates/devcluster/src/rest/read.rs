@@ -1,4 +1,7 @@
 //! `GET` of objects and collections.
+//!
+//! Reads with a resource version come from the "cache" and can lag under a fault; all other reads
+//! are current. Upstream is `apiserver/pkg/storage/cacher` and `apiserver/pkg/storage/continue.go`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +21,10 @@ use crate::selectors::Selection;
 use crate::status::Status;
 use crate::store::{Compacted, Object, Snapshot};
 
-/// How long a read waits for a revision that does not exist yet.
+/// Longest wait of a read for a future revision, as upstream's.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
-/// Where the next page starts.
+/// The start of the next page, encoded in `metadata.continue`.
 #[derive(Debug, Serialize, Deserialize)]
 struct ContinueToken {
     #[serde(default)]
@@ -34,7 +37,7 @@ struct ContinueToken {
 
 impl ContinueToken {
     fn encode(revision: i64, last: &str) -> String {
-        // The first key after `last`: keys hold no byte 0.
+        // Byte 0 makes this the first key after `last`, because keys contain no such byte.
         let token = Self {
             v: "meta.k8s.io/v1".to_owned(),
             rv: revision,
@@ -79,7 +82,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Objects that are made to be shown, and have no revision.
+    /// Computed objects, which have no revision.
     pub(super) fn unstored(objects: Vec<Arc<Object>>) -> Self {
         Self {
             objects,
@@ -109,7 +112,7 @@ impl Page {
 }
 
 impl Server {
-    /// Waits until the cache shows `revision` to whom the call is from; 504 after three seconds.
+    /// Waits until the client's view of the cache has reached `revision`. 504 after three seconds.
     pub(super) async fn wait_for(&self, seen: &Seen<'_>, revision: u64) -> Result<(), Status> {
         let shown = async {
             self.revisions.reached(revision).await;
@@ -124,7 +127,7 @@ impl Server {
                     return;
                 }
                 tokio::select! {
-                    // The faults live as long as the server.
+                    // The server owns the sender, so the channel stays open.
                     _ = faults.changed() => {}
                     () = self.revisions.reached(current + 1) => {}
                 }
@@ -139,12 +142,12 @@ impl Server {
         })
     }
 
-    /// The latest revision that the cache shows to whom the call is from, when it lags.
+    /// The revision of the client's view of the cache, if a fault makes it lag.
     fn shown(&self, seen: &Seen<'_>) -> Option<u64> {
         self.faults.view(seen, self.revisions.current())
     }
 
-    /// What the cache shows of the objects whose key starts with `prefix`.
+    /// The client's view of the objects with keys below `prefix`.
     pub(super) fn cached(&self, entry: &Registered, seen: &Seen<'_>, prefix: &str) -> Snapshot {
         let Some(revision) = self.shown(seen) else {
             return entry.store.list(&self.revisions, prefix);
@@ -190,7 +193,7 @@ impl Server {
         self.show_page(call, page)
     }
 
-    /// A page in the form the client asked for.
+    /// A page in the view that the client requested.
     pub(super) fn show_page(&self, call: &Call<'_>, page: Page) -> Result<Answer, Status> {
         let resource = call.target.resource();
         let metadata = page.metadata();
@@ -211,7 +214,7 @@ impl Server {
                             .expect("metadata is cut from JSON that we wrote")
                     })
                     .collect();
-                // Upstream's empty list of metadata is null, other than its empty typed lists.
+                // Upstream's empty list of metadata has `items: null`, unlike its typed lists.
                 let items = if items.is_empty() {
                     Value::Null
                 } else {
@@ -226,7 +229,7 @@ impl Server {
                 let (kind, version) = (resource.list_kind(), resource.api_version());
                 let mut metadata = metadata;
                 if resource.custom.is_some() && metadata.get("continue").is_none() {
-                    // Upstream's lists without a type say that there is nothing to continue with.
+                    // Upstream's lists of custom resources always have the field `continue`.
                     metadata["continue"] = Value::from("");
                 }
                 let head = format!(
@@ -246,7 +249,7 @@ impl Server {
         }
     }
 
-    /// The objects a list is about.
+    /// The objects of a list request.
     pub(super) async fn page(
         &self,
         call: &Call<'_>,
@@ -263,7 +266,7 @@ impl Server {
         let snapshot = match revision {
             None => self.now(call, &prefix),
             Some(0) => {
-                // Upstream serves this from its cache, which does not page.
+                // Upstream answers this from its cache, without pages.
                 limit = 0;
                 self.cached(&call.target.entry, &call.seen(Verb::List), &prefix)
             }
@@ -288,7 +291,7 @@ impl Server {
         Ok(cut(snapshot, &prefix, "", limit, selection))
     }
 
-    /// Everything selected, now.
+    /// All selected objects at the current revision.
     pub(super) fn whole(&self, call: &Call<'_>, selection: &Selection) -> Page {
         cut(self.now(call, &call.target.prefix()), "", "", 0, selection)
     }
@@ -325,7 +328,7 @@ impl Server {
             })?,
             Err(_) => self.now(call, prefix),
         };
-        // As for a list from "0", upstream pages no further then.
+        // As for a list from "0", upstream returns all remaining objects.
         let limit = if options.resource_version == "0" {
             0
         } else {
@@ -335,7 +338,7 @@ impl Server {
     }
 }
 
-/// The selected objects from key `start` on, at most `limit` of them.
+/// The selected objects from key `start` on, at most `limit` of them. 0 means no limit.
 fn cut(snapshot: Snapshot, prefix: &str, start: &str, limit: usize, selection: &Selection) -> Page {
     let revision = snapshot.revision;
     let mut objects = snapshot.objects;
@@ -366,7 +369,7 @@ fn cut(snapshot: Snapshot, prefix: &str, start: &str, limit: usize, selection: &
     page
 }
 
-/// The object as the resource of the request shows it.
+/// The object in the version of the request's resource.
 fn in_view(call: &Call<'_>, object: &Arc<Object>) -> Arc<Object> {
     let value = serde_json::from_slice(&view::full(call.target.resource(), object))
         .expect("a view is JSON that we wrote");

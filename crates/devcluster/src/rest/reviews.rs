@@ -1,5 +1,6 @@
-//! Questions about users, which are created but never stored: who somebody is, and what they may
-//! do.
+//! Reviews of tokens, access and rules: requests that are created and never stored.
+//!
+//! Upstream is `pkg/registry/authentication` and `pkg/registry/authorization`.
 
 use serde_json::{Map, Value, json};
 
@@ -122,7 +123,7 @@ fn texts(list: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// The user that a review is about.
+/// The user that an access review names.
 fn subject(spec: &Value) -> User {
     let extra = spec["extra"].as_object().into_iter().flatten();
     User {
@@ -135,7 +136,7 @@ fn subject(spec: &Value) -> User {
     }
 }
 
-/// What a review asks whether it is allowed.
+/// The request that an access review asks about.
 fn wanted(spec: &Value) -> Attributes {
     let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
@@ -178,9 +179,9 @@ fn access_errors(kind: &str, review: &Value) -> Vec<FieldError> {
         }
         _ => {}
     }
-    let nobody = spec["user"].as_str().unwrap_or_default().is_empty()
+    let has_no_subject = spec["user"].as_str().unwrap_or_default().is_empty()
         && texts(&spec["groups"]).next().is_none();
-    if kind != "SelfSubjectAccessReview" && nobody {
+    if kind != "SelfSubjectAccessReview" && has_no_subject {
         errors.push(invalid(
             "spec.user",
             Value::from(""),
@@ -194,20 +195,20 @@ fn access_errors(kind: &str, review: &Value) -> Vec<FieldError> {
         ));
     }
     let local = kind == "LocalSubjectAccessReview";
-    let told: Map<String, Value> = review["metadata"]
+    let disallowed: Map<String, Value> = review["metadata"]
         .as_object()
         .into_iter()
         .flatten()
         .filter(|(key, _)| !(local && *key == "namespace"))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    if !told.is_empty() {
+    if !disallowed.is_empty() {
         let why = if local {
             "must be empty except for namespace"
         } else {
             "must be empty"
         };
-        errors.push(invalid("metadata", Value::from(told), why));
+        errors.push(invalid("metadata", Value::from(disallowed), why));
     }
     if local
         && resource.is_object()

@@ -1,4 +1,7 @@
-//! What a path and a method mean.
+//! Maps paths and methods to resources, objects and verbs.
+//!
+//! Upstream is `apiserver/pkg/endpoints/request/requestinfo.go` and the routes of
+//! `apiserver/pkg/endpoints/installer.go`.
 
 use std::sync::Arc;
 
@@ -8,14 +11,14 @@ use percent_encoding::percent_decode_str;
 use crate::kinds::{Registered, Registry, Resource, Subresource};
 use crate::status::Status;
 
-/// What a request wants.
+/// The verb of a request for objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Read one object.
     Get,
     /// Read a collection.
     List,
-    /// Follow a collection.
+    /// Stream changes of a collection.
     Watch,
     /// `POST`.
     Create,
@@ -30,7 +33,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// As RBAC and discovery name it.
+    /// Name of the verb in RBAC and discovery.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -45,28 +48,28 @@ impl Verb {
     }
 }
 
-/// The resource, object or part of an object that a path names.
+/// The resource, object or subresource that a path names.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The resource.
     pub entry: Arc<Registered>,
-    /// Empty for cluster resources, and for collections over all namespaces.
+    /// Namespace; empty for cluster-scoped resources and for collections over all namespaces.
     pub namespace: String,
-    /// Empty for collections.
+    /// Name of the object; empty for collections.
     pub name: String,
-    /// Part of the object.
+    /// The subresource, if the path names one.
     pub subresource: Option<&'static Subresource>,
-    /// The path has the old `/watch/` prefix.
+    /// Whether the path has the deprecated `/watch/` prefix.
     pub(super) legacy_watch: bool,
 }
 
 impl Target {
-    /// The row of the resource.
+    /// The resource in the table of kinds.
     pub fn resource(&self) -> &Resource {
         &self.entry.resource
     }
 
-    /// `pods`, or `pods/status`.
+    /// Name of the resource for RBAC and logs: `pods` or `pods/status`.
     pub fn resource_name(&self) -> String {
         let plural = &self.resource().plural;
         self.subresource.map_or_else(
@@ -89,7 +92,7 @@ impl Target {
         }
     }
 
-    /// What the keys of the collection start with.
+    /// Prefix of all keys of the collection.
     pub fn prefix(&self) -> String {
         if self.namespace.is_empty() {
             String::new()
@@ -98,7 +101,7 @@ impl Target {
         }
     }
 
-    /// The verb of `method`, if this target has it.
+    /// The verb of a method; 405 if the resource does not support it.
     pub fn verb(&self, method: &Method, watch: bool) -> Result<Verb, Status> {
         let collection = self.name.is_empty();
         let verb = match (method.as_str(), collection) {
@@ -126,10 +129,10 @@ impl Target {
     }
 }
 
-/// What a path is about.
+/// The document or objects at a path.
 #[derive(Debug)]
 pub enum Route {
-    /// Objects.
+    /// Objects of a resource.
     Objects(Target),
     /// `/api`.
     CoreVersions,
@@ -141,7 +144,7 @@ pub enum Route {
     GroupVersion(String, String),
     /// `/openapi/v2`.
     OpenApiV2,
-    /// `/openapi/v3` and below: the rest of the path.
+    /// `/openapi/v3` and below, with the rest of the path.
     OpenApi(String),
     /// `/`.
     Root,
@@ -158,16 +161,16 @@ pub enum Route {
         /// Name of the check.
         check: Option<String>,
     },
-    /// No API at all: upstream answers plain text.
+    /// A path outside the API. Upstream answers in plain text.
     Nothing,
-    /// A part that objects of a custom resource do not have.
+    /// A subresource that custom resources do not have.
     NoSuchPart(Target),
-    /// Below a known group, but not served.
+    /// A path below a known group that is not served.
     NoSuchResource,
 }
 
 impl Route {
-    /// Whether it is about what the server serves: groups, versions, resources.
+    /// Whether the route is a discovery document: groups, versions or resources.
     pub(super) fn is_discovery(&self) -> bool {
         matches!(
             self,
@@ -175,7 +178,7 @@ impl Route {
         )
     }
 
-    /// Finds out what `path` is about.
+    /// The route of `path`.
     pub fn parse(registry: &Registry, path: &str) -> Self {
         let path = path.strip_prefix('/').unwrap_or(path);
         let path = path.strip_suffix('/').unwrap_or(path);
@@ -227,7 +230,7 @@ impl Route {
     }
 }
 
-/// What the path names, and the part of it that the resource does not have.
+/// The target of a path, and the name of a subresource that the resource lacks.
 fn target<'a>(
     registry: &Registry,
     group: &str,
@@ -253,7 +256,7 @@ fn target<'a>(
         [] => ("", ""),
         [name] => (*name, ""),
         [name, part] => (*name, *part),
-        // What follows is for whom it is passed on to.
+        // The rest of the path belongs to the program behind the proxy.
         [name, "proxy", ..] => (*name, "proxy"),
         _ => return None,
     };
@@ -277,7 +280,7 @@ fn target<'a>(
     ))
 }
 
-/// `text` without its escapes; what is no escape stays.
+/// Decodes percent escapes. Text that is not a valid escape stays.
 pub(crate) fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -287,9 +290,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_name_resources_objects_and_parts() {
+    fn paths_name_resources_objects_and_subresources() {
         let registry = Registry::built_in();
-        // (path, expected plural|namespace|name|part)
+        // (path, expected plural|namespace|name|subresource)
         let cases = [
             ("/api/v1/pods", "pods|||"),
             ("/api/v1/nodes/", "nodes|||"),
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn only_two_hexadecimal_digits_make_an_escape() {
+    fn only_two_hexadecimal_digits_are_an_escape() {
         for (text, expected) in [
             ("a%2Fb%2f", "a/b/"),
             ("%+f%-1%1", "%+f%-1%1"),
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_name_nothing_say_so_in_two_ways() {
+    fn unknown_paths_are_outside_the_api_or_not_served() {
         let registry = Registry::built_in();
         for path in [
             "/api/v1/foos",

@@ -1,4 +1,7 @@
-//! The `scale` subresource: `autoscaling/v1` Scale, a view of replicas and selector.
+//! The subresource `scale`: an `autoscaling/v1` Scale with the object's replicas and selector.
+//!
+//! Custom resources name the paths of these fields in their definition. Upstream is
+//! `pkg/registry/apps/*/storage`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,12 +14,12 @@ use crate::status::{Qualified, Status};
 pub(super) const API_VERSION: &str = "autoscaling/v1";
 pub(super) const KIND: &str = "Scale";
 
-/// The one field of a scale that clients write.
+/// The only field of a Scale that clients write.
 pub(super) fn field() -> FieldSet {
     FieldSet::path(["spec", "replicas"].into_iter())
 }
 
-/// The field of an object of `resource` that it stands for.
+/// The field of the object that `spec.replicas` of its Scale stands for.
 pub(super) fn field_of(resource: &Resource) -> FieldSet {
     match resource.custom.as_ref().and_then(|custom| custom.scale()) {
         Some(scale) => FieldSet::path(scale.replicas_path()),
@@ -24,7 +27,7 @@ pub(super) fn field_of(resource: &Resource) -> FieldSet {
     }
 }
 
-/// The scale of an object of `resource`.
+/// The Scale of an object of `resource`.
 pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
     let (replicas, found, selector) =
         match resource.custom.as_ref().and_then(|custom| custom.scale()) {
@@ -51,7 +54,7 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
         }
     }
     let mut spec = Map::new();
-    // The field is left out at zero, as upstream's type declares it.
+    // Upstream's type omits the field if it is zero.
     if replicas != 0 {
         spec.insert("replicas".to_owned(), Value::from(replicas));
     }
@@ -65,7 +68,7 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
     )
 }
 
-/// Asks an object of `resource` for that many replicas.
+/// Sets the replicas of an object of `resource`.
 pub(super) fn write(resource: &Resource, object: &mut Value, replicas: i64) {
     match resource.custom.as_ref().and_then(|custom| custom.scale()) {
         Some(scale) => scale.write(object, replicas),
@@ -73,7 +76,7 @@ pub(super) fn write(resource: &Resource, object: &mut Value, replicas: i64) {
     }
 }
 
-/// The replicas that a scale asks for; 422 when negative.
+/// `spec.replicas` of a Scale; 422 if negative.
 pub(super) fn replicas(scale: &Value) -> Result<i64, Status> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas >= 0 {
@@ -97,7 +100,8 @@ pub(super) fn replicas(scale: &Value) -> Result<i64, Status> {
     ))
 }
 
-/// A label selector, or a map of labels, as upstream prints it: `a=b,c in (d,e),!f`.
+/// A label selector, or a map of labels, in the form of upstream's `labels.Selector.String`: `a=b,c
+/// in (d,e),!f`.
 fn selector_text(selector: &Value) -> String {
     let is_map =
         selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();

@@ -1,7 +1,9 @@
-//! What is particular to Services: the addresses and ports they get, keep through updates, and give
-//! back.
+//! Special cases of Services: allocation of cluster IPs and ports.
 //!
-//! old and new spec -> what the update keeps -> reservation of what is new -> validation -> commit
+//! old and new spec -> fields that the update keeps -> reservation of new numbers -> validation ->
+//! commit
+//!
+//! Upstream is `pkg/registry/core/service/storage` and `pkg/registry/core/service/strategy.go`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,8 +18,8 @@ use crate::status::{Qualified, Status};
 use crate::store::Object;
 
 impl Server {
-    /// Completes a service with what it gets of the cluster's addresses and ports, which are
-    /// reserved until the answer is dropped.
+    /// Allocates the addresses and ports that a Service lacks. They stay reserved until the caller
+    /// drops the result.
     pub(super) fn reserve(
         &self,
         object: &mut Value,
@@ -30,7 +32,7 @@ impl Server {
         let name = metadata::text(object, "name").to_owned();
         let reserved = reserve(self.addresses.reserve(dry_run), object, old);
         if let Some(old) = old {
-            drop_what_the_type_has_not(object, old);
+            drop_fields_of_other_types(object, old);
         }
         reserved.map_err(|refusal| match refusal {
             Refusal::Wrong(field, value, why) => {
@@ -51,7 +53,7 @@ impl Server {
         })
     }
 
-    /// Follows a change of a stored object.
+    /// Updates the allocations after a commit of any object.
     pub(crate) fn hand_over(
         &self,
         resource: &Resource,
@@ -67,7 +69,7 @@ impl Server {
 }
 
 impl Holdings {
-    /// What a stored service holds.
+    /// The allocated numbers of a stored Service.
     pub(super) fn of(service: &Object) -> Self {
         Self::of_spec(&service.to_value()["spec"])
     }
@@ -98,7 +100,7 @@ fn number(value: u64) -> Option<u32> {
     u32::try_from(value).ok().filter(|number| *number > 0)
 }
 
-/// The node ports of a spec, without those that are still to be chosen.
+/// The chosen node ports of a spec.
 fn node_ports(spec: &Value) -> impl Iterator<Item = u32> {
     spec["ports"]
         .as_array()
@@ -127,7 +129,8 @@ fn has_health_port(spec: &Value) -> bool {
     kind_of(spec) == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
 
-/// What a client leaves out that the server once chose stays (upstream's `patchAllocatedValues`).
+/// Copies allocated values that the client omits from the old Service (upstream's
+/// `patchAllocatedValues`).
 fn keep(service: &mut Value, old: &Value) {
     let old = &old["spec"];
     let (address, ports, health) = {
@@ -192,41 +195,43 @@ fn keep(service: &mut Value, old: &Value) {
     }
 }
 
-/// Fields that the old type had and the new one has not go, unless the client changed them, too
+/// Removes the fields that the new type does not have, if the client left them unchanged
 /// (upstream's `dropTypeDependentFields`).
-fn drop_what_the_type_has_not(service: &mut Value, old: &Value) {
+fn drop_fields_of_other_types(service: &mut Value, old: &Value) {
     let (new, old) = (&service["spec"], &old["spec"]);
     let lost = |has: fn(&Value) -> bool| has(old) && !has(new);
     let same = |field: &str| new.get(field) == old.get(field);
-    let mut gone: Vec<&str> = Vec::new();
+    let mut removed: Vec<&str> = Vec::new();
     if lost(has_address) {
         if same("clusterIP") && same("clusterIPs") {
-            gone.extend(["clusterIP", "clusterIPs"]);
+            removed.extend(["clusterIP", "clusterIPs"]);
         }
-        gone.extend(
+        removed.extend(
             ["ipFamilies", "ipFamilyPolicy"]
                 .into_iter()
                 .filter(|field| same(field)),
         );
     }
     if lost(has_health_port) && same("healthCheckNodePort") {
-        gone.push("healthCheckNodePort");
+        removed.push("healthCheckNodePort");
     }
     if lost(|spec| kind_of(spec) == "LoadBalancer") {
-        gone.extend(
+        removed.extend(
             ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
                 .into_iter()
                 .filter(|field| same(field)),
         );
     }
     if lost(has_node_ports) && same("externalTrafficPolicy") {
-        gone.push("externalTrafficPolicy");
+        removed.push("externalTrafficPolicy");
     }
     let no_port_is_new = node_ports(new).all(|port| node_ports(old).any(|known| known == port));
     let ports_go = lost(has_node_ports) && no_port_is_new;
     let is_balanced = kind_of(new) == "LoadBalancer";
     if let Some(spec) = service["spec"].as_object_mut() {
-        gone.into_iter().for_each(|field| drop(spec.remove(field)));
+        removed
+            .into_iter()
+            .for_each(|field| drop(spec.remove(field)));
         if ports_go {
             let ports = spec
                 .get_mut("ports")
@@ -243,7 +248,7 @@ fn drop_what_the_type_has_not(service: &mut Value, old: &Value) {
     }
 }
 
-/// Why a service does not get what it asks for.
+/// The reason why an allocation failed.
 enum Refusal {
     Wrong(String, Value, String),
     Full(String),
@@ -260,7 +265,7 @@ fn reserve<'a>(
         has_node_ports(&service["spec"]),
     );
     let wants_health_port = has_health_port(&service["spec"]);
-    // A balancer may do without ports on the nodes; those that are named count all the same.
+    // A load balancer may need no node ports. Ports that its spec names are allocated in any case.
     let chooses = kind_of(&service["spec"]) == "NodePort"
         || service["spec"]["allocateLoadBalancerNodePorts"] != false;
     let Some(spec) = service["spec"].as_object_mut() else {
@@ -341,7 +346,7 @@ fn refused_address(field: &str, wanted: Ipv4Addr, why: &Unavailable) -> Refusal 
     )
 }
 
-/// A new service has one node port for the same port of several protocols.
+/// Allocates node ports. Equal ports of several protocols share one number in a new Service.
 fn reserve_ports(
     reservation: &mut Reservation<'_>,
     ports: &mut [Value],
@@ -423,26 +428,26 @@ mod tests {
         json!({"kind": "Service", "metadata": {"name": "s"}, "spec": spec})
     }
 
-    /// What becomes of `new` where `old` was, on a cluster on which only `old` is.
+    /// The spec of `new` after it replaced `old`, in a cluster without other Services.
     fn updated(old: &Value, new: Value) -> Value {
         let addresses = Addresses::default();
         let mut old = service(old.clone());
         let reserved = reserve(addresses.reserve(false), &mut old, None)
             .ok()
-            .expect("an empty cluster has room");
+            .expect("the range has free numbers");
         addresses.change(&Holdings::default(), &Holdings::of_spec(&old["spec"]));
         drop(reserved);
         let mut new = service(new);
         keep(&mut new, &old);
         let _reserved = reserve(addresses.reserve(false), &mut new, Some(&old))
             .ok()
-            .expect("there is room for one more");
-        drop_what_the_type_has_not(&mut new, &old);
+            .expect("the range has free numbers");
+        drop_fields_of_other_types(&mut new, &old);
         new["spec"].take()
     }
 
     #[test]
-    fn an_update_keeps_what_it_does_not_name_and_drops_what_its_type_has_not() {
+    fn an_update_keeps_allocated_values_and_drops_fields_of_the_old_type() {
         let plain = json!({"type": "ClusterIP", "ports": [{"port": 80}]});
         let open = json!({"type": "NodePort", "externalTrafficPolicy": "Cluster", "ports": [{"port": 80}]});
         let first = json!({"clusterIP": "10.96.0.2", "clusterIPs": ["10.96.0.2"]});
@@ -456,13 +461,13 @@ mod tests {
         // (why, old, new, expected)
         let cases = [
             (
-                "the address stays",
+                "the address is kept",
                 &plain,
                 plain.clone(),
                 with(&plain, first.clone()),
             ),
             (
-                "the node port stays",
+                "the node port is kept",
                 &open,
                 open.clone(),
                 with(
@@ -471,7 +476,7 @@ mod tests {
                 ),
             ),
             (
-                "a service is opened to the nodes",
+                "from ClusterIP to NodePort",
                 &plain,
                 open.clone(),
                 with(
@@ -480,13 +485,13 @@ mod tests {
                 ),
             ),
             (
-                "a service is closed again",
+                "from NodePort to ClusterIP",
                 &open,
                 json!({"type": "ClusterIP", "externalTrafficPolicy": "Cluster", "ports": [{"port": 80, "nodePort": 30000}]}),
                 with(&plain, first.clone()),
             ),
             (
-                "a name elsewhere has no address",
+                "an ExternalName has no address",
                 &plain,
                 with(
                     &first,
@@ -529,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_balancer_that_keeps_to_local_pods_has_a_port_for_health() {
+    fn a_load_balancer_with_local_traffic_has_a_health_check_port() {
         let addresses = Addresses::default();
         let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "allocateLoadBalancerNodePorts": false,
             "ports": [{"port": 80}]});

@@ -1,5 +1,8 @@
-//! Parts of objects with their own path: status, scale, binding, eviction, finalize, and what
-//! upstream passes on to kubelets and pods.
+//! Subresources: status, scale, binding, eviction, finalize, and the ones that kubelets and pods
+//! serve.
+//!
+//! Simulated nodes run no containers, so logs, exec, attach, port-forward and proxy answer with an
+//! error.
 
 use std::sync::Arc;
 
@@ -41,7 +44,7 @@ impl Server {
         }
     }
 
-    /// The object that the subresource is a part of.
+    /// The object of the subresource.
     pub(super) fn parent(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         let target = call.target;
         let found = target.entry.store.get(&target.key());
@@ -117,7 +120,7 @@ impl Server {
         Ok(Answer::value(200, self.show_value(call, "Scale", scale)?))
     }
 
-    /// There are no kubelets to ask; a pod that is nowhere has said nothing.
+    /// Logs of a pod: empty before it is bound, an error afterwards.
     fn log(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let pod = self.parent(call)?.to_value();
         match pod["spec"]["nodeName"].as_str() {
@@ -132,7 +135,8 @@ impl Server {
         }
     }
 
-    /// Upstream passes these on to the kubelet; here there is nothing to connect to.
+    /// The subresources that upstream proxies to a kubelet. No simulated kubelet accepts
+    /// connections.
     fn connect(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let pod = self.parent(call)?.to_value();
         Err(match pod["spec"]["nodeName"].as_str() {
@@ -146,7 +150,7 @@ impl Server {
         })
     }
 
-    /// Upstream passes these on, too: to nodes, to pods, and to the pods behind services.
+    /// Proxies to nodes, pods and Services, which upstream forwards to their processes.
     fn proxy(&self, call: &Call<'_>) -> Result<Answer, Status> {
         // `name`, `name:port` or `scheme:name:port`.
         let name = match call.target.name.split(':').collect::<Vec<_>>()[..] {
@@ -165,11 +169,11 @@ impl Server {
         Err(Status::new(
             503,
             "ServiceUnavailable",
-            format!("error trying to reach {kind} {name:?}: what it runs is simulated"),
+            format!("error trying to reach {kind} {name:?}: its processes are simulated"),
         ))
     }
 
-    /// Assigns a pod to a node.
+    /// Binds a pod to a node.
     fn bind(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let binding = decode::part("core", "Binding", call.content_type, &call.body)?;
         if metadata::text(&binding, "name") != call.target.name {
@@ -180,7 +184,7 @@ impl Server {
         self.bind_pod(call, call.target, &binding)
     }
 
-    /// A binding posted to its own collection names the pod itself.
+    /// A binding that is posted to the collection `bindings`, which names the pod in its body.
     pub(super) fn bind_any(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let binding = decode::part("core", "Binding", call.content_type, &call.body)?;
         let pods = self
@@ -267,7 +271,7 @@ impl Server {
     }
 }
 
-/// Sets the condition of a type; its transition time only moves when its status does.
+/// Sets the condition of a type. Its transition time changes only with its status.
 pub(super) fn set_condition(object: &mut Value, condition: Value) {
     if !object["status"]["conditions"].is_array() {
         object["status"]["conditions"] = json!([]);

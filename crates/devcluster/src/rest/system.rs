@@ -1,4 +1,7 @@
-//! What every cluster begins with: namespaces and roles; and, once it can be reached, how.
+//! The objects that every cluster has: namespaces, roles, and the address of the API server.
+//!
+//! Upstream is `pkg/controlplane/controller` (`systemnamespaces`, `kubernetesservice`,
+//! `clusterauthenticationtrust`).
 
 use std::net::SocketAddr;
 
@@ -9,7 +12,7 @@ use crate::admission::{Admission, system_classes};
 use crate::auth;
 use crate::store::Change;
 
-/// The first address of the range for services, 10.96.0.0/16.
+/// First address of the service CIDR 10.96.0.0/16.
 const FIRST_SERVICE_ADDRESS: &str = "10.96.0.1";
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -31,8 +34,8 @@ impl Server {
             .for_each(|object| self.create_system_object(object));
     }
 
-    /// Publishes that the server can be reached at `address`, and whom to believe, unless that has
-    /// been published before.
+    /// Publishes the address of the server and its certificate authorities. Existing objects stay
+    /// unchanged.
     pub(crate) fn publish(&self, address: SocketAddr) {
         self.create_system_object(self.trust());
         for object in self.service(address) {
@@ -40,7 +43,7 @@ impl Server {
         }
     }
 
-    /// The Service through which pods reach the API, and where it leads.
+    /// The Service `kubernetes` and its EndpointSlice.
     fn service(&self, address: SocketAddr) -> [Value; 2] {
         let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
         let port = address.port();
@@ -73,7 +76,7 @@ impl Server {
         [service, slice]
     }
 
-    /// Where other servers of the cluster read whose certificates tell users.
+    /// The ConfigMap with which other API servers of the cluster authenticate users.
     fn trust(&self) -> Value {
         let authority = self.users.authority();
         let list = |text: &str| json!([text]).to_string();
@@ -93,7 +96,7 @@ impl Server {
         })
     }
 
-    /// Has the server do what it does not do of itself. To be called before anybody uses it.
+    /// Enables admission plugins. Call it before the first request.
     pub(crate) fn set_admission(&mut self, admission: Admission) {
         self.admission = admission;
         if admission.service_accounts {
@@ -124,7 +127,7 @@ impl Server {
             "" => metadata::text(&object, "name").to_owned(),
             namespace => format!("{namespace}/{}", metadata::text(&object, "name")),
         };
-        // Where there is one already, it stays.
+        // An existing object stays unchanged.
         if let Ok(created) = entry.store.commit(
             &entry.resource,
             &self.revisions,

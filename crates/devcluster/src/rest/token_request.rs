@@ -1,4 +1,6 @@
-//! `POST serviceaccounts/<name>/token`: a token for a ServiceAccount.
+//! `POST serviceaccounts/<name>/token`: issues a token for a ServiceAccount.
+//!
+//! Upstream is `pkg/registry/core/serviceaccount/storage/token.go`.
 
 use std::sync::Arc;
 
@@ -18,12 +20,12 @@ const KIND: Qualified<'_> = Qualified {
 const MIN_SECONDS: i64 = 10 * 60;
 const MAX_SECONDS: i64 = 1 << 32;
 const DEFAULT_SECONDS: i64 = 60 * 60;
-/// Kubelets ask for this many seconds for pods that do not say. Their tokens live a year instead,
-/// as long as clients are about that do not read the file again.
+/// Expiry that kubelets request by default. Upstream extends such tokens to a year, for clients
+/// that read the token file only once.
 const EXTENDED_SECONDS: i64 = 3_607;
 const EXTENSION: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// What a token can be bound to.
+/// The object that a token is bound to.
 struct Bound {
     key: &'static str,
     object: Arc<Object>,
@@ -129,7 +131,7 @@ impl Server {
         Ok(Answer::value(201, granted))
     }
 
-    /// The object that a reference means, checked.
+    /// The object of a reference, after a check of its kind, UID and ServiceAccount.
     fn bound(&self, call: &Call<'_>, reference: &Value) -> Result<Bound, Status> {
         let target = call.target;
         let text = |field: &str| reference[field].as_str().unwrap_or_default();

@@ -1,4 +1,11 @@
-//! `PUT` and `PATCH`: what becomes of the stored object, and whether that is a change.
+//! `PUT` and `PATCH`: replaces a stored object.
+//!
+//! new state -> preconditions -> fields that this endpoint cannot change -> defaults -> validation
+//! -> commit
+//!
+//! A patch and an apply compute the new state again after a lost race. Upstream is
+//! `apiserver/pkg/registry/rest/update.go` and `Update` of
+//! `apiserver/pkg/registry/generic/registry/store.go`.
 
 use std::sync::Arc;
 
@@ -16,18 +23,18 @@ use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
-/// How one write is to be done.
+/// Options of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing<'a> {
     pub(super) dry_run: bool,
-    /// The uid is a condition (`PUT`) rather than a field like others (`PATCH`).
+    /// Whether the UID in the body is a precondition (`PUT`) or an immutable field (`PATCH`).
     pub(super) uid_is_precondition: bool,
     pub(super) tracking: Tracking<'a>,
 }
 
-/// Why a write did not happen.
+/// The reason why a write did not happen.
 pub(super) enum NotWritten {
-    /// Somebody else was faster; the write can be tried on what they left.
+    /// Another write changed the object first. The caller can retry with the new state.
     Raced,
     Refused(Status),
 }
@@ -116,13 +123,13 @@ impl Server {
             };
             decode::arrange(resource, &mut object);
             let unknown = decode::drop_unknown(resource, &mut object);
-            let complaints = patch
-                .twice
+            let field_errors = patch
+                .duplicate_keys
                 .iter()
                 .map(duplicate_field)
                 .chain(unknown.iter().map(unknown_field))
                 .collect();
-            warnings = strictness.judge(complaints, |why| {
+            warnings = strictness.judge(field_errors, |why| {
                 patch.invalid(&result, &format!("strict decoding error: {why}"))
             })?;
             let mut object = resource.to_kept(object);
@@ -136,8 +143,8 @@ impl Server {
         Ok(Answer::object(200, object).warn(warnings))
     }
 
-    /// Replaces the object of `target` by what `make` turns it into, again if somebody else was
-    /// faster. A client that named a version gets its conflict from the second try.
+    /// Replaces the object of `target` by the result of `make`. After a lost race it retries with
+    /// the new state, where an outdated resource version fails as a conflict.
     pub(super) fn rewrite(
         &self,
         target: &Target,
@@ -213,7 +220,7 @@ impl Server {
         self.store(target, current, old, new, writing.dry_run)
     }
 
-    /// Commits a prepared new state, or removes an object that nothing keeps any more.
+    /// Commits a prepared state. Removes a terminating object without finalizers.
     pub(super) fn store(
         &self,
         target: &Target,
@@ -247,7 +254,7 @@ impl Server {
     }
 }
 
-/// The name in the body, if any, must be the one in the path.
+/// Checks that the name in the body is the one in the path.
 pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> {
     match metadata::text(object, "name") {
         name if name == target.name => Ok(()),
@@ -296,7 +303,7 @@ fn check_identity(
     Ok(())
 }
 
-/// Keeps an endpoint from changing what belongs to another one.
+/// Restores the fields that this endpoint cannot change.
 fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value) {
     match part {
         Some("status") if resource.custom.is_some() => keep_all_but(new, old, &["status"]),
@@ -342,7 +349,7 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
     }
 }
 
-/// The field of the metadata that the status endpoint does not write.
+/// The metadata field that the status endpoint cannot change.
 pub(super) fn kept_with_status(resource: &Resource) -> Option<&'static str> {
     match &*resource.kind {
         _ if resource.custom.is_some() => None,

@@ -1,4 +1,4 @@
-//! The forms an object can be shown in: whole, only its metadata, or a row of a table.
+//! The views of an object: whole, metadata only, or a row of a table.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::status::Status;
 use crate::store::Object;
 use crate::tables;
 
-/// What rows of a table carry besides their cells.
+/// The object that a row of a table carries beside its cells (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowObject {
     None,
@@ -45,7 +45,7 @@ impl RowObject {
     }
 }
 
-/// An object of `resource`, which may be another version than the one it is kept in.
+/// The object in the version of `resource`, which may differ from the stored version.
 pub(super) fn full(resource: &Resource, object: &Object) -> Bytes {
     match resource.storage {
         Storage::Own => object.json(),
@@ -56,7 +56,7 @@ pub(super) fn full(resource: &Resource, object: &Object) -> Bytes {
     }
 }
 
-/// An object's metadata.
+/// The object as `PartialObjectMetadata`.
 pub(super) fn metadata_only(object: &Object) -> Bytes {
     let metadata = object.metadata();
     let mut json = Vec::with_capacity(metadata.len() + 80);
@@ -66,7 +66,7 @@ pub(super) fn metadata_only(object: &Object) -> Bytes {
 }
 
 impl Server {
-    /// One object in the form the client asked for.
+    /// One object in the view that the client requested.
     pub(super) fn show(&self, call: &Call<'_>, object: &Arc<Object>) -> Bytes {
         let resource = call.target.resource();
         match call.form.view {
@@ -88,8 +88,7 @@ impl Server {
         }
     }
 
-    /// Something that is shown like an object of `kind` without being stored as one, in the form
-    /// the client asked for.
+    /// The same for a computed object of `kind`, such as a Scale.
     pub(super) fn show_value(
         &self,
         call: &Call<'_>,
@@ -109,7 +108,7 @@ impl Server {
         })
     }
 
-    /// Objects as rows; `columns` only where the reader does not have them yet.
+    /// A table of the objects. A watch sends `columns` in its first table only.
     pub(super) fn table(
         &self,
         resource: &Resource,
@@ -131,7 +130,7 @@ impl Server {
     }
 
     fn row(&self, resource: &Resource, stored: Value, include: RowObject) -> Value {
-        // Cells of built-in kinds are made of their stored form, whatever form they are shown in.
+        // Printers of built-in kinds read the stored form, in every version.
         let (cells, conditions) = match resource.storage {
             Storage::Own | Storage::Converted(_) => (
                 resource.cells(&stored, self.clock.now()),

@@ -1,15 +1,17 @@
-//! `Warning` headers: each text once, and no more of them than clients and proxies take.
+//! `Warning` headers: without duplicates, and within upstream's limits of size.
+//!
+//! Upstream is `apiserver/pkg/endpoints/filters/warning.go`.
 
 use http::HeaderValue;
 
 use crate::kinds::Resource;
 
-/// Characters of all texts; beyond it each is cut.
-const MOST_IN_ALL: usize = 4 << 10;
-/// Characters that are left of a text that is cut.
-const MOST_OF_ONE: usize = 256;
+/// Most characters of all warnings together. Beyond it, every warning is cut.
+const MAX_TOTAL: usize = 4 << 10;
+/// Characters of a cut warning.
+const MAX_CUT: usize = 256;
 
-/// What every answer about a built-in kind that is to go warns of.
+/// The warning about a deprecated built-in kind.
 pub(super) fn deprecation(resource: &Resource) -> Option<&'static str> {
     match &*resource.kind {
         _ if resource.custom.is_some() => None,
@@ -21,19 +23,18 @@ pub(super) fn deprecation(resource: &Resource) -> Option<&'static str> {
     }
 }
 
-/// The headers for what there is to warn of, in upstream's form and with its limits. Texts with
-/// control characters are left out.
+/// The headers of these warnings. Texts with control characters are dropped.
 pub(super) fn headers(mut warnings: Vec<String>) -> Vec<HeaderValue> {
     let mut seen = std::collections::HashSet::new();
     warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
     let length = |warning: &String| warning.chars().count();
-    if warnings.iter().map(length).sum::<usize>() > MOST_IN_ALL {
+    if warnings.iter().map(length).sum::<usize>() > MAX_TOTAL {
         let mut written = 0;
         warnings = warnings
             .into_iter()
-            .map(|warning| warning.chars().take(MOST_OF_ONE).collect())
+            .map(|warning| warning.chars().take(MAX_CUT).collect())
             .take_while(|warning| {
-                let fits = written < MOST_IN_ALL;
+                let fits = written < MAX_TOTAL;
                 written += length(warning);
                 fits
             })
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_quoted_and_told_once() {
+    fn warnings_are_quoted_without_duplicates() {
         assert_eq!(
             texts(&["a \"b\" \\", "x\u{7}", "ü", "a \"b\" \\", ""]),
             [r#"299 - "a \"b\" \\""#, "299 - \"ü\""]
@@ -72,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_limit_all_are_cut_and_the_rest_is_left_out() {
+    fn warnings_beyond_the_limit_are_cut_or_dropped() {
         let long: Vec<String> = (0..100)
             .map(|i| format!("{i:03}{}", "x".repeat(1_000)))
             .collect();
         let told = headers(long.clone());
-        assert_eq!(told.len(), MOST_IN_ALL / MOST_OF_ONE);
+        assert_eq!(told.len(), MAX_TOTAL / MAX_CUT);
         assert!(
             told.iter()
-                .all(|header| header.len() == MOST_OF_ONE + "299 - \"\"".len())
+                .all(|header| header.len() == MAX_CUT + "299 - \"\"".len())
         );
         assert_eq!(
             headers(long[..4].to_vec())[3].len(),

@@ -1,6 +1,9 @@
-//! Watches: the state at the start where asked for, then every change, as a stream of frames.
+//! Watches: the initial state, if requested, then every change, as a stream of frames.
 //!
 //! history -> selection (on old and new state) -> view -> frames
+//!
+//! Each watch reads the shared history at its own pace, so a slow client costs no memory. Upstream
+//! is `apiserver/pkg/storage/cacher` and `apiserver/pkg/endpoints/handlers/watch.go`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,21 +25,22 @@ use crate::selectors::Selection;
 use crate::status::Status;
 use crate::store::{Event, EventKind, Object};
 
+/// Period of bookmarks, as upstream's.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// The last bookmark comes this long before a known end.
+/// Time between the last bookmark and the end of the watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// Events taken from the history at a time.
+/// Most events that one step reads from the history.
 const BATCH: usize = 256;
 
-/// Where a watch begins.
+/// The start of a watch.
 enum Start {
-    /// The current state as ADDED frames, with or without a mark at their end, then what follows.
+    /// At the current state, as ADDED frames, with or without a bookmark at their end.
     State { mark: bool },
-    /// What follows this revision.
+    /// After this revision.
     After(u64),
 }
 
-/// What a watch does next.
+/// The next step of a watch.
 enum Step {
     Send(Bytes),
     Wait(Duration),
@@ -58,14 +62,14 @@ struct Watch {
     faults: Receiver<WatchFaults>,
     /// Value of the break counter when the watch opened.
     breaks: u64,
-    /// Everything up to here has been sent or is in `ready`.
+    /// Revision up to which all events were sent or are in `ready`.
     position: u64,
     ready: VecDeque<Step>,
-    /// A fault holds everything back until then.
+    /// Time until which a fault delays all frames.
     paused_until: Option<Instant>,
-    /// What comes next is sent as the last state of each object.
+    /// Whether a fault merges the next events into one change per object.
     merges: bool,
-    /// A fault left an event out; then the watch ends with 410.
+    /// Time at which the watch ends with 410, because a fault dropped an event.
     expires: Option<Instant>,
     ends: Instant,
     next_bookmark: Instant,
@@ -88,17 +92,17 @@ impl Server {
         let revision = parse_revision(&options.resource_version).map_err(Status::unclassified)?;
         let start = match (options.send_initial_events, revision) {
             (Some(true), revision) => {
-                // Without a version it is the latest state that is asked for.
+                // Without a version, the client requests the latest state.
                 let wanted = revision.unwrap_or_else(|| self.revisions.current());
                 if let Err(status) = self.wait_for(&call.seen(Verb::Watch), wanted).await {
-                    // A watch that is open says what is wrong in a frame.
+                    // An error of an open watch is a frame.
                     return Ok(Answer::body(Body::whole(error_frame(&status))));
                 }
                 Start::State { mark: true }
             }
             (Some(false), None | Some(0)) => Start::After(self.revisions.current()),
             (None, None) => Start::State { mark: false },
-            // Upstream's cache marks the end of this state too.
+            // Upstream's cache marks the end of this initial state, too.
             (None, Some(0)) => Start::State { mark: true },
             (_, Some(revision)) => Start::After(revision),
         };
@@ -215,7 +219,7 @@ impl Watch {
                 biased;
                 changed = self.faults.changed() => changed.ok()?,
                 changed = self.committed.changed(), if !silent => changed.ok()?,
-                // A view that lags moves with changes to objects of other types, too.
+                // A lagging view advances with changes of any type.
                 () = self.server.revisions.reached(current + 1), if lags && !silent => {}
                 () = self.entry.retired.cancelled(), if !silent => {}
                 () = tokio::time::sleep_until(wake.unwrap_or(self.ends)), if wake.is_some() => {}
@@ -228,7 +232,7 @@ impl Watch {
         }
     }
 
-    /// Every minute, and once more shortly before the end.
+    /// Schedules a bookmark every minute, and one shortly before the end.
     fn schedule_bookmark(&mut self) {
         let now = Instant::now();
         let last = self.ends - BOOKMARK_BEFORE_END;
@@ -239,7 +243,7 @@ impl Watch {
         };
     }
 
-    /// Moves the next events from the history to `ready`; false when there are none.
+    /// Moves the next events from the history to `ready`. False if the history has none.
     fn take_events(&mut self) -> bool {
         let limit = if self.merges { usize::MAX } else { BATCH };
         let (mut events, mut complete) =
@@ -275,8 +279,7 @@ impl Watch {
         !events.is_empty()
     }
 
-    /// Moves one event to `ready`, as the fault rules say. False when those after it must not be
-    /// taken now.
+    /// Moves one event to `ready`, subject to fault rules. False if later events must wait.
     fn take(&mut self, event: &Event) -> bool {
         let Some(frame) = self.selects(event).then(|| self.frame_of(event)).flatten() else {
             return true;
@@ -317,7 +320,7 @@ impl Watch {
         true
     }
 
-    /// Moves the events to `ready` as one change of each object.
+    /// Moves the events to `ready`, merged into one change per object.
     fn merge(&mut self, events: &[Arc<Event>]) {
         let mut changes: HashMap<Arc<str>, Vec<&Arc<Event>>> = HashMap::new();
         for event in events.iter().filter(|event| self.selects(event)) {
@@ -341,7 +344,7 @@ impl Watch {
                 .zip(after)
                 .is_some_and(|(old, new)| old.uid == new.uid);
             if before.is_some() && !same {
-                // An object created anew was deleted before.
+                // An object with a new UID was deleted before it was created again.
                 let gone = changes
                     .iter()
                     .rfind(|event| event.kind == EventKind::Deleted)
@@ -365,7 +368,7 @@ impl Watch {
         self.end_with(&Status::too_old(self.position, self.position + 1));
     }
 
-    /// Ends with an error, after what is ready.
+    /// Ends the watch with an error frame, after the ready frames.
     fn end_with(&mut self, status: &Status) {
         self.expires = None;
         self.ready.push_back(Step::Send(error_frame(status)));
@@ -376,7 +379,7 @@ impl Watch {
         event.object().key.starts_with(&self.prefix)
     }
 
-    /// What fault rules see of an event.
+    /// The event as fault rules match it.
     fn seen<'a>(&'a self, namespace: &'a str, name: &'a str) -> Seen<'a> {
         let resource = &self.entry.resource.plural;
         Seen {
@@ -389,7 +392,7 @@ impl Watch {
         }
     }
 
-    /// What a change means for the selection, by the states before and after it.
+    /// The frame of a change. The selection of the states before and after decides its type.
     fn frame_of(&mut self, event: &Event) -> Option<Bytes> {
         let before = event
             .old

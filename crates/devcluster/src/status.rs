@@ -1,25 +1,25 @@
-//! Answers that are no object: the `Status` envelope, worded as upstream's `apierrors`.
+//! Error answers: the `Status` object, with the texts of upstream's `apimachinery/pkg/api/errors`.
 
 use serde_json::{Map, Value, json};
 
 use crate::fielderror::FieldError;
 
-/// A refusal, ready to be sent. [`Status::to_value`] is the body.
+/// An error answer. [`Status::to_value`] is its body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// HTTP status code, repeated in the body.
     pub code: u16,
-    /// Machine readable reason, such as `NotFound`; empty means that the body carries none.
+    /// Machine-readable reason, such as `NotFound`. The body has no reason if it is empty.
     pub reason: &'static str,
-    /// The text people read.
+    /// The text for people.
     pub message: String,
-    /// `details`; left out of the body when `None`.
+    /// `details`; the body omits the field when `None`.
     pub details: Option<Box<Value>>,
-    /// `metadata.continue`: only expired continue tokens carry one.
+    /// `metadata.continue`, which only the error for an expired continue token has.
     pub continue_token: Option<Box<str>>,
 }
 
-/// A group and a resource or kind, in the way messages name them: `pods`, `deployments.apps`,
+/// A group and a resource or kind, in the form of messages: `pods`, `deployments.apps`,
 /// `Deployment.apps`.
 #[derive(Debug, Clone, Copy)]
 pub struct Qualified<'a> {
@@ -64,7 +64,7 @@ impl std::fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Status {
-    /// A status with nothing but code, reason and message.
+    /// A status with code, reason and message only.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -106,7 +106,7 @@ impl Status {
         .with_details(resource.details(name))
     }
 
-    /// 409 after eight generated names were all in use.
+    /// 409 after the server generated eight names that all exist.
     pub fn no_unique_name(resource: Qualified<'_>, name: &str) -> Self {
         let mut details = resource.details(name);
         details.insert("retryAfterSeconds".to_owned(), Value::from(1));
@@ -116,20 +116,20 @@ impl Status {
         Self::new(409, "AlreadyExists", message).with_details(details)
     }
 
-    /// 409 with the reason of the conflict.
+    /// 409 with the reason of a conflict.
     pub fn conflict(resource: Qualified<'_>, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
         Self::new(409, "Conflict", message).with_details(resource.details(name))
     }
 
-    /// 409 for a write based on an old version.
+    /// 409 for an outdated resource version.
     pub fn modified(resource: Qualified<'_>, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// 422: `kind` is a Kind, and each error becomes a cause. Identical texts are told once in the
-    /// message.
+    /// 422 with one cause per error. `kind` contains the kind, not the resource. The message lists
+    /// equal texts once.
     pub fn invalid(kind: Qualified<'_>, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::with_capacity(errors.len());
         for error in errors {
@@ -157,7 +157,7 @@ impl Status {
         .with_details(details)
     }
 
-    /// 403 from admission; `name` may be empty.
+    /// 403 from admission. `name` may be empty.
     pub fn forbidden(resource: Qualified<'_>, name: &str, why: &str) -> Self {
         let message = if name.is_empty() {
             format!("{resource} is forbidden: {why}")
@@ -172,7 +172,7 @@ impl Status {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())
     }
 
-    /// 403 for content created in a namespace that is going away.
+    /// 403 for new objects in a terminating namespace.
     pub fn namespace_terminating(resource: Qualified<'_>, name: &str, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
@@ -227,7 +227,7 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 415 for a kind of patch nobody knows.
+    /// 415 for an unknown kind of patch.
     pub fn unsupported_patch() -> Self {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
             .with_details(Map::new())
@@ -247,12 +247,12 @@ impl Status {
         Self::new(410, "Expired", message)
     }
 
-    /// 410 for a watch that starts before the history does.
+    /// 410 for a watch from before the history.
     pub fn too_old(asked: u64, oldest: u64) -> Self {
         Self::expired(format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// 504 for a version this server has not reached.
+    /// 504 for a resource version in the future.
     pub fn too_large(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         Self::new(504, "Timeout", message).with_details(json!({
@@ -261,7 +261,7 @@ impl Status {
         }))
     }
 
-    /// 500 with a reason.
+    /// 500 for an internal error.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let message = message.to_string();
         Self::new(
@@ -272,12 +272,12 @@ impl Status {
         .with_details(json!({"causes": [{"message": message}]}))
     }
 
-    /// 500 as upstream answers for errors that are no API error: without a reason.
+    /// 500 without a reason. Upstream answers so for errors that are no API errors.
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 429 with a cause, as an eviction answers.
+    /// 429 with a cause, for example of an eviction.
     pub fn too_many_requests(
         message: impl Into<String>,
         retry_after_seconds: Option<u32>,
@@ -293,7 +293,7 @@ impl Status {
         Self::new(429, "TooManyRequests", message).with_details(details)
     }
 
-    /// Seconds for the `Retry-After` header, when the details ask for one.
+    /// Seconds of the `Retry-After` header; `None` without `retryAfterSeconds`.
     pub fn retry_after(&self) -> Option<u64> {
         self.details
             .as_ref()?
@@ -302,7 +302,7 @@ impl Status {
             .filter(|seconds| *seconds > 0)
     }
 
-    /// The body.
+    /// The body of the answer.
     pub fn to_value(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(token) = &self.continue_token {
@@ -325,14 +325,14 @@ impl Status {
     }
 }
 
-/// The `Success` answer of a deletion; `details` names what is gone.
+/// The `Success` answer of a deletion. `details` names the deleted object.
 pub fn deleted(resource: Qualified<'_>, name: &str, uid: &str) -> Value {
     let mut details = resource.details(name);
     details.insert("uid".to_owned(), Value::from(uid));
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// The `Success` answer of a subresource that makes something, such as a binding.
+/// The `Success` answer of a subresource that creates, such as `binding`.
 pub fn created() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

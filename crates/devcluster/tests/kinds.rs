@@ -349,7 +349,7 @@ async fn components_tell_how_they_are_and_that_nobody_should_ask() {
     let late = get(&client, "/api/v1/componentstatuses/controller-manager").await;
     assert_eq!(
         text(&late, "/conditions/0/error"),
-        "the lease ran out at 2026-01-01T00:00:15Z"
+        "the lease expired at 2026-01-01T00:00:15Z"
     );
     assert_eq!(
         ask(

@@ -169,7 +169,7 @@ impl Server {
         Err(Status::new(
             503,
             "ServiceUnavailable",
-            format!("error trying to reach {kind} {name:?}: its processes are simulated"),
+            format!("error trying to reach {kind} {name:?}: what it runs is simulated"),
         ))
     }
 

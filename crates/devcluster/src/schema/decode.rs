@@ -1,4 +1,4 @@
-//! Whether JSON fits the types of a built-in kind, with upstream's texts when it does not.
+//! Checks JSON against the types of a built-in kind, with the error texts of Go's decoder.
 
 use jiff::Timestamp;
 use serde_json::{Number, Value};
@@ -6,8 +6,8 @@ use serde_json::{Number, Value};
 use super::quantity::{BAD_QUANTITY, Quantity};
 use super::{Struct, Type};
 
-/// The 400 text for a body of built-in kind `kind` whose JSON has a wrong type somewhere. Kinds
-/// without a shape always fit.
+/// The text of the 400 for a body of built-in kind `kind` with a value of a wrong type. Kinds
+/// without a type pass.
 pub fn decode_check(kind: &str, object: &Value) -> Result<(), String> {
     match decode_error(kind, object) {
         None => Ok(()),
@@ -24,8 +24,8 @@ pub fn decode_check(kind: &str, object: &Value) -> Result<(), String> {
     }
 }
 
-/// The first place where `object` does not fit `kind`, in the words of Go's decoder; patches wrap
-/// it differently than bodies.
+/// The first value of `object` that does not fit its type, in the words of Go's decoder. Patches
+/// wrap this text differently than bodies.
 pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
     let shape = super::of_object(kind, object)?;
     match object {
@@ -37,7 +37,7 @@ pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
     }
 }
 
-/// What [`decode_check`] is for kinds of which only the metadata has a shape.
+/// [`decode_check`] for kinds with known metadata only, such as custom kinds.
 pub(crate) fn metadata_check(kind: &str, object: &Value) -> Result<(), String> {
     let error = metadata_error(object);
     error.map_or(Ok(()), |why| {
@@ -52,7 +52,7 @@ pub(crate) fn metadata_check(kind: &str, object: &Value) -> Result<(), String> {
     })
 }
 
-/// What [`decode_error`] is for the metadata of any object.
+/// [`decode_error`] for the metadata of any object.
 pub(crate) fn metadata_error(object: &Value) -> Option<String> {
     match &object["metadata"] {
         metadata @ Value::Object(_) => check_struct(
@@ -71,8 +71,9 @@ pub(crate) fn metadata_error(object: &Value) -> Option<String> {
     }
 }
 
-/// What [`decode_error`] is for strategic merge patches, whose result upstream reads with another
-/// decoder: it has its own words for lists, maps and structs.
+/// [`decode_error`] for results of strategic merge patches. Upstream reads them with another
+/// decoder (`runtime.DefaultUnstructuredConverter`), which has other texts for lists, maps and
+/// structs.
 pub fn restore_error(kind: &str, object: &Value) -> Option<String> {
     let shape = super::of_object(kind, object)?;
     restore_struct(shape, object).or_else(|| decode_error(kind, object))
@@ -127,7 +128,7 @@ fn check_struct(shape: &Struct, object: &Value, above: Option<&Place<'_>>) -> Op
     })
 }
 
-/// Where a value sits, as messages name it: the nearest type with fields, and the way from the top.
+/// Position of a value for messages: the nearest type with fields, and the path from the top.
 struct Place<'a> {
     holder: &'static str,
     above: Option<&'a Place<'a>>,
@@ -197,7 +198,7 @@ fn bad_number(number: &Number, ty: &Type, place: &Place<'_>) -> String {
     )
 }
 
-/// The layout asks for exactly six digits of fraction.
+/// The layout requires exactly six decimals.
 fn micro_time_error(text: &str) -> Option<String> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let fraction = text.get(19..).unwrap_or("");
@@ -216,7 +217,7 @@ fn time_error(text: &str, layout: &str, part: &str) -> String {
     format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as {part:?}")
 }
 
-/// The type of a value, as Go names it when it does not fit.
+/// The type of a value, in the words of Go's messages.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -251,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_types_are_told_in_the_words_of_the_decoder() {
+    fn wrong_types_have_the_texts_of_gos_decoder() {
         let cases = [
             (
                 json!({"apiVersion": "apps/v1", "spec": {"replicas": "x"}}),
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_strategic_patches_are_read_by_another_decoder() {
+    fn results_of_strategic_patches_have_other_texts() {
         let error = |spec: Value| restore_error("Pod", &json!({"spec": spec}));
         assert_eq!(
             error(json!({"containers": "x"})).as_deref(),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_passes() {
+    fn values_of_the_right_type_pass() {
         let fits = json!({"metadata": {"name": "d", "creationTimestamp": null}, "spec": {"replicas": 1,
             "strategy": {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}},
             "template": {"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}}}});

@@ -1,8 +1,9 @@
-//! Shapes of the built-in kinds: which fields a type has, which of them are written even when
-//! empty, how patches treat them.
+//! Schemas of the built-in kinds: the fields of each type, zero values, protobuf numbers, patch
+//! strategies and list types.
 //!
-//! The facts are data (`types.txt`); [`shape`] and [`decode`] and the patches walk objects along
-//! it.
+//! The schemas are a table (`types.txt`), which follows upstream's Go types and their tags.
+//! [`shape`], [`decode`], [`protobuf`], patches and server-side apply walk objects along it, so
+//! that one table serves all of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -14,19 +15,19 @@ pub mod protobuf;
 pub mod quantity;
 pub mod shape;
 
-/// The facts.
+/// The table of types.
 pub(crate) const TABLE: &str = include_str!("types.txt");
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABLE));
 
 struct Schema {
     kinds: HashMap<&'static str, usize>,
-    /// Kinds of which there is more than one type.
+    /// Kinds with more than one type, such as `Event`.
     shared: HashSet<&'static str>,
     types: Vec<Struct>,
 }
 
-/// What a JSON value of a field holds.
+/// The type of a field's JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Type {
     Text,
@@ -40,48 +41,49 @@ pub(crate) enum Type {
     Duration,
     Quantity,
     IntOrString,
-    /// Kept as it is.
+    /// Any JSON, stored unchanged.
     Any,
-    /// Index into the table; [`Type::fields`] resolves it.
+    /// Index into the table. [`Type::as_struct`] resolves it.
     Struct(usize),
     List(Box<Type>),
     Map(Box<Type>),
 }
 
-/// An object with known fields.
+/// A type with known fields.
 #[derive(Debug)]
 pub(crate) struct Struct {
     /// Name with its group, such as `apps.DeploymentSpec`.
     name: &'static str,
     fields: Vec<Field>,
-    /// Owned as a whole, not field by field.
+    /// Whether server-side apply treats the type as one value.
     pub(crate) atomic: bool,
 }
 
+/// A field of a type.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) ty: Type,
-    /// An explicit zero differs from an absent field.
+    /// A pointer in Go: an explicit zero differs from an absent field.
     pub(crate) nullable: bool,
-    /// Written even when it is zero.
+    /// The encoder writes the field even if it is zero (no `omitempty`).
     pub(crate) always: bool,
     pub(crate) number: FieldNumber,
     pub(crate) patch: PatchMeta,
     pub(crate) topology: Topology,
 }
 
-/// Where a field is in a protobuf message: its number, and the embedded message it is in, if it is
-/// in one. Zero is nowhere.
+/// Position of a field in a protobuf message: its number, and the embedded message that contains
+/// it. Zero means that the table has no number.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct FieldNumber {
-    /// Numbers of the fields on the way, the outermost in the highest digits of base
-    /// [`FieldNumber::BASE`].
+    /// Field numbers on the path to the embedded message, as digits of base [`FieldNumber::BASE`],
+    /// the outermost first.
     pub(crate) embedded_in: u32,
     pub(crate) own: u32,
 }
 
-/// What of a field can have an owner of its own in server-side apply.
+/// The parts of a field that can have different managers in server-side apply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Topology {
     /// The field as a whole.
@@ -90,23 +92,23 @@ pub(crate) enum Topology {
     Granular,
     /// Each element of the list, which is a set of scalars.
     Set,
-    /// Each element of the list, told apart by these fields.
+    /// Each element of the list, identified by these fields.
     Keyed(Vec<&'static str>),
 }
 
-/// How a strategic merge patch treats a field; the default is: maps merge, lists are replaced.
+/// Strategic merge patch strategy of a field. By default maps merge and lists are replaced.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct PatchMeta {
     pub(crate) merge: bool,
     pub(crate) replace: bool,
-    /// Clients that change the field say which of its keys stay.
+    /// Patches of the field may contain `$retainKeys`.
     pub(crate) retain_keys: bool,
-    /// Absent for lists of scalars.
+    /// The merge key; `None` for lists of scalars.
     pub(crate) merge_key: Option<&'static str>,
 }
 
 impl PatchMeta {
-    /// The strategies by their names.
+    /// Names of the strategies that are set.
     pub(crate) fn strategies(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (self.merge, "merge"),
@@ -119,20 +121,20 @@ impl PatchMeta {
     }
 }
 
-/// The type of built-in kind `kind`; `None` for all others.
+/// The type of a built-in kind.
 pub(crate) fn of(kind: &str) -> Option<&'static Struct> {
     SCHEMA.kinds.get(kind).map(|index| &SCHEMA.types[*index])
 }
 
-/// The type of `metadata`, which is the same for all kinds.
+/// The type of `metadata`, which all kinds share.
 pub(crate) fn metadata() -> &'static Struct {
     static METADATA: LazyLock<Option<&'static Struct>> =
         LazyLock::new(|| of("ConfigMap")?.field("metadata")?.ty.as_struct());
     METADATA.expect("the table has the metadata of a ConfigMap")
 }
 
-/// The type of `object` of `kind`: two groups have an `Event` and two versions a
-/// `HorizontalPodAutoscaler`, told apart by `apiVersion`.
+/// The type of `object`. Its `apiVersion` selects the type for kinds that several groups or
+/// versions have, such as `Event` and `HorizontalPodAutoscaler`.
 pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
     if !SCHEMA.shared.contains(kind) {
         return of(kind);
@@ -148,12 +150,12 @@ pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
         .or_else(|| of(kind))
 }
 
-/// The type of that name, such as `meta.ListMeta`.
+/// The type of this name, such as `meta.ListMeta`.
 pub(crate) fn by_name(name: &str) -> Option<&'static Struct> {
     SCHEMA.types.iter().find(|shape| shape.name == name)
 }
 
-/// All types, for tests of tables that refer to them.
+/// All types, for tests of other tables.
 #[cfg(test)]
 pub(crate) fn all() -> impl Iterator<Item = &'static Struct> {
     SCHEMA.types.iter()
@@ -173,15 +175,15 @@ impl Struct {
         &self.fields
     }
 
-    /// Position of a field. Objects that the server wrote have their fields in order: beginning the
-    /// search at `next`, behind the field before, finds most of them soon.
+    /// Position of a field, searched from `next` on. Stored objects have their fields in order, so
+    /// `next`, the position after the previous field, is usually right.
     pub(crate) fn position(&self, name: &str, next: usize) -> Option<usize> {
         (next..self.fields.len())
             .chain(0..next)
             .find(|&at| self.fields[at].name == name)
     }
 
-    /// An object of the type in which nothing is set.
+    /// An object of the type without any values.
     pub(crate) fn zero(&self) -> Value {
         let always = self.fields.iter().filter(|field| field.always);
         Value::Object(
@@ -191,14 +193,14 @@ impl Struct {
         )
     }
 
-    /// Name without its group, as Go's messages have it.
+    /// Name without the group, as in Go's error messages.
     pub(crate) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 }
 
 impl Type {
-    /// The fields, of a type that has some.
+    /// The type with fields, for `Struct`.
     pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
         match self {
             Type::Struct(index) => Some(&SCHEMA.types[*index]),
@@ -206,7 +208,7 @@ impl Type {
         }
     }
 
-    /// Whether there are structs in it, at any depth.
+    /// Whether the type contains a struct at any depth.
     pub(crate) fn holds_structs(&self) -> bool {
         match self {
             Type::Struct(_) => true,
@@ -215,7 +217,7 @@ impl Type {
         }
     }
 
-    /// What an absent field that is always written reads as.
+    /// The value of an absent field that the encoder always writes.
     pub(crate) fn zero(&self) -> Value {
         match self {
             Type::Text | Type::Bytes => json!(""),
@@ -240,7 +242,7 @@ impl Field {
 }
 
 impl Schema {
-    /// Reads the table; a broken table is a defect of this crate, so it panics.
+    /// Parses the table. It panics on a wrong line, because the table is a part of this crate.
     fn parse(text: &'static str) -> Schema {
         let lines = || {
             text.lines()
@@ -333,10 +335,11 @@ impl Field {
 }
 
 impl FieldNumber {
-    /// More than any number of the table.
+    /// Greater than any field number of the table.
     pub(crate) const BASE: u32 = 1000;
 
-    /// Whether the field is in the message at the end of `way`, or in one that is embedded there.
+    /// Whether the message at the end of `way` contains the field, directly or in an embedded
+    /// message.
     pub(crate) fn is_within(self, way: u32) -> bool {
         std::iter::successors(Some(self.embedded_in), |way| Some(way / Self::BASE))
             .take_while(|way| *way > 0)
@@ -391,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_table_names_known_types() {
+    fn kinds_of_the_table_name_their_own_types() {
         for (kind, index) in &SCHEMA.kinds {
             let kind = kind.rsplit('/').next().unwrap();
             assert!(

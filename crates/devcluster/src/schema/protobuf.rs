@@ -1,8 +1,9 @@
-//! Protobuf bodies as JSON: the envelope, then the message along the field numbers of the type
+//! Decodes protobuf bodies to JSON: the envelope, then the message by the field numbers of the type
 //! table.
 //!
-//! Fields with unknown numbers are skipped, as upstream does. Nothing a client sends makes this
-//! panic: every length is checked, and how deep messages nest is bounded by the types.
+//! Upstream skips fields with unknown numbers, and so does this decoder. No input makes it panic:
+//! it checks every length, and the types limit the nesting. Upstream's envelope is
+//! `runtime.Unknown` (`apimachinery/pkg/runtime/serializer/protobuf`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,49 +12,49 @@ use serde_json::{Map, Number, Value, json};
 
 use super::{FieldNumber, Struct, Type, shape};
 
-/// What every protobuf object of Kubernetes starts with.
+/// The first bytes of every protobuf object of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Bytes that are not the message they should be.
+/// The reason why bytes are not the expected message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not start with the magic bytes.
+    /// The bytes do not start with [`MAGIC`].
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]
     Prefix,
-    /// It ends within a field.
+    /// The bytes end within a field.
     #[error("unexpected EOF")]
     Truncated,
-    /// A number with more than ten bytes.
+    /// A number has more than ten bytes.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A field has another encoding than its type.
+    /// A field has an encoding that does not fit its type.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WireType {
         /// Name of the field.
         field: String,
-        /// What the bytes say.
+        /// The wire type in the bytes.
         wire: u8,
     },
     /// A wire type that Kubernetes does not use, or the field number 0.
     #[error("proto: illegal tag {0}")]
     Tag(u64),
-    /// A value that its type does not have.
+    /// A value that is invalid for its type.
     #[error("proto: field {field}: {why}")]
     Value {
         /// Name of the field.
         field: String,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
-    /// The content of the envelope is compressed or the like.
+    /// The envelope's content is encoded, for example compressed.
     #[error("content encoding {0:?} is not supported")]
     Encoding(String),
 }
 
-/// The object in `body`, in the form [`shape::normalize`] gives it. `kind` is what it is when it
-/// does not say.
+/// The object in `body`, in the form of [`shape::normalize`]. `kind` applies if the envelope names
+/// no kind.
 pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     let message = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
     let (mut api_version, mut own_kind) = (String::new(), String::new());
@@ -82,7 +83,7 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     }
     let kind = if own_kind.is_empty() { kind } else { &own_kind };
     let mut object = Value::Object(fields);
-    // A kind that nobody knows is refused for that, whatever it holds.
+    // The caller rejects an unknown kind, so its content does not matter.
     if let (Some(shape), Some(fields)) = (super::of_object(kind, &object), object.as_object_mut()) {
         read_struct(shape, 0, raw, fields)?;
     }
@@ -90,7 +91,7 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     Ok(object)
 }
 
-/// Reads a message of `shape`, or the message embedded at `embedded_in`, into `fields`.
+/// Reads a message of `shape`, or of the message embedded at `embedded_in`, into `fields`.
 fn read_struct(
     shape: &Struct,
     embedded_in: u32,
@@ -120,7 +121,8 @@ fn read_struct(
     })
 }
 
-/// One occurrence of a field: lists and maps grow by it, messages are merged, scalars replaced.
+/// Reads one occurrence of a field. Lists and maps grow by it, messages merge, scalars are
+/// replaced.
 fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<(), Malformed> {
     match ty {
         Type::Struct(_) => {
@@ -154,7 +156,7 @@ fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<
     Ok(())
 }
 
-/// One element of a list, or a packed run of numbers.
+/// Reads one element of a list, or packed numbers.
 fn read_item(
     item: &Type,
     wire: Wire<'_>,
@@ -183,7 +185,7 @@ fn read_entry(item: &Type, entry: &[u8], name: &str) -> Result<(String, Value), 
     each(entry, |number, wire| {
         match (number, item) {
             (1, _) => key = wire.text(name)?,
-            // Protobuf has no maps to lists, so the list is in a message of its own.
+            // Protobuf has no maps of lists, so a message wraps each list.
             (2, Type::List(_)) => each(wire.bytes(name)?, |number, wire| match number {
                 1 => read_into(item, wire, name, &mut value),
                 _ => Ok(()),
@@ -227,7 +229,7 @@ fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed
             let time = Timestamp::new(seconds, nanos).map_err(|_| invalid("time out of range"))?;
             Value::from(time.to_string())
         }
-        // As the decoder of JSON reads it, too.
+        // The JSON decoder accepts this form, too.
         Type::Duration => Value::from(format!(
             "{}ns",
             number_in(wire.bytes(name)?, 1, name)?.cast_signed()
@@ -255,16 +257,16 @@ fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed
     })
 }
 
-/// The low half, which is where protobuf keeps an int32.
+/// The low half of a varint, which holds an int32.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the upper half of an int32 is its sign"
+    reason = "the upper half of an encoded int32 repeats its sign"
 )]
 fn truncated(number: u64) -> i32 {
     number as i32
 }
 
-/// Number `wanted` of a small message; the last one counts, absent is zero.
+/// The number in field `wanted` of a small message: the last occurrence, or zero.
 fn number_in(message: &[u8], wanted: u32, name: &str) -> Result<u64, Malformed> {
     let mut found = 0;
     each(message, |number, wire| {
@@ -287,7 +289,7 @@ fn text_in(message: &[u8], wanted: u32, name: &str) -> Result<String, Malformed>
     Ok(found)
 }
 
-/// The value of a field as the bytes give it.
+/// The value of a field in the encoding of the bytes.
 #[derive(Debug, Clone, Copy)]
 enum Wire<'a> {
     Varint(u64),
@@ -333,7 +335,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Calls `read` with number and value of each field of `message`.
+/// Calls `read` with the number and value of each field of `message`.
 fn each<'a>(
     mut message: &'a [u8],
     mut read: impl FnMut(u32, Wire<'a>) -> Result<(), Malformed>,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A field with a length: text, bytes, or a message.
+/// A field with a length: text, bytes or a message.
 fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
     assert!(number < 16, "the tag has one byte");
@@ -35,8 +35,8 @@ fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// As a Go client writes it: zero texts and times, a string port, a quantity, an embedded volume
-/// source.
+/// A pod as Go clients encode it: with zero texts and times, a string port, a quantity and an
+/// embedded volume source.
 fn pod() -> Vec<u8> {
     let metadata = [
         field(1, "p"),
@@ -217,19 +217,19 @@ fn messages_become_the_json_of_their_types() {
 }
 
 #[test]
-fn the_resource_says_the_kind_when_the_envelope_does_not() {
+fn the_kind_of_the_resource_applies_when_the_envelope_has_none() {
     let body = [MAGIC.to_vec(), field(2, field(1, field(1, "n")))].concat();
     let expected = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
     assert_eq!(object("Namespace", &body).unwrap(), expected);
     assert_eq!(
         object("Widget", &body).unwrap(),
         json!({}),
-        "a kind without fields keeps none"
+        "an unknown kind keeps no fields"
     );
 }
 
 #[test]
-fn what_is_no_message_is_told() {
+fn malformed_messages_have_upstreams_errors() {
     let with_raw = |raw: &[u8]| envelope("v1", "Pod", raw);
     let wire = |field: &str, wire| Malformed::WireType {
         field: field.to_owned(),
@@ -238,7 +238,7 @@ fn what_is_no_message_is_told() {
     let cases: Vec<(&str, Vec<u8>, Malformed)> = vec![
         ("JSON", b"{}".to_vec(), Malformed::Prefix),
         (
-            "a length that is not there",
+            "a truncated length",
             [MAGIC, &[18, 200]].concat(),
             Malformed::Truncated,
         ),
@@ -265,7 +265,7 @@ fn what_is_no_message_is_told() {
             wire("terminationGracePeriodSeconds", 2),
         ),
         (
-            "a text that is none",
+            "a text that is not UTF-8",
             with_raw(&field(1, field(1, [0xff]))),
             Malformed::Value {
                 field: "name".to_owned(),
@@ -273,7 +273,7 @@ fn what_is_no_message_is_told() {
             },
         ),
         (
-            "zipped",
+            "compressed",
             [MAGIC.to_vec(), field(3, "gzip")].concat(),
             Malformed::Encoding("gzip".to_owned()),
         ),
@@ -284,7 +284,7 @@ fn what_is_no_message_is_told() {
 }
 
 #[test]
-fn no_damage_to_a_valid_body_makes_it_panic() {
+fn damaged_bodies_never_panic() {
     let mut random = StdRng::seed_from_u64(7);
     let mut refused = 0;
     for body in [pod(), deployment()] {
@@ -303,12 +303,12 @@ fn no_damage_to_a_valid_body_makes_it_panic() {
     }
     assert!(
         refused > 10_000,
-        "most damage is noticed, but only {refused} bodies were refused"
+        "only {refused} damaged bodies were rejected"
     );
 }
 
 #[test]
-fn every_field_but_kind_and_version_has_a_number_of_its_own() {
+fn fields_except_kind_and_version_have_unique_numbers() {
     for shape in crate::schema::all() {
         let mut seen = std::collections::HashSet::new();
         for field in shape

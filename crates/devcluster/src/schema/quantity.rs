@@ -1,4 +1,7 @@
-//! Resource quantities: `100m`, `1Gi`, `1e3`.
+//! Resource quantities such as `100m`, `1Gi` and `1e3`.
+//!
+//! Amounts are exact, in units of 10^-9. Rounding, caps and canonical forms are those of upstream's
+//! `apimachinery/pkg/api/resource`.
 
 use std::cmp::Ordering;
 
@@ -6,7 +9,7 @@ use std::cmp::Ordering;
 pub const BAD_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// Units of 10^-9 in one: quantities keep no smaller fraction.
+/// Nano-units in one unit. Quantities have no smaller fraction.
 const NANOS: i128 = 1_000_000_000;
 
 const DECIMAL: [(&str, i32); 10] = [
@@ -23,7 +26,7 @@ const DECIMAL: [(&str, i32); 10] = [
 ];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// How a quantity was written, which its canonical form keeps.
+/// The format of a quantity's text. Its canonical form keeps the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Decimal,
@@ -31,7 +34,7 @@ enum Format {
     Binary,
 }
 
-/// An exact amount; compares by value, whatever its format.
+/// An exact amount. Comparisons ignore the format.
 #[derive(Debug, Clone, Copy)]
 pub struct Quantity {
     nanos: i128,
@@ -39,8 +42,7 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Reads `text`; `None` when it is no quantity. Fractions below 10^-9 are rounded away from
-    /// zero.
+    /// Parses a quantity; `None` for other texts. Fractions below 10^-9 round away from zero.
     pub fn parse(text: &str) -> Option<Quantity> {
         let Parts {
             negative,
@@ -59,7 +61,7 @@ impl Quantity {
                 scaled / divisor + i128::from(scaled % divisor != 0)
             }
         };
-        // Upstream caps at the largest int64 what has a binary suffix, and nothing else.
+        // Upstream caps amounts with a binary suffix at the largest int64, and no others.
         let nanos = if format == Format::Binary {
             nanos.min(i128::from(i64::MAX) * NANOS)
         } else {
@@ -71,9 +73,9 @@ impl Quantity {
         })
     }
 
-    /// The text that a server stores for `text`: this very text where upstream takes it for
-    /// canonical, which it does not look at closely (`1234.567`, `1E3` and `+1` stay), else the
-    /// canonical one. `None` when it is no quantity.
+    /// The text that a server stores for `text`; `None` for other texts. Upstream keeps texts that
+    /// pass a quick check for the canonical form, such as `1234.567`, `1E3` and `+1`. It stores all
+    /// others in canonical form.
     pub fn stored(text: &str) -> Option<String> {
         let Parts {
             whole,
@@ -97,7 +99,7 @@ impl Quantity {
         }
     }
 
-    /// A number of things.
+    /// An integer amount.
     pub fn whole(number: i64) -> Quantity {
         Quantity {
             nanos: i128::from(number) * NANOS,
@@ -105,7 +107,7 @@ impl Quantity {
         }
     }
 
-    /// The sum, written as `self` is unless that is nothing.
+    /// The sum in the format of `self`, or of `other` if `self` is zero.
     pub fn plus(self, other: Quantity) -> Quantity {
         let format = if self.is_zero() {
             other.format
@@ -118,7 +120,7 @@ impl Quantity {
         }
     }
 
-    /// What there is of this beyond `other`; nothing rather than less than nothing.
+    /// The amount above `other`; zero if `self` is smaller.
     pub fn beyond(self, other: Quantity) -> Quantity {
         Quantity {
             nanos: self.nanos.saturating_sub(other.nanos).max(0),
@@ -126,22 +128,22 @@ impl Quantity {
         }
     }
 
-    /// About as much.
+    /// The approximate amount.
     pub fn to_f64(self) -> f64 {
         self.nanos as f64 / NANOS as f64
     }
 
-    /// Below zero.
+    /// Whether the amount is below zero.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }
 
-    /// Exactly nothing.
+    /// Whether the amount is exactly zero.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// The one way upstream writes this amount.
+    /// The canonical text of this amount in its format.
     pub fn canonical(&self) -> String {
         let binary_fits = self.nanos.abs() >= 1024 * NANOS && self.nanos % NANOS == 0;
         match self.format {
@@ -160,7 +162,7 @@ impl Quantity {
     }
 }
 
-/// A quantity taken apart.
+/// The parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
     /// Without leading zeros.
@@ -204,7 +206,7 @@ impl PartialOrd for Quantity {
     }
 }
 
-/// Power of ten, factor and format that a suffix stands for.
+/// Power of ten, factor and format of a suffix.
 fn unit(suffix: &str) -> Option<(i32, i128, Format)> {
     if let Some((_, exponent)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
         return Some((*exponent, 1, Format::Decimal));
@@ -247,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_written_in_one_way() {
+    fn quantities_have_one_canonical_form() {
         let cases = [
             ("0.5", "500m"),
             ("1000m", "1"),
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_upstream_takes_for_canonical_stays_as_it_is() {
+    fn texts_that_pass_for_canonical_are_kept() {
         let kept = [
             "1234.567",
             "10E",
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_quantities() {
+    fn other_texts_are_rejected() {
         for text in [
             "", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1",
         ] {
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_whatever_their_format() {
+    fn comparisons_ignore_the_format() {
         assert!(Quantity::parse("1Gi") > Quantity::parse("1G"));
         assert!(Quantity::parse("1") == Quantity::parse("1000m"));
     }

@@ -1,5 +1,5 @@
-//! Objects as a typed server writes them: no unknown fields, no empty optional ones, the mandatory
-//! ones there.
+//! Objects in the form of a typed server: without unknown fields and empty optional fields, with
+//! all mandatory ones.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::quantity::Quantity;
 use super::{Field, Struct, Type};
 
-/// Drops from `object` the fields that built-in kind `kind` does not have and returns their paths
-/// (`spec.containers[0].imagee`). Kinds without a shape are left alone.
+/// Drops the fields of `object` that built-in kind `kind` does not have, and returns their paths
+/// (`spec.containers[0].imagee`). Kinds without a type stay unchanged.
 pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
@@ -32,24 +32,24 @@ pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
     unknown
 }
 
-/// Brings the metadata of any object into the form the server would write it in.
+/// The same as [`normalize`] for the metadata of any object.
 pub(crate) fn normalize_metadata(metadata: &mut Value) {
     if let Some(fields) = metadata.as_object_mut() {
         normalize_struct(super::metadata(), fields);
     }
 }
 
-/// Brings `object` of built-in kind `kind` into the form the server would write it in: nulls and
-/// empty optional fields go, fields that are always written appear with their zero value,
-/// quantities and times get their canonical text, fields their order. Values of the wrong type stay
-/// for [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
+/// Brings `object` of built-in kind `kind` into the form that the server writes. Nulls and empty
+/// optional fields are dropped, and mandatory fields get their zero value. Quantities and times get
+/// their canonical text, and fields their order. [`super::decode::decode_check`] reports values of
+/// wrong types, and [`prune_unknown`] unknown fields; both stay here. Idempotent.
 pub fn normalize(kind: &str, object: &mut Value) {
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
         normalize_struct(shape, fields);
     }
 }
 
-/// `path` is where the fields are; it is the same again afterwards.
+/// `path` is the path of `fields`. The function restores it.
 fn prune_struct(
     shape: &Struct,
     fields: &mut Map<String, Value>,
@@ -103,8 +103,8 @@ fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<Stri
     }
 }
 
-/// Brings the fields into the form an encoder writes: in the order of the type, unknown ones behind
-/// them. Most objects have it already, and are only looked at.
+/// Brings the fields into the encoder's order, with unknown fields at the end. Most objects have
+/// that form already, and are only checked.
 fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
     let mut next = 0;
     let mut is_normal = true;
@@ -127,7 +127,7 @@ fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
     }
 }
 
-/// Whether one of the fields from `start` to `end` is always written.
+/// Whether the encoder always writes one of the fields from `start` to `end`.
 fn any_always(shape: &Struct, start: usize, end: usize) -> bool {
     shape
         .fields()
@@ -135,7 +135,7 @@ fn any_always(shape: &Struct, start: usize, end: usize) -> bool {
         .is_some_and(|fields| fields.iter().any(|field| field.always))
 }
 
-/// Puts fields whose values are normal into their order, and drops and adds what an encoder would.
+/// Sorts normalized fields, and drops and adds the fields that an encoder would.
 fn rebuild(shape: &Struct, fields: &mut Map<String, Value>) {
     let mut known = Vec::with_capacity(fields.len());
     let mut unknown = Map::new();
@@ -165,10 +165,10 @@ fn rebuild(shape: &Struct, fields: &mut Map<String, Value>) {
     fields.append(&mut unknown);
 }
 
-/// Whether an encoder leaves the field out, which a later decoder reads as the same value.
+/// Whether the encoder omits the field. A decoder reads the omitted field as the same value.
 fn is_omitted(field: &Field, value: &Value) -> bool {
     match value {
-        // Storage does not tell an empty list from none.
+        // Storage does not distinguish an empty list from a missing one.
         Value::Array(items) => items.is_empty() && field.ty != Type::Any,
         Value::Object(entries) => entries.is_empty() && matches!(field.ty, Type::Map(_)),
         _ if field.nullable || field.always => false,
@@ -211,7 +211,7 @@ fn normalize_value(ty: &Type, value: &mut Value) {
     }
 }
 
-/// An element of a list or map: null stands for its zero value there.
+/// Normalizes an element of a list or map. A null there becomes the zero value.
 fn normalize_item(ty: &Type, value: &mut Value) {
     if value.is_null() {
         *value = ty.zero();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_optional_fields_go_and_mandatory_ones_come() {
+    fn empty_optional_fields_are_dropped_and_mandatory_ones_added() {
         let got = normalized(
             "ReplicaSet",
             json!({
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_dropped_and_named() {
+    fn unknown_fields_are_dropped_and_reported() {
         let mut object = json!({"dat": {}, "metadata": {"bogus": 1, "labels": {"any": "x"}},
             "spec": {"template": {"spec": {"containers": [{"imagee": "x"}]}}}});
         assert_eq!(

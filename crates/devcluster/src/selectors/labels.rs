@@ -1,7 +1,10 @@
-//! Label selectors, in the grammar of upstream's `labels.Parse`: `a=b,c!=d,e in (f,g),h notin
-//! (i),j,!k,l>1`.
+//! Label selectors in the grammar of upstream's `labels.Parse`, such as `a=b,c!=d,e in (f,g),h
+//! notin (i),j,!k,l>1`.
+//!
+//! A recursive descent parser follows upstream's, so that errors appear at the same tokens
+//! (`apimachinery/pkg/labels/selector.go`).
 
-/// Requirements that all must hold; none select everything.
+/// A list of requirements that an object must all meet. An empty list selects every object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -22,7 +25,7 @@ enum Test {
 }
 
 impl LabelSelector {
-    /// Parses a selector; the error is upstream's text.
+    /// Parses a selector. The error has upstream's text.
     pub fn parse(text: &str) -> Result<Self, String> {
         Parser {
             tokens: tokens(text),
@@ -32,12 +35,12 @@ impl LabelSelector {
         .map(Self)
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether labels, looked up by key, satisfy every requirement.
+    /// Whether the labels, looked up by key, meet every requirement.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| {
             let value = label(&requirement.key);
@@ -230,7 +233,7 @@ impl<'a> Parser<'a> {
                 self.peek().text()
             ));
         }
-        // An empty place between commas or parentheses is the empty value.
+        // Nothing between two commas, or before a parenthesis, is the empty value.
         loop {
             match self.peek() {
                 Token::Word(value) => {
@@ -302,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_match_as_upstream_documents_them() {
+    fn selectors_match_as_upstream_documents() {
         // (selector, value of label `app`, expected)
         let cases = [
             ("", None, true),
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_upstreams() {
+    fn errors_have_upstreams_texts() {
         let cases = [
             (
                 "app===x",

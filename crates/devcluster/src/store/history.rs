@@ -1,4 +1,4 @@
-//! The changes of one type that watches and snapshots can still be served from.
+//! The recent changes of one type, for watches and for lists of older revisions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -8,28 +8,29 @@ use bytes::Bytes;
 
 use super::{Compacted, Object};
 
-/// Kept however old they are.
+/// The history keeps this number of events at any age.
 const MIN_EVENTS: usize = 100;
-/// As long as upstream's watch cache keeps events. Older ones serve nobody who is still there, and
-/// would be most of the memory of a server that runs for hours. Real time, as memory is: where the
-/// clock is paused, nothing ages.
+/// Age in real time after which events are dropped. Upstream's watch cache keeps events for the
+/// same time. Older events would fill most of the memory of a long-running server. Under paused
+/// test time events do not age, because memory use is real.
 const FRESH: Duration = Duration::from_secs(75);
-/// Kept however large they are, while they are fresh.
+/// The history keeps this number of fresh events at any size.
 const MIN_FRESH_EVENTS: usize = 1_000;
-/// Kept while they fit into [`MAX_BYTES`].
+/// Most events, if they fit into [`MAX_BYTES`].
 const MAX_EVENTS: usize = 16_384;
-/// Ten thousand pods of 3 KB: at thousands of changes a second, a client that is held up for two
-/// seconds has not missed anything. What is still the state of its object is in memory anyway.
+/// Bytes of ten thousand pods of 3 KB. At thousands of changes per second, a client that stops for
+/// two seconds can still continue. An event shares memory with the stored object while that object
+/// is current.
 const MAX_BYTES: usize = 32 << 20;
 
-/// What happened to an object.
+/// The type of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// It appeared.
+    /// The object was created.
     Added,
-    /// It changed.
+    /// The object was updated.
     Modified,
-    /// It went away.
+    /// The object was removed.
     Deleted,
 }
 
@@ -49,12 +50,12 @@ impl EventKind {
 pub struct Event {
     /// The revision of the change.
     pub revision: u64,
-    /// What happened.
+    /// The type of the change.
     pub kind: EventKind,
-    /// The state before; none for [`EventKind::Added`].
+    /// The object before the change; `None` for [`EventKind::Added`].
     pub old: Option<Arc<Object>>,
     new: Arc<Object>,
-    /// For watches whose selector the object stopped matching.
+    /// Frame for watches with a selector that the object no longer matches.
     left: OnceLock<Bytes>,
     since: Instant,
 }
@@ -76,13 +77,14 @@ impl Event {
         }
     }
 
-    /// The state after the change; for a deletion the last state at the deletion's revision.
+    /// The object after the change. For a deletion, the last state with the revision of the
+    /// deletion.
     pub fn object(&self) -> &Arc<Object> {
         &self.new
     }
 
-    /// The `DELETED` frame of an object that left a selection, made by the first watch that needs
-    /// it.
+    /// The `DELETED` frame of an object that left a selection. The first watch that needs the frame
+    /// makes it.
     pub fn left_frame(&self, make: impl FnOnce() -> Bytes) -> Bytes {
         self.left.get_or_init(make).clone()
     }
@@ -92,12 +94,12 @@ impl Event {
     }
 }
 
-/// A ring of events, bounded in number, bytes and age.
+/// A queue of events, limited in number, bytes and age.
 #[derive(Debug, Default)]
 pub(super) struct History {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
-    /// Revision of the newest event that is no longer here.
+    /// Revision of the newest dropped event.
     forgotten: u64,
 }
 
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_older_than_the_history_is_told_apart_from_none() {
+    fn a_revision_before_the_history_is_an_error() {
         let mut history = History::default();
         history.push(event(5, 0));
         assert_eq!(history.after(5).unwrap().count(), 0);
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn old_events_leave_but_a_hundred_always_stay() {
+    fn old_events_are_dropped_except_the_last_hundred() {
         let mut history = History::default();
         for revision in 1..=200 {
             let mut event = event(revision, 0);
@@ -189,16 +191,20 @@ mod tests {
         assert_eq!(
             history.after(100).unwrap().count(),
             100,
-            "as many as always stay"
+            "the minimum number stays"
         );
         assert_eq!(history.after(99).err(), Some(Compacted { oldest: 100 }));
         (201..=400).for_each(|revision| history.push(event(revision, 0)));
-        assert_eq!(history.after(150).unwrap().count(), 250, "the fresh ones");
+        assert_eq!(
+            history.after(150).unwrap().count(),
+            250,
+            "only the fresh events stay"
+        );
         assert_eq!(history.after(149).err(), Some(Compacted { oldest: 150 }));
     }
 
     #[test]
-    fn large_events_leave_early_but_a_thousand_fresh_ones_stay() {
+    fn large_events_are_dropped_except_a_thousand_fresh_ones() {
         let mut history = History::default();
         for revision in 1..=1_200 {
             history.push(event(revision, 40_000));

@@ -1,11 +1,12 @@
-//! Objects in memory: one sorted map and one bounded history per type, one revision counter over
-//! all types.
+//! Objects in memory: a sorted map and a bounded history per type, and one revision counter for all
+//! types.
 //!
-//! read -> decide outside any lock -> commit, which fails when somebody else committed in between
-//! -> history -> watches
+//! read -> decide without a lock -> commit, which fails after another commit to the object ->
+//! history -> watches
 //!
-//! Watches pull from the history, so a slow one costs no memory; when the history has moved past
-//! it, it is cut off.
+//! Watches pull from the history, so a slow watch costs no memory. A watch behind the start of the
+//! history ends with 410, as with upstream's watch cache (`apiserver/pkg/storage/cacher`) and etcd
+//! compaction.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,7 +26,7 @@ pub use object::Object;
 
 use history::History;
 
-/// The revisions of the whole server.
+/// The revision counter of the server.
 #[derive(Debug)]
 pub struct Revisions {
     last: AtomicU64,
@@ -47,7 +48,7 @@ impl Revisions {
         self.last.load(Ordering::Acquire)
     }
 
-    /// Waits until `revision` exists.
+    /// Waits until the counter has reached `revision`.
     pub async fn reached(&self, revision: u64) {
         loop {
             let grown = self.grown.notified();
@@ -58,7 +59,7 @@ impl Revisions {
         }
     }
 
-    /// Revisions of another server, which go on from `last`.
+    /// A counter for a fork, which continues from `last`.
     pub(crate) fn starting_at(last: u64) -> Self {
         Self {
             last: AtomicU64::new(last),
@@ -71,27 +72,27 @@ impl Revisions {
     }
 }
 
-/// What a commit does to one object.
+/// The change that a commit makes to an object.
 #[derive(Debug)]
 pub enum Change {
-    /// The object becomes this; `metadata.resourceVersion` is set by the commit.
+    /// Stores this object. The commit sets `metadata.resourceVersion`.
     Put(Value),
-    /// The object is gone.
+    /// Removes the object.
     Remove,
 }
 
-/// Somebody else changed the object between the read and the commit.
+/// Another commit changed the object after it was read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Raced;
 
-/// A revision that the history no longer reaches back to, and the oldest one it does.
+/// A revision is older than the history.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// The oldest revision still known.
+    /// The oldest revision in the history.
     pub oldest: u64,
 }
 
-/// All objects of one type.
+/// All objects of one type, with their history.
 #[derive(Debug)]
 pub struct TypeStore {
     kind: String,
@@ -102,19 +103,19 @@ pub struct TypeStore {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Shared with snapshots, which take no copy; the first change after one does.
+    /// Shared with snapshots. The first change after a snapshot copies the map.
     objects: Arc<BTreeMap<Arc<str>, Arc<Object>>>,
     history: History,
 }
 
-/// A type that nobody can change meanwhile.
+/// A read lock on a type, during which no commit happens.
 pub(crate) struct Frozen<'a> {
     store: &'a TypeStore,
     inner: RwLockReadGuard<'a, Inner>,
 }
 
 impl Frozen<'_> {
-    /// A store of its own with the same objects, whose history begins at `revision`.
+    /// An independent store with the same objects. Its history starts at `revision`.
     pub(crate) fn copy(&self, revision: u64) -> TypeStore {
         let mut history = History::default();
         history.compact(revision);
@@ -130,7 +131,7 @@ impl Frozen<'_> {
     }
 }
 
-/// A list of objects and the revision it is true for.
+/// A list of objects, and the revision at which it is complete.
 #[derive(Debug)]
 pub struct Snapshot {
     /// In the order of their keys.
@@ -155,17 +156,17 @@ impl TypeStore {
         self.read().objects.get(key).cloned()
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.read().objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether the store has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Objects whose key starts with `prefix`, now.
+    /// Objects with keys that start with `prefix`, at the current revision.
     pub fn list(&self, revisions: &Revisions, prefix: &str) -> Snapshot {
         let inner = self.read();
         Snapshot {
@@ -174,14 +175,14 @@ impl TypeStore {
         }
     }
 
-    /// Objects whose key starts with `prefix`, as they were at `revision`.
+    /// Objects with keys that start with `prefix`, as they were at `revision`.
     pub fn list_at(&self, prefix: &str, revision: u64) -> Result<Snapshot, Compacted> {
         let inner = self.read();
         let later = inner.history.after(revision)?;
         let mut objects: BTreeMap<Arc<str>, Arc<Object>> = with_prefix(&inner.objects, prefix)
             .map(|object| (object.key.clone(), object.clone()))
             .collect();
-        // The oldest change is undone last, so what stays is the state before it.
+        // The loop undoes the newest change first, so the oldest `old` state remains.
         for event in later.rev() {
             match &event.old {
                 Some(old) if old.key.starts_with(prefix) => {
@@ -199,8 +200,8 @@ impl TypeStore {
         })
     }
 
-    /// Replaces `expected` (nothing, for a creation) under `key`. The new object, or the last state
-    /// when it is removed, carries the revision of the change.
+    /// Replaces `expected` under `key`; `None` creates. Returns the new object, or the last state
+    /// of a removed one, with the revision of the change.
     pub fn commit(
         &self,
         resource: &Resource,
@@ -253,16 +254,15 @@ impl TypeStore {
         inner
             .history
             .push(Event::new(revision, kind, old, new.clone()));
-        // Under the lock, so that watches see revisions grow.
+        // Sent under the lock, so that watches see increasing revisions.
         self.committed.send_replace(revision);
         drop(inner);
         revisions.grown.notify_waiters();
         Ok(new)
     }
 
-    /// Reads all objects anew, as the rules for `resource` are now. What changes by that keeps its
-    /// revision, and nobody is told: it is not a write, but how a newer schema reads what an older
-    /// one stored.
+    /// Converts all stored objects by the present rules of `resource`, such as a newer schema. The
+    /// objects keep their revision, and watches get no event, because this is not a write.
     pub(crate) fn reread(&self, resource: &Resource, read: impl Fn(Value) -> Value) {
         let mut inner = self.write();
         for object in Arc::make_mut(&mut inner.objects).values_mut() {
@@ -274,8 +274,8 @@ impl TypeStore {
         }
     }
 
-    /// Events after `revision`, at most `limit` of them, oldest first; and the revision up to which
-    /// that is everything.
+    /// Events after `revision`, oldest first and at most `limit`, and the revision up to which they
+    /// are complete.
     pub fn events_after(
         &self,
         revisions: &Revisions,
@@ -289,14 +289,15 @@ impl TypeStore {
             .take(limit)
             .cloned()
             .collect();
-        // Commits of this type take their revision under the lock that is held here.
+        // Commits of this type take their revision under this lock, so the counter is complete
+        // here.
         let complete = events
             .last()
             .map_or_else(|| revisions.current().max(revision), |last| last.revision);
         Ok((events, complete))
     }
 
-    /// Tells the revision of the latest change of this type, and when it grows.
+    /// A channel with the revision of the latest change of this type.
     pub fn committed(&self) -> watch::Receiver<u64> {
         self.committed.subscribe()
     }
@@ -306,12 +307,13 @@ impl TypeStore {
         *self.committed.borrow()
     }
 
-    /// Forgets the history, as compaction does: watches and snapshots from before now fail.
+    /// Drops the history, as etcd's compaction does. Watches and lists from older revisions then
+    /// fail.
     pub fn compact(&self, revisions: &Revisions) {
         self.write().history.compact(revisions.current());
     }
 
-    /// Holds up commits until the answer is dropped.
+    /// Blocks commits until the result is dropped.
     pub(crate) fn freeze(&self) -> Frozen<'_> {
         Frozen {
             store: self,

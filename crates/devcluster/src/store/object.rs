@@ -1,4 +1,4 @@
-//! One version of one object: its JSON, written once, and what selectors need to know about it.
+//! One version of an object: its JSON, encoded once, and the values that selectors read.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 use super::EventKind;
 use crate::kinds::Resource;
 
-/// What one thread keeps to write frames into, larger ones aside.
+/// Most bytes that a thread keeps as a buffer for frames. Larger buffers are freed.
 const SCRATCH_LIMIT: usize = 64 << 10;
 
 /// An immutable version of an object.
 ///
-/// It is kept as the watch frame of the change that made it, so that every watch sends the same
-/// bytes. A `GET` answer and a list item are parts of that frame.
+/// The encoded form is the watch frame of its change, so that every watch sends the same bytes. A
+/// `GET` answer and a list item are slices of that frame.
 #[derive(Debug)]
 pub struct Object {
     /// `namespace/name`, or `name`.
@@ -34,13 +34,14 @@ pub struct Object {
     fields: Arc<[Box<str>]>,
     frame: Bytes,
     kind_of_frame: EventKind,
-    /// Where the object starts in the frame, and its fields after `kind` and `apiVersion`.
+    /// Offsets in the frame: the start of the object, and of its fields after `kind` and
+    /// `apiVersion`.
     start: usize,
     tail: usize,
 }
 
 impl Object {
-    /// The version of `value` that `revision` stores, with `metadata.resourceVersion` set to it.
+    /// The object that is stored at `revision`, with `metadata.resourceVersion` set.
     pub fn stored(
         resource: &Resource,
         key: &str,
@@ -57,7 +58,7 @@ impl Object {
         Self::build(resource, Arc::from(key), &value, revision, kind)
     }
 
-    /// An object that is answered but not stored: a dry run, or the state that led to a removal.
+    /// An object that is not stored: a dry run, a computed object, or the state before a removal.
     pub fn unstored(resource: &Resource, key: &str, value: &Value) -> Self {
         let revision = value["metadata"]["resourceVersion"]
             .as_str()
@@ -79,9 +80,8 @@ impl Object {
         Self::build(resource, self.key.clone(), &value, revision, kind).sharing(self)
     }
 
-    /// The same, with what is as it was in `older` kept once. The history holds thousands of
-    /// versions, and each small allocation of theirs is one that keeps the memory around it from
-    /// being used again.
+    /// Shares unchanged parts with the older version. The history holds thousands of versions, and
+    /// their small allocations would fragment the heap.
     #[must_use]
     pub(super) fn sharing(mut self, older: &Self) -> Self {
         fn share<T: ?Sized + PartialEq>(new: &mut Arc<T>, old: &Arc<T>) {
@@ -166,12 +166,12 @@ impl Object {
         self.frame.slice(self.start..self.frame.len() - 2)
     }
 
-    /// What follows `{` in an object without kind and apiVersion, as typed lists carry it.
+    /// The part after `{` of an object without kind and apiVersion, as in typed lists.
     pub fn untyped_tail(&self) -> &[u8] {
         &self.frame[self.tail + 1..self.frame.len() - 2]
     }
 
-    /// The watch frame with this version, shared when `kind` is the change that made it.
+    /// The watch frame of this version; shared if `kind` is the change that created it.
     pub fn frame(&self, kind: EventKind) -> Bytes {
         if kind == self.kind_of_frame {
             return self.frame.clone();
@@ -183,13 +183,13 @@ impl Object {
         Bytes::from(frame)
     }
 
-    /// The whole object, parsed.
+    /// The whole object, decoded.
     pub fn to_value(&self) -> Value {
         serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2])
             .expect("the frame holds JSON that we wrote")
     }
 
-    /// The text of `metadata`.
+    /// The JSON text of `metadata`.
     pub fn metadata(&self) -> &str {
         #[derive(serde::Deserialize)]
         struct OnlyMetadata<'a> {
@@ -202,17 +202,17 @@ impl Object {
         parsed.metadata.get()
     }
 
-    /// Bytes it keeps alive, roughly.
+    /// Approximate memory in bytes.
     pub fn size(&self) -> usize {
         self.frame.len()
     }
 }
 
-/// The watch frame of `value`, and where in it the object starts, and its fields after `kind` and
+/// The watch frame of `value`, and the offsets of the object and of its fields after `kind` and
 /// `apiVersion`.
 fn framed(resource: &Resource, value: &Value, kind: EventKind) -> (Bytes, usize, usize) {
     thread_local! {
-        /// Grown once, so that what is kept is of the right size from the start.
+        /// A buffer per thread, so that the stored copy has its exact size.
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     SCRATCH.with_borrow_mut(|frame| {
@@ -230,7 +230,7 @@ fn framed(resource: &Resource, value: &Value, kind: EventKind) -> (Bytes, usize,
         let tail = frame.len();
         serde_json::to_writer(&mut *frame, &Tail(value))
             .expect("a JSON value with text keys serialises");
-        // The brace that opened the rest becomes the comma that joins it to kind and apiVersion.
+        // The opening brace of the tail becomes the comma after kind and apiVersion.
         frame[tail] = b',';
         frame.extend_from_slice(b"}\n");
         let kept = Bytes::copy_from_slice(frame);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_cut_from_the_same_frame() {
+    fn json_and_list_items_are_slices_of_the_frame() {
         let pod = pod();
         let frame: Value = serde_json::from_slice(&pod.frame(EventKind::Added)).unwrap();
         let object: Value = serde_json::from_slice(&pod.json()).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_share_what_did_not_change() {
+    fn versions_share_unchanged_parts() {
         let pods = Registry::built_in().find("", "v1", "pods").unwrap();
         let old = pod();
         let mut value = old.to_value();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_answers_selectors() {
+    fn selectors_read_labels_and_fields_without_decoding() {
         let pod = pod();
         assert_eq!(
             (pod.namespace(), pod.name(), &*pod.uid, pod.revision),

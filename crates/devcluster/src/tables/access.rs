@@ -1,4 +1,4 @@
-//! Cells of what decides who may do what.
+//! Cells of RBAC bindings and webhook configurations.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,9 +1,11 @@
-//! Ages, as short as they stay useful.
+//! Ages in the short form of kubectl.
+//!
+//! Upstream is `HumanDuration` in `apimachinery/pkg/util/duration`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// How long `time` (an RFC 3339 text) is ago; `<unknown>` when there is none.
+/// The age of `time` (an RFC 3339 text); `<unknown>` without a time.
 pub fn age_since(time: Option<&Value>, now: Timestamp) -> String {
     match time
         .and_then(Value::as_str)
@@ -16,7 +18,7 @@ pub fn age_since(time: Option<&Value>, now: Timestamp) -> String {
 
 /// A duration with two or three significant digits: `119s`, `5m30s`, `3h12m`, `2d4h`, `8d`, `2y1d`.
 pub fn human_age(duration: SignedDuration) -> String {
-    // Clocks differ a little; more than that is a mistake somewhere.
+    // Clocks differ by up to a second. A time further in the future is wrong.
     let seconds = match duration.as_secs() {
         ..-1 => return "<invalid>".to_owned(),
         seconds => seconds.max(0),
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_get_coarser_with_time() {
+    fn the_unit_of_an_age_grows_with_the_age() {
         const MINUTE: i64 = 60;
         const HOUR: i64 = 60 * MINUTE;
         const DAY: i64 = 24 * HOUR;
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_has_no_age() {
+    fn a_missing_time_has_an_unknown_age() {
         assert_eq!(age_since(None, Timestamp::UNIX_EPOCH), "<unknown>");
         assert_eq!(
             age_since(Some(&Value::Null), Timestamp::UNIX_EPOCH),

@@ -1,6 +1,7 @@
-//! Table output: the columns people look at.
+//! Table output of `kubectl get`: columns and cells of each kind.
 //!
-//! Columns are data (`columns.json`); cells are one function per kind, in the order of its columns.
+//! Columns are data (`columns.json`). Cells come from one function per kind, in the order of its
+//! columns. Texts are those of upstream's `pkg/printers/internalversion`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,15 +30,15 @@ static COLUMNS: LazyLock<Columns> = LazyLock::new(|| {
         .expect("the table of columns is JSON of this shape")
 });
 
-/// Descriptions that many columns share, and the columns of each kind.
+/// Shared descriptions, and the columns of each kind.
 #[derive(Deserialize)]
 struct Columns {
     shared: HashMap<String, String>,
     kinds: HashMap<String, Vec<Column>>,
 }
 
-/// Name, type, format, priority (1: only with `-o wide`), description. In its place may stand the
-/// key of a shared one, or after an `@` type and field whose description it is.
+/// Name, type, format, priority (1: only with `-o wide`) and description. In place of a description
+/// stands the key of a shared one, or `@` with the type and field that it describes.
 #[derive(Deserialize)]
 struct Column(String, String, String, i32, String);
 
@@ -62,7 +63,7 @@ fn described(field: &str) -> Option<String> {
     openapi::description(shape, field)
 }
 
-/// `columnDefinitions` of a kind; Name and Age for kinds without an entry.
+/// `columnDefinitions` of a kind. Kinds without an entry have Name and Age.
 pub fn columns(kind: &str) -> Vec<Value> {
     if let Some(columns) = COLUMNS.kinds.get(kind) {
         return columns.iter().map(Column::definition).collect();
@@ -82,12 +83,12 @@ pub fn columns(kind: &str) -> Vec<Value> {
     ]
 }
 
-/// The column with the name, which comes first for almost all kinds.
+/// The column of the name, which is the first one of almost all kinds.
 pub(crate) fn name_column() -> Value {
     json!({"name": "Name", "type": "string", "format": "name", "description": COLUMNS.shared.get("@name"), "priority": 0})
 }
 
-/// The cells of one object, one per column.
+/// The cells of an object, one per column.
 pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     match kind {
         "ClusterRole" | "CustomResourceDefinition" | "LimitRange" | "Role" => {
@@ -139,7 +140,7 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// `conditions` of a row: finished pods are told apart from the rest.
+/// `conditions` of a row, which mark finished pods.
 pub fn row_conditions(kind: &str, object: &Value) -> Option<Value> {
     let (reason, message) = match (kind, text(object, "/status/phase")) {
         ("Pod", "Succeeded") => ("Succeeded", "The pod has completed successfully."),
@@ -149,7 +150,7 @@ pub fn row_conditions(kind: &str, object: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// What stands in a cell with nothing to show.
+/// Text of a cell without a value.
 const NONE: &str = "<none>";
 
 fn name(object: &Value) -> Value {
@@ -182,7 +183,7 @@ fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-/// The first of several texts, and how many more there are.
+/// The first texts, and the number of further ones.
 fn shortened(texts: &[String], shown: usize, separator: &str) -> String {
     match texts.len().checked_sub(shown) {
         None | Some(0) => texts.join(separator),
@@ -190,7 +191,7 @@ fn shortened(texts: &[String], shown: usize, separator: &str) -> String {
     }
 }
 
-/// The name, and whether it is the one that is taken where none is named.
+/// The name of a class, with a mark if the class is the default.
 fn name_of_class(object: &Value, default_mark: &str) -> Value {
     let is_default = object["metadata"]["annotations"][default_mark] == "true";
     json!(format!(
@@ -200,12 +201,12 @@ fn name_of_class(object: &Value, default_mark: &str) -> Value {
     ))
 }
 
-/// `text`, or `otherwise` when it is empty.
+/// `text`, or `otherwise` if it is empty.
 fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 
-/// A map as `a=b,c=d`, by key.
+/// A map in the form `a=b,c=d`, sorted by key.
 fn labels(labels: Option<&Value>) -> String {
     let mut pairs: Vec<String> = labels
         .and_then(Value::as_object)

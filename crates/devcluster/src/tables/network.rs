@@ -1,4 +1,4 @@
-//! Cells of how traffic finds its way.
+//! Cells of Ingresses, IngressClasses, NetworkPolicies and EndpointSlices.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{NONE, age_cell, list, name, name_of_class, or, shortened, text, workloads};
 
-/// Hosts, ports and addresses that are shown.
+/// Most hosts, ports or addresses in a cell.
 const SHOWN: usize = 3;
 
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_show_some_of_their_addresses() {
+    fn slices_show_their_first_addresses() {
         let object = json!({
             "addressType": "IPv4", "ports": [{"port": 80}, {"name": "x"}, {}],
             "endpoints": [{"addresses": ["1", "2"]}, {"addresses": ["3", "4"]}],

@@ -1,4 +1,4 @@
-//! Cells of the kinds that run nothing themselves.
+//! Cells of core kinds other than workloads: ConfigMaps, Secrets, Nodes, Services, Events and more.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub(super) fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What is used of what there is, apart for limits of containers.
+/// Usage and limit of each resource. The limits of containers have a column of their own.
 pub(super) fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
     let hard = object
         .pointer("/status/hard")
@@ -200,7 +200,7 @@ pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Who reported, and from where: the old fields first.
+/// Reporter of an Event. The deprecated fields have priority over the new ones.
 fn event_source(event: &Value) -> String {
     let component = or(
         text(event, "/source/component"),
@@ -269,7 +269,7 @@ fn service_ports(service: &Value) -> String {
     or(&ports.collect::<Vec<_>>().join(","), NONE).to_owned()
 }
 
-/// The first three addresses, and how many more there are.
+/// The first three addresses, and the number of further ones.
 pub(super) fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
     const SHOWN: usize = 3;
     let mut addresses = Vec::new();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn services_show_where_to_reach_them() {
+    fn services_show_external_addresses_and_ports() {
         // (service, external address, ports)
         let cases = [
             (
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn events_show_when_they_were_last_seen() {
+    fn events_show_first_and_last_occurrence() {
         let (early, late) = ("2024-01-01T00:00:00Z", "2024-01-01T00:59:00Z");
         // (event, last seen, first seen, count)
         let cases = [
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_show_limits_apart() {
+    fn quotas_show_limits_in_their_own_column() {
         let hard = json!({"pods": "2", "limits.cpu": "4", "cpu": "1"});
         let object = json!({"status": {"hard": hard, "used": {"pods": "1", "cpu": "500m"}}});
         assert_eq!(
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_name_the_first_few() {
+    fn endpoints_show_their_first_addresses() {
         let object = json!({"subsets": [{"addresses": [{"ip": "a"}, {"ip": "b"}], "ports": [{"port": 1}, {"port": 2}]}]});
         assert_eq!(endpoints(&object, now())[1], "a:1,a:2,b:1 + 1 more...");
     }

@@ -1,4 +1,4 @@
-//! Cells that show a field each, as data; for kinds that few people look at.
+//! Cells of kinds that show mostly single fields, as a table.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -8,22 +8,22 @@ use super::{NONE, age_cell, human_age, list, name, or, text};
 const UNSET: &str = "<unset>";
 
 enum Cell {
-    /// A text or number, or what stands for none.
+    /// A text or number at a pointer, and its replacement if missing.
     Field(&'static str, &'static str),
-    /// A yes or no, and what it is where nobody says.
+    /// A boolean at a pointer, and its default.
     Flag(&'static str, bool),
-    /// How many there are.
+    /// Length of the list at a pointer.
     Count(&'static str),
-    /// All of them, with commas, or what stands for none.
+    /// The texts of a list, joined with commas, and their replacement if empty.
     Joined(&'static str, &'static str),
-    /// Something that takes a look.
+    /// A computed text.
     Of(fn(&Value) -> String),
     Age,
 }
 
 use Cell::{Age, Count, Field, Flag, Joined, Of};
 
-/// What follows the name.
+/// The cells after the name.
 fn cells_of(kind: &str) -> Option<&'static [Cell]> {
     Some(match kind {
         "APIService" => &[Of(api_service), Of(available), Age],
@@ -91,7 +91,7 @@ fn cells_of(kind: &str) -> Option<&'static [Cell]> {
     })
 }
 
-/// The cells of a kind that is in the table here.
+/// The cells of a kind in this table; `None` for other kinds.
 pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
     let cell = |cell: &Cell| match cell {
         Field(pointer, none) => match object.pointer(pointer) {
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_show_fields_or_what_stands_for_none() {
+    fn cells_show_fields_or_their_replacement() {
         let reserved = json!({"status": {"allocation": {}, "reservedFor": [{}]}});
         let parent = json!({"spec": {"parentRef": {"group": "", "resource": "services", "namespace": "default", "name": "web"}}});
         let down = json!({"spec": {"service": {"namespace": "n", "name": "s"}},

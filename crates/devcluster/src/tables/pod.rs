@@ -1,11 +1,13 @@
-//! Cells of pods: one word for what a pod is up to.
+//! Cells of pods. The column STATUS summarizes the pod in one word.
+//!
+//! The rules are those of upstream's `printPod`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{NONE, age_cell, age_since, list, name, number, or, text};
 
-/// Set on pods whose node does not answer.
+/// Status reason of pods on nodes that do not answer.
 const NODE_LOST: &str = "NodeLost";
 
 pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
@@ -32,12 +34,12 @@ pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The word in the column STATUS: what the pod is up to, such as `Running` or `CrashLoopBackOff`.
+/// The word of the column STATUS, such as `Running` or `CrashLoopBackOff`.
 pub fn status(pod: &Value) -> String {
     Summary::of(pod).status
 }
 
-/// Restarts of some containers, and when the last one was.
+/// Number of restarts, and the end of the latest run.
 #[derive(Default)]
 struct Restarts {
     count: i64,
@@ -47,7 +49,7 @@ struct Restarts {
 impl Restarts {
     fn add(&mut self, status: &Value) {
         self.count += number(status, "/restartCount");
-        // Times are UTC texts, which compare as times do.
+        // Times are texts in UTC, so they sort like times.
         let finished = text(status, "/lastState/terminated/finishedAt");
         if !finished.is_empty()
             && self
@@ -94,8 +96,8 @@ impl Summary {
         summary
     }
 
-    /// Goes through the init containers up to the first that is not done; whether there is such a
-    /// one.
+    /// Reads the init containers up to the first unfinished one. Returns whether there is an
+    /// unfinished one.
     fn init_containers(&mut self, pod: &Value) -> bool {
         let specs = list(pod, "/spec/initContainers");
         let is_sidecar = |status: &Value| {
@@ -131,13 +133,13 @@ impl Summary {
         let initializing = current.is_some();
         self.status = current.unwrap_or_else(|| std::mem::take(&mut self.status));
         if !initializing || has_condition(pod, "Initialized") {
-            // Once they have run, restarts of ordinary init containers are of no interest.
+            // After initialization, upstream counts the restarts of sidecars only.
             self.restarts = of_sidecars;
         }
         initializing
     }
 
-    /// Goes through the containers, so that the first with something to say decides.
+    /// Reads the containers from last to first, so the first one with a reason decides.
     fn containers(&mut self, pod: &Value) {
         let mut has_running = false;
         for status in list(pod, "/status/containerStatuses").iter().rev() {
@@ -163,7 +165,7 @@ impl Summary {
     }
 }
 
-/// How a terminated container ended.
+/// The reason, signal or exit code of a terminated container.
 fn outcome(status: &Value) -> Option<String> {
     let terminated = status
         .pointer("/state/terminated")
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_is_the_most_telling_word() {
+    fn the_status_is_the_most_specific_reason() {
         let plain = json!({"spec": {"containers": [{"name": "c"}]}});
         let with_init = json!({"spec": {"containers": [{"name": "c"}], "initContainers": [{"name": "i"}, {"name": "j"}]}});
         let sidecar = json!({"spec": {"containers": [{"name": "c"}], "initContainers": [{"name": "s", "restartPolicy": "Always"}]}});
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_tell_when_the_last_one_was() {
+    fn restarts_show_the_time_of_the_latest_one() {
         let status = |count: i64, at: &str| json!({"restartCount": count, "state": {}, "lastState": {"terminated": {"finishedAt": at}}});
         let statuses = json!({"containerStatuses": [status(1, "2024-01-01T00:55:00Z"), status(2, "2024-01-01T00:10:00Z")]});
         assert_eq!(shown(json!({}), statuses)[2], "3 (5m ago)");

@@ -1,11 +1,11 @@
-//! Cells of what decides how many pods there are.
+//! Cells of HorizontalPodAutoscalers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{NONE, age_cell, list, name, number, or, shortened, text};
 
-/// Metrics that are shown.
+/// Most metrics in the cell.
 const SHOWN: usize = 2;
 
 const UNKNOWN: &str = "<unknown>";
@@ -32,9 +32,9 @@ pub(super) fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What is measured, and what is wanted.
+/// The current and the target value of a metric.
 fn metric(spec: &Value, current: &Value) -> String {
-    // (field of the source, whether it is a resource of pods)
+    // (field of the source, whether the source is a resource of pods)
     let (field, is_resource) = match text(spec, "/type") {
         "External" => ("external", false),
         "Pods" => ("pods", false),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_autoscaler_shows_what_it_measures() {
+    fn an_autoscaler_shows_current_and_target_metrics() {
         let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
         let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"averageValue": "1Gi"}}});
         let pods = json!({"type": "Pods", "pods": {"target": {"averageValue": "10"}}});

@@ -1,11 +1,11 @@
-//! Cells of where data is kept.
+//! Cells of volumes, claims and storage classes.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{age_cell, list, name, name_of_class, or, text};
 
-/// What stands for a choice that was not made.
+/// Text of an optional field without a value.
 const UNSET: &str = "<unset>";
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -78,14 +78,14 @@ fn phase(object: &Value) -> &str {
     }
 }
 
-/// The class by the annotation that came before the field, which still goes first.
+/// The storage class. The deprecated annotation has priority over the field.
 fn class_name(object: &Value) -> &str {
     let annotation =
         object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
     annotation.unwrap_or_else(|| text(object, "/spec/storageClassName"))
 }
 
-/// In short, and always in the same order.
+/// Access modes as abbreviations, in a fixed order.
 fn access_modes(object: &Value, pointer: &str) -> String {
     const SHORT: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_shows_what_it_got() {
+    fn a_claim_shows_its_volume() {
         let pending = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "fast", "volumeMode": "Block"}, "status": {"phase": "Pending"}});
         let cells = claim(&pending, Timestamp::UNIX_EPOCH);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Cells of what runs pods.
+//! Cells of workloads: Deployments, ReplicaSets, DaemonSets, StatefulSets, Jobs, CronJobs and
+//! related kinds.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -120,7 +121,7 @@ fn job_status(job: &Value) -> &'static str {
     }
 }
 
-/// From start to completion, or until now; empty before the start.
+/// Time from start to completion, or until now. Empty before the start.
 fn job_duration(job: &Value, now: Timestamp) -> String {
     let time = |pointer: &str| text(job, pointer).parse::<Timestamp>().ok();
     match (time("/status/startTime"), time("/status/completionTime")) {
@@ -189,7 +190,7 @@ pub(super) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> 
     ]
 }
 
-/// Names and images of the containers of the template.
+/// Names and images of the template's containers.
 fn template(object: &Value) -> [Value; 2] {
     containers(object, "/spec/template/spec/containers")
 }
@@ -208,7 +209,7 @@ fn selector(object: &Value) -> Value {
     label_selector(object.pointer("/spec/selector"))
 }
 
-/// The selector as kubectl takes it: requirements by key.
+/// The selector in kubectl's syntax, sorted by key.
 pub(super) fn label_selector(selector: Option<&Value>) -> Value {
     let Some(selector) = selector else {
         return json!(NONE);
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_read_as_kubectl_takes_them() {
+    fn selectors_have_kubectls_syntax() {
         let cases = [
             (json!({"matchLabels": {"b": "2", "a": "1"}}), "a=1,b=2"),
             (

@@ -1,14 +1,14 @@
-//! What clients asked of the server, as text to be reviewed and compared: each request with its
-//! body, and the answer's status.
+//! A transcript: the request log as text, to review and to compare. It has each request with its
+//! body, and the status of the answer.
 //!
-//! requests with contents -> (names: what differs from run to run) -> (render: bodies, and what a
-//! PUT changes) -> text
+//! requests with contents -> (names: values that differ between runs) -> (render: bodies, and
+//! changes of a PUT) -> text
 //!
-//! Two runs that ask the same give the same text. Generated parts of names become `xxxxx`, UIDs
-//! `<uid of KIND NAME>`, versions `<version>`, and times seconds since the beginning, such as
-//! `<+12s>`. Requests for pods that follow each other directly are sorted by pod, since no order of
-//! pods is promised anywhere; Events come last in their step, since they go their own way; and
-//! equal requests become one with their number.
+//! Two runs with the same requests give the same text. Generated parts of names become `xxxxx`,
+//! UIDs `<uid of KIND NAME>`, versions `<version>`, and times seconds since the start, such as
+//! `<+12s>`. Consecutive requests for pods are sorted by pod, because controllers promise no order
+//! of pods. Events come last in their step, because they are sent in the background. Equal requests
+//! become one with their number.
 
 mod names;
 mod render;
@@ -25,11 +25,11 @@ use render::{differences, pretty};
 /// Spaces before every line of a body.
 const INDENT: usize = 4;
 
-/// Where a request belongs among its neighbours.
+/// The position of a request in its step.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     AsSent,
-    /// Among requests for other pods, by the path of its own.
+    /// Sorted among consecutive requests for pods, by path.
     OfPod(String),
     Event,
 }
@@ -40,7 +40,7 @@ impl Order {
     }
 }
 
-/// A growing transcript.
+/// A transcript under construction.
 #[derive(Debug)]
 pub struct Transcript {
     names: Names,
@@ -48,7 +48,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// A transcript whose times count from `begin`.
+    /// A transcript with times relative to `begin`.
     pub fn new(title: &str, begin: Timestamp) -> Self {
         Self {
             names: Names::new(begin),
@@ -56,8 +56,8 @@ impl Transcript {
         }
     }
 
-    /// Adds a step: a heading, and those of `requests` that `of` picks. All of them tell names, so
-    /// the step should have all that there were.
+    /// Adds a step: a heading, and the requests that `of` selects. Pass all requests of the step,
+    /// because the answers of all of them teach names and UIDs.
     pub fn step(
         &mut self,
         heading: &str,
@@ -71,16 +71,16 @@ impl Transcript {
             self.names.learn(content);
         }
         let _ = write!(self.text, "\n== {heading}\n");
-        let mut told: Vec<(Order, String)> = requests
+        let mut entries: Vec<(Order, String)> = requests
             .iter()
             .filter(|r| of(r))
-            .map(|r| (self.order(r), self.tell(r)))
+            .map(|r| (self.order(r), self.request_text(r)))
             .collect();
-        told.sort_by_key(|(order, _)| *order == Order::Event);
-        for run in told.chunk_by_mut(|(a, _), (b, _)| a.is_of_a_pod() && b.is_of_a_pod()) {
+        entries.sort_by_key(|(order, _)| *order == Order::Event);
+        for run in entries.chunk_by_mut(|(a, _), (b, _)| a.is_of_a_pod() && b.is_of_a_pod()) {
             run.sort_by(|(a, _), (b, _)| a.cmp(b));
         }
-        for equal in told.chunk_by(|a, b| a == b) {
+        for equal in entries.chunk_by(|a, b| a == b) {
             let times = if equal.len() > 1 {
                 format!("{}x ", equal.len())
             } else {
@@ -90,11 +90,11 @@ impl Transcript {
         }
     }
 
-    /// Adds lines of the teller's own.
+    /// Adds lines of the caller.
     pub fn remark(&mut self, heading: &str, lines: impl IntoIterator<Item = String>) {
         let _ = write!(self.text, "\n== {heading}\n\n");
         for line in lines {
-            let _ = writeln!(self.text, "{}", self.names.plain(&line));
+            let _ = writeln!(self.text, "{}", self.names.with_stand_ins(&line));
         }
     }
 
@@ -105,16 +105,17 @@ impl Transcript {
 
     fn order(&self, request: &RequestRecord) -> Order {
         match request.resource.split('/').next() {
-            Some("pods") => {
-                Order::OfPod(self.names.plain(request.path.trim_end_matches("/status")))
-            }
+            Some("pods") => Order::OfPod(
+                self.names
+                    .with_stand_ins(request.path.trim_end_matches("/status")),
+            ),
             Some("events") => Order::Event,
             _ => Order::AsSent,
         }
     }
 
-    /// One request, as lines that end in a line break.
-    fn tell(&self, request: &RequestRecord) -> String {
+    /// One request as lines, each with a line break at its end.
+    fn request_text(&self, request: &RequestRecord) -> String {
         let method = match &*request.verb {
             "create" => "POST",
             "update" => "PUT",
@@ -123,20 +124,20 @@ impl Transcript {
             _ => "GET",
         };
         let client = request.user_agent.rsplit('/').next().unwrap_or_default();
-        let path = self.names.plain(&request.path);
-        let mut told = format!("{client}: {method} {path} {}", request.status);
+        let path = self.names.with_stand_ins(&request.path);
+        let mut text = format!("{client}: {method} {path} {}", request.status);
         let Some(content) = request.content.as_deref() else {
-            return told + "\n";
+            return text + "\n";
         };
         if !content.content_type.is_empty() {
-            told += &format!(" ({})", content.content_type);
+            text += &format!(" ({})", content.content_type);
         }
-        told.push('\n');
+        text.push('\n');
         if content.body.is_empty() {
-            return told;
+            return text;
         }
         let Ok(body) = serde_json::from_slice::<Value>(&content.body) else {
-            return told
+            return text
                 + &format!(
                     "{:INDENT$}{} bytes that are not JSON\n",
                     "",
@@ -144,14 +145,14 @@ impl Transcript {
                 );
         };
         match &content.before {
-            Some(before) if method == "PUT" => told += &self.tell_put(before, &body),
-            _ => told += &pretty(&self.names.in_value(&body), INDENT),
+            Some(before) if method == "PUT" => text += &self.put_text(before, &body),
+            _ => text += &pretty(&self.names.in_value(&body), INDENT),
         }
-        told
+        text
     }
 
-    /// A PUT is told by what it changes.
-    fn tell_put(&self, before: &Value, body: &Value) -> String {
+    /// A PUT as its changes to the stored object.
+    fn put_text(&self, before: &Value, body: &Value) -> String {
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
         let seen = if version(before) == version(body) {
             ""
@@ -164,7 +165,7 @@ impl Transcript {
         } else {
             ""
         };
-        let mut told = format!("{:INDENT$}the object as it is{managed}{seen}, but\n", "");
+        let mut text = format!("{:INDENT$}the object as it is{managed}{seen}, but\n", "");
         let shown = |object: &Value| {
             let mut object = self.names.in_value(object);
             object["metadata"]["resourceVersion"].take();
@@ -178,12 +179,12 @@ impl Transcript {
         };
         let lines = differences(&shown(before), &shown(body));
         if lines.is_empty() {
-            let _ = writeln!(told, "{:INDENT$}nothing", "");
+            let _ = writeln!(text, "{:INDENT$}nothing", "");
         }
         for line in lines {
-            told += &line.show(INDENT);
+            text += &line.show(INDENT);
         }
-        told
+        text
     }
 }
 

@@ -1,4 +1,4 @@
-//! What differs from run to run, and what stands in its place.
+//! Replaces values that differ between runs with stand-ins.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::requests::Content;
 
-/// Digits of the time, in nanoseconds, that the name of an Event ends in.
+/// Number of hexadecimal digits at the end of an Event's name. They are the time in nanoseconds.
 const EVENT_SUFFIX: usize = 16;
 
-/// Texts with their stand-ins.
+/// The known values and their stand-ins.
 #[derive(Debug)]
 pub(super) struct Names {
     begin: Timestamp,
@@ -25,7 +25,7 @@ impl Names {
         }
     }
 
-    /// Learns the name and UID that the server gave an object.
+    /// Learns the generated name and the UID of an object from an answer.
     pub(super) fn learn(&mut self, content: &Content) {
         let Ok(object) = serde_json::from_slice::<Value>(&content.answer) else {
             return;
@@ -40,27 +40,27 @@ impl Names {
         if let (uid, Some(kind)) = (text("uid"), object["kind"].as_str())
             && !uid.is_empty()
         {
-            let of = format!("<uid of {kind} {}>", self.plain(name));
+            let of = format!("<uid of {kind} {}>", self.with_stand_ins(name));
             self.stand_ins.insert(uid.to_owned(), of);
         }
     }
 
     /// `text` with stand-ins.
-    pub(super) fn plain(&self, text: &str) -> String {
-        let mut plain = text.to_owned();
+    pub(super) fn with_stand_ins(&self, text: &str) -> String {
+        let mut replaced = text.to_owned();
         for (known, stand_in) in &self.stand_ins {
-            if plain.contains(known) {
-                plain = plain.replace(known, stand_in);
+            if replaced.contains(known) {
+                replaced = replaced.replace(known, stand_in);
             }
         }
         let is_digit = |letter: char| letter.is_ascii_digit() || ('a'..='f').contains(&letter);
-        match plain.rsplit_once('.') {
+        match replaced.rsplit_once('.') {
             Some((name, digits))
                 if digits.len() == EVENT_SUFFIX && digits.chars().all(is_digit) =>
             {
                 format!("{name}.<time>")
             }
-            _ => plain,
+            _ => replaced,
         }
     }
 
@@ -68,7 +68,7 @@ impl Names {
     pub(super) fn in_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
-                Value::String(self.time(text).unwrap_or_else(|| self.plain(text)))
+                Value::String(self.time(text).unwrap_or_else(|| self.with_stand_ins(text)))
             }
             Value::Array(items) => items.iter().map(|item| self.in_value(item)).collect(),
             Value::Object(fields) => {

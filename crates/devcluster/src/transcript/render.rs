@@ -1,12 +1,11 @@
-//! JSON for people: short values on one line, and what one object has that another has not.
+//! JSON for readers: short values on one line, and the differences of two objects.
 
 use serde_json::Value;
 
-/// A value that fits is written on one line.
+/// Longest line in characters. Longer values are split over several lines.
 const WIDTH: usize = 200;
 
-/// `value` in as many lines as it needs, each after so many spaces and with a line break at its
-/// end.
+/// `value` as lines with this indentation, each with a line break at its end.
 pub(super) fn pretty(value: &Value, indent: usize) -> String {
     let mut text = String::new();
     write(&mut text, "", value, indent, "");
@@ -40,7 +39,7 @@ fn write(text: &mut String, key: &str, value: &Value, indent: usize, end: &str) 
     text.push_str(&format!("{space}{close}{end}\n"));
 }
 
-/// One field that differs.
+/// A field with different values.
 #[derive(Debug, PartialEq)]
 pub(super) struct Difference {
     path: String,
@@ -79,7 +78,7 @@ fn is_scalar(value: &Value) -> bool {
     !value.is_object() && !value.is_array()
 }
 
-/// What `after` changes in `before`; lists count as one value.
+/// The changes from `before` to `after`. A list counts as one value.
 pub(super) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare("", Some(before), Some(after), &mut found);

@@ -21,7 +21,7 @@ fn cluster() -> DevCluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_makes_up_has_a_stand_in() {
+async fn generated_values_have_stand_ins() {
     let mut texts = Vec::new();
     for _ in 0..2 {
         let cluster = cluster();
@@ -59,7 +59,7 @@ devcluster: PATCH /api/v1/namespaces/default/pods/web-xxxxx 200 (application/mer
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_put_is_told_by_what_it_changes() {
+async fn a_put_shows_its_changes() {
     let cluster = cluster();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1", "y": "1", "z.z": "1"}});
     let mut stored = cluster.create(map).await.unwrap();
@@ -89,7 +89,7 @@ devcluster: PUT /api/v1/namespaces/default/configmaps/a 409 (application/json)
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sequence_of_pods_does_not_matter() {
+async fn the_order_of_requests_for_pods_is_normalized() {
     let tell = async |names: [&str; 3]| {
         let cluster = cluster();
         for name in names {

@@ -1,11 +1,11 @@
-//! HorizontalPodAutoscalers, in the version that is kept.
+//! HorizontalPodAutoscalers in the stored version, autoscaling/v2.
 
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::formats;
 
-/// Types of metrics and the fields that describe them.
+/// Types of metrics, and the field with the source of each type.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -52,7 +52,7 @@ pub(super) fn check(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// A metric is of a known type, and described where that type is.
+/// Checks that a metric has a known type, and the source of that type only.
 fn check_metric(path: &str, metric: &Value, errors: &mut Errors) {
     let kind = text(metric, "type");
     let Some((_, own)) = SOURCES.iter().find(|(known, _)| *known == kind) else {
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_autoscaler_names_its_target_its_limits_and_what_it_measures() {
+    fn an_autoscaler_needs_a_target_limits_and_matching_metric_sources() {
         let good = json!({"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}});
-        // (changed field, its value, the errors)
+        // (changed field, its value, parts of the errors)
         let cases: [(&str, Value, &[&str]); 8] = [
             ("maxReplicas", json!(3), &[]),
             (

@@ -1,4 +1,6 @@
-//! Requests for certificates.
+//! CertificateSigningRequests.
+//!
+//! Upstream is `pkg/apis/certificates/validation`.
 
 use std::collections::HashSet;
 
@@ -16,7 +18,7 @@ use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo, X509Name};
 use super::errors::{Errors, at, list, text};
 use super::formats;
 
-/// What a key may be for, sorted.
+/// The known usages of a key, sorted.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -43,12 +45,12 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// Conditions that once set stay, and are nothing but true.
+/// Types of conditions that cannot be removed. Their status can only be `True`.
 const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 const MIN_SECONDS: i64 = 600;
 const MAX_SUBDOMAIN: usize = 253;
-/// A domain, a slash, a label, a dot and a name.
+/// Domain, slash, label, dot and name.
 const MAX_SIGNER_NAME: usize = MAX_SUBDOMAIN + 1 + MAX_SUBDOMAIN + 63 + 1;
 
 pub(super) fn request(object: &Value, errors: &mut Errors) {
@@ -97,7 +99,7 @@ pub(super) fn request(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// What the main endpoint, `status` or `approval` must leave as it is.
+/// Checks the parts that this endpoint (main, `status` or `approval`) cannot change.
 pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, errors: &mut Errors) {
     const CONDITIONS: &str = "status.conditions";
     let of = |object: &Value, kind: &str| -> Vec<Value> {
@@ -150,7 +152,8 @@ pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, error
     }
 }
 
-/// The organizations (groups, for client certificates) that a request names, or why it is none.
+/// The organizations in the subject of a request, which are groups for client certificates. An
+/// error if the request is not valid.
 pub(crate) fn organizations(object: &Value) -> Result<Vec<String>, String> {
     let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
     let bytes = STANDARD
@@ -166,9 +169,9 @@ pub(crate) fn organizations(object: &Value) -> Result<Vec<String>, String> {
     subject_organizations(&pem.contents).map_err(|error| error.to_string())
 }
 
-/// The same of DER, after a look at the signature. It comes from strangers, and the library's own
-/// reader of requests panics on times beyond all years in their attributes: those, which nobody
-/// needs here, are not read.
+/// The same for DER, after a check of the signature. Anyone can send a request. The library's own
+/// parser of requests panics on out-of-range times in their attributes. This function therefore
+/// does not read attributes.
 fn subject_organizations(der: &[u8]) -> Result<Vec<String>, nom::Err<X509Error>> {
     let (_, request) = Any::from_der(der).map_err(nom::Err::convert)?;
     let (rest, info) = Any::from_der(request.data).map_err(nom::Err::convert)?;
@@ -292,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// The parts of `spec` of a request that `rcgen` signed.
+    /// `spec.request` of a request that `rcgen` signed.
     fn request_of(organization: &str) -> String {
         let mut params = rcgen::CertificateParams::default();
         params
@@ -309,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_signed_and_says_what_for_and_by_whom() {
+    fn a_request_needs_a_signature_usages_and_a_signer_name() {
         let good = json!({"spec": {"request": request_of("team"), "signerName": "example.com/s", "usages": ["client auth"]}});
         assert_eq!(found(&good), [""; 0]);
         assert_eq!(organizations(&good), Ok(vec!["team".to_owned()]));
@@ -321,7 +324,7 @@ mod tests {
         let mut forged = STANDARD.decode(request_of("team")).unwrap();
         let middle = forged.len() / 2;
         forged[middle] ^= 1;
-        // (object, the only error)
+        // (object, part of the only error)
         let cases = [
             (
                 with("request", json!("eA==")),
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_stranger_sends_makes_it_panic() {
+    fn damaged_requests_never_panic() {
         let pem = STANDARD.decode(request_of("team")).unwrap();
         let der = Pem::iter_from_buffer(&pem)
             .next()
@@ -395,15 +398,15 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = der.clone();
                 damaged[at] ^= 1 << bit;
-                // Some bits are of no matter, such as those of the outer tag; all that counts is
-                // that there is an answer.
+                // Changes of some bits have no effect, such as those of the outer tag. The test
+                // only requires a result.
                 let _answer = subject_organizations(&damaged);
             }
         }
     }
 
     #[test]
-    fn an_approval_is_given_once_and_through_its_own_endpoint() {
+    fn approvals_are_final_and_need_the_approval_endpoint() {
         let with = |conditions: &[&str], certificate: &str| {
             let conditions: Vec<Value> = conditions
                 .iter()
@@ -411,7 +414,7 @@ mod tests {
                 .collect();
             json!({"status": {"conditions": conditions, "certificate": certificate}})
         };
-        // (endpoint, old, new, words of the only error, if there is any)
+        // (endpoint, old, new, part of the only error; empty for none)
         let cases = [
             (Some("approval"), with(&[], ""), with(&["Approved"], ""), ""),
             (

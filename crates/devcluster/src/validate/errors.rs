@@ -1,26 +1,26 @@
-//! Collecting field errors.
+//! Collects field errors, as upstream's `field.ErrorList` does.
 
 use serde_json::{Value, json};
 
 use crate::fielderror::{FieldError, Problem};
 
-/// The errors found so far, in order.
+/// The errors found, in order.
 #[derive(Default)]
 pub(crate) struct Errors(Vec<FieldError>);
 
-/// The value at a dotted path; null when there is none.
+/// The value at a dotted path; null if missing.
 pub(crate) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     const NONE: &Value = &Value::Null;
     path.split('.')
         .fold(object, |at, step| at.get(step).unwrap_or(NONE))
 }
 
-/// The text at a dotted path; empty when there is none.
+/// The text at a dotted path; empty if missing.
 pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     at(object, path).as_str().unwrap_or("")
 }
 
-/// The list at a dotted path; empty when there is none.
+/// The list at a dotted path; empty if missing.
 pub(crate) fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
     at(object, path)
         .as_array()
@@ -91,28 +91,28 @@ impl Errors {
         self.0.extend(errors);
     }
 
-    /// One error per complaint about `value`.
+    /// Adds one `Invalid` error about `value` per text in `complaints`.
     pub(crate) fn complaints(&mut self, field: &str, value: &str, complaints: Vec<String>) {
         for complaint in complaints {
             self.invalid(field, value, complaint);
         }
     }
 
-    /// The number at `path`, which is also the name of the field, must not be below zero.
+    /// Requires that the number at `path` is not negative. `path` is also the name of the field.
     pub(crate) fn non_negative(&mut self, object: &Value, path: &str) {
         if let Some(number) = at(object, path).as_i64().filter(|number| *number < 0) {
             self.invalid(path, number, "must be greater than or equal to 0");
         }
     }
 
-    /// What is at `path` must stay as it was.
+    /// Requires that the value at `path` did not change.
     pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &str) {
         if at(new, path) != at(old, path) {
             self.invalid(path, at(new, path).clone(), "field is immutable");
         }
     }
 
-    /// `text` must be one of `supported`.
+    /// Requires that `text` is one of `supported`.
     pub(crate) fn one_of(&mut self, field: impl Into<String>, text: &str, supported: &[&str]) {
         if !supported.contains(&text) {
             self.not_supported(field, text, supported);

@@ -1,4 +1,6 @@
-//! Formats of names, labels and the like: each function returns what is wrong with a text.
+//! Formats of names, labels and keys. Each function returns the errors of a text.
+//!
+//! The texts are those of upstream's `apimachinery/pkg/util/validation`.
 
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
@@ -12,7 +14,7 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// Starts and ends with a letter or digit, with `inner` characters allowed between.
+/// Whether `text` starts and ends with a `letter`, and has only `letter` and `inner` bytes.
 fn is_framed(text: &str, letter: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -40,45 +42,45 @@ pub(crate) fn is_subdomain(text: &str) -> bool {
 }
 
 pub(crate) fn label(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 63 {
-        complaints.push(too_long(63));
+        problems.push(too_long(63));
     }
     if !is_label(text) {
-        // A valid subdomain that is no label has dots.
-        complaints.push(if is_subdomain(text) {
+        // A valid subdomain that is no label contains dots.
+        problems.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
         } else {
             LABEL_1123.to_owned()
         });
     }
-    complaints
+    problems
 }
 
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 253 {
-        complaints.push(too_long(253));
+        problems.push(too_long(253));
     }
     if !is_subdomain(text) {
-        complaints.push(SUBDOMAIN.to_owned());
+        problems.push(SUBDOMAIN.to_owned());
     }
-    complaints
+    problems
 }
 
-/// Names that are also part of identifiers: labels that start with a letter.
+/// Names that are also identifiers: labels that start with a letter.
 pub(crate) fn dns_label(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 63 {
-        complaints.push(too_long(63));
+        problems.push(too_long(63));
     }
     if !is_label(text) || text.starts_with(|letter: char| letter.is_ascii_digit()) {
-        complaints.push(LABEL_1035.to_owned());
+        problems.push(LABEL_1035.to_owned());
     }
-    complaints
+    problems
 }
 
-/// Names that only have to fit into a URL, as those of RBAC objects.
+/// Names that only need to fit into a URL, such as those of RBAC objects.
 pub(crate) fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -90,17 +92,17 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A name with an optional subdomain as prefix: label keys, annotation keys, taint keys.
+/// A name with an optional subdomain as prefix: keys of labels, annotations and taints.
 pub(super) fn qualified_name(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts[..] {
         [name] => name,
         [prefix, name] => {
             if prefix.is_empty() {
-                complaints.push("prefix part must be non-empty".to_owned());
+                problems.push("prefix part must be non-empty".to_owned());
             } else {
-                complaints.extend(
+                problems.extend(
                     subdomain(prefix)
                         .into_iter()
                         .map(|complaint| format!("prefix part {complaint}")),
@@ -115,42 +117,42 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
         }
     };
     if name.is_empty() {
-        complaints.push("name part must be non-empty".to_owned());
+        problems.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        complaints.push(format!("name part {}", too_long(63)));
+        problems.push(format!("name part {}", too_long(63)));
     }
     if !is_framed(name, |byte| byte.is_ascii_alphanumeric(), b"-_.") {
-        complaints.push(format!("name part {NAME_PART}"));
+        problems.push(format!("name part {NAME_PART}"));
     }
-    complaints
+    problems
 }
 
 pub(super) fn label_value(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 63 {
-        complaints.push(too_long(63));
+        problems.push(too_long(63));
     }
     if !text.is_empty() && !is_framed(text, |byte| byte.is_ascii_alphanumeric(), b"-_.") {
-        complaints.push(LABEL_VALUE.to_owned());
+        problems.push(LABEL_VALUE.to_owned());
     }
-    complaints
+    problems
 }
 
 /// Keys of ConfigMaps and Secrets.
 pub(super) fn config_key(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 253 {
-        complaints.push(too_long(253));
+        problems.push(too_long(253));
     }
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if text.is_empty() || !text.bytes().all(is_key) {
-        complaints.push(CONFIG_KEY.to_owned());
+        problems.push(CONFIG_KEY.to_owned());
     } else if text == "." || text == ".." {
-        complaints.push(format!("must not be '{text}'"));
+        problems.push(format!("must not be '{text}'"));
     } else if text.starts_with("..") {
-        complaints.push("must not start with '..'".to_owned());
+        problems.push("must not start with '..'".to_owned());
     }
-    complaints
+    problems
 }
 
 /// Names of container ports.
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_told_apart_by_their_format() {
+    fn formats_accept_and_reject_texts() {
         type Format = fn(&str) -> Vec<String>;
         let long = "a".repeat(64);
         let cases: [(Format, &str, bool); 27] = [

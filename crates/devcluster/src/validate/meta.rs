@@ -1,11 +1,13 @@
-//! Checks of metadata.
+//! Metadata of all kinds.
+//!
+//! Upstream is `apimachinery/pkg/api/validation`.
 
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::formats;
 
-/// All annotations of an object together.
+/// Most bytes of all annotations of an object.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// The finalizers that need no domain.
@@ -25,14 +27,18 @@ fn name_format(kind: &str) -> Format {
     }
 }
 
-/// Metadata of any object; `kind` is empty for custom ones, which may have the names of built-in
-/// ones.
+/// Checks the metadata of an object. `kind` is empty for custom objects, because a custom kind may
+/// have the name of a built-in one.
 pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     let metadata = at(object, "metadata");
     let format = name_format(kind);
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
-        errors.complaints("metadata.generateName", prefix, format(&masked(prefix)));
+        errors.complaints(
+            "metadata.generateName",
+            prefix,
+            format(&with_valid_end(prefix)),
+        );
     }
     match text(metadata, "name") {
         "" => errors.required("metadata.name", "name or generateName is required"),
@@ -56,15 +62,16 @@ pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     );
 }
 
-/// A generated name may end in what a name may not.
-fn masked(prefix: &str) -> String {
+/// The prefix of a generated name, with a valid last character. A prefix may end in `-`, unlike a
+/// name.
+fn with_valid_end(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => format!("{rest}a"),
         _ => prefix.to_owned(),
     }
 }
 
-/// What must not change in the metadata.
+/// Checks the metadata fields that an update cannot change.
 pub(super) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !at(old, "metadata.deletionTimestamp").is_null() {
         no_new_finalizers(new, old, errors);
@@ -128,7 +135,7 @@ pub(super) fn annotations(field: &str, annotations: &Value, errors: &mut Errors)
     }
 }
 
-/// `with_domain`: those that Kubernetes does not know must have a domain.
+/// Checks finalizers. With `with_domain`, non-standard finalizers need a domain.
 pub(super) fn finalizers(
     field: &str,
     finalizers: &[Value],

@@ -1,7 +1,8 @@
-//! What the API server refuses, in upstream's words and order.
+//! Validation of objects, with the errors of upstream in upstream's order.
 //!
-//! Objects are expected in the form [`crate::defaults::apply`] gives them. The metadata checks run
-//! as often as upstream runs them, which is why one mistake may be reported twice.
+//! Objects have the form that [`crate::defaults::apply`] gives them. Upstream runs the metadata
+//! checks more than once, and so does this module. A client therefore sees some errors twice, as
+//! with upstream. Upstream is `pkg/apis/*/validation`.
 
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ mod workload;
 pub(crate) use certificates::organizations;
 use errors::Errors;
 
-/// Errors of a defaulted new object.
+/// Errors of a new object with defaults.
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::check(kind, object, &mut errors);
@@ -33,8 +34,8 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Errors of replacing `old` by `new` through the main endpoint, or through `subresource`
-/// (`status`, `scale`, `finalize`). For `scale` both are the Scale objects, and `kind` is `Scale`.
+/// Errors of an update from `old` to `new` through the main endpoint, or through `subresource`
+/// (`status`, `scale`, `finalize`). For `scale` both objects are Scales, and `kind` is `Scale`.
 pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::check(kind, new, &mut errors);
@@ -65,7 +66,7 @@ pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Errors in the metadata of `new`, which replaces `old`, found as often as upstream finds them.
+/// Metadata errors of an update of a custom object, repeated as often as upstream repeats them.
 pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::check("", new, &mut errors);
@@ -74,7 +75,7 @@ pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What the server accepts with a word of warning (the text of a `Warning` header each).
+/// Texts of `Warning` headers for an object that the server accepts.
 pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
     match kind {
         "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),
@@ -91,7 +92,7 @@ pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
     }
 }
 
-/// What is wrong with an object besides its metadata.
+/// Errors outside the metadata.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "CertificateSigningRequest" => certificates::request(object, errors),
@@ -122,10 +123,10 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
 fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     meta::check_update(new, old, errors);
     match kind {
-        "ConfigMap" => small::frozen_data(new, old, errors),
+        "ConfigMap" => small::immutable_data(new, old, errors),
         "Secret" => {
             errors.immutable(new, old, "type");
-            small::frozen_data(new, old, errors);
+            small::immutable_data(new, old, errors);
         }
         "Pod" => return pod_update::pod_update(new, old, errors),
         "Node" => {

@@ -1,4 +1,4 @@
-//! Pods on creation.
+//! New pods. Updates are in `pod_update`.
 
 use serde_json::Value;
 

@@ -1,4 +1,6 @@
-//! Pod specs, wherever they are.
+//! Pod specs, of pods and of pod templates.
+//!
+//! Upstream is `ValidatePodSpec` in `pkg/apis/core/validation`.
 
 use std::collections::HashSet;
 
@@ -8,7 +10,7 @@ use super::errors::{Errors, at, list, text};
 use super::{formats, meta};
 use crate::schema::quantity::Quantity;
 
-/// For how long projected tokens of accounts may be valid.
+/// Shortest and longest expiry of projected ServiceAccount tokens.
 const MIN_TOKEN_SECONDS: i64 = 600;
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
@@ -16,7 +18,7 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A pod template at `field`.
 pub(super) fn template(field: &str, template: &Value, errors: &mut Errors) {
-    // Upstream leaves `metadata` out of these two paths.
+    // Upstream's paths of these two fields lack `metadata`.
     meta::labels(
         &format!("{field}.labels"),
         at(template, "metadata.labels"),
@@ -89,7 +91,7 @@ pub(super) fn spec(field: &str, spec: &Value, errors: &mut Errors) {
     );
 }
 
-/// Duplicates in the containers of the spec at `field`.
+/// Warnings about duplicate variables and ports in the containers of the spec at `field`.
 pub(super) fn warnings(field: &str, spec: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for list_name in ["initContainers", "containers"] {
@@ -138,8 +140,7 @@ pub(super) fn active_deadline(field: &str, deadline: &Value, errors: &mut Errors
     }
 }
 
-/// Checks the volumes; their names.
-/// The projected tokens of accounts among `volumes`, with the indexes of volume and source.
+/// The projected ServiceAccount tokens of `volumes`, with the indexes of volume and source.
 pub(super) fn account_tokens(volumes: &[Value]) -> impl Iterator<Item = (usize, usize, &Value)> {
     volumes
         .iter()
@@ -151,7 +152,7 @@ pub(super) fn account_tokens(volumes: &[Value]) -> impl Iterator<Item = (usize, 
         .filter(|(.., token)| !token.is_null())
 }
 
-/// Where and for how long projected tokens are to be.
+/// Checks paths and expiry of projected tokens.
 fn check_account_tokens(field: &str, volumes: &[Value], errors: &mut Errors) {
     for (volume, source, token) in account_tokens(volumes) {
         let seconds = at(token, "expirationSeconds")
@@ -187,6 +188,7 @@ fn check_account_tokens(field: &str, volumes: &[Value], errors: &mut Errors) {
     }
 }
 
+/// Checks the volumes, and returns their names.
 fn volumes<'a>(field: &str, volumes: &'a [Value], errors: &mut Errors) -> HashSet<&'a str> {
     let mut names = HashSet::new();
     for (index, volume) in volumes.iter().enumerate() {
@@ -368,7 +370,7 @@ fn tolerations(field: &str, tolerations: &[Value], errors: &mut Errors) {
     }
 }
 
-/// Taints of a node; the path is upstream's.
+/// Taints of a node. The caller passes upstream's path.
 pub(super) fn taints(field: &str, taints: &[Value], errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (index, taint) in taints.iter().enumerate() {

@@ -1,4 +1,7 @@
-//! What may change in a pod.
+//! Updates of pods and of their status.
+//!
+//! Most of a pod's spec cannot change. Upstream is `ValidatePodUpdate` in
+//! `pkg/apis/core/validation`.
 
 use std::net::IpAddr;
 
@@ -43,7 +46,7 @@ pub(super) fn pod_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks the deadline, which may only come closer; whether the other checks still make sense.
+/// Checks that the deadline does not grow. False if an error makes the further checks useless.
 fn deadline_update(new: &Value, old: &Value, errors: &mut Errors) -> bool {
     const FIELD: &str = "spec.activeDeadlineSeconds";
     let before = errors.len();
@@ -80,7 +83,7 @@ fn scheduling_gates(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Old tolerations stay, save for their seconds.
+/// Existing tolerations must stay. Only their `tolerationSeconds` can change.
 fn tolerations(new: &Value, old: &Value, errors: &mut Errors) {
     let without_seconds = |toleration: &Value| {
         let mut fields = toleration.as_object().cloned().unwrap_or_default();
@@ -102,7 +105,8 @@ fn tolerations(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The new spec, with what may change put back to what it was.
+/// The new spec with the old values of its mutable fields. It equals the old spec if the update is
+/// allowed.
 fn with_mutable_parts(new: &Value, old: &Value) -> Value {
     let (mut spec, stored) = (at(new, "spec").clone(), at(old, "spec"));
     for containers in ["containers", "initContainers"] {
@@ -125,7 +129,7 @@ fn with_mutable_parts(new: &Value, old: &Value) -> Value {
         mutable.push("terminationGracePeriodSeconds");
     }
     if !list(stored, "schedulingGates").is_empty() {
-        // A gated pod may still be directed to fewer nodes.
+        // The placement of a gated pod can still be restricted further.
         mutable.extend(["nodeSelector", "affinity"]);
     }
     if let Some(fields) = spec.as_object_mut() {
@@ -139,7 +143,7 @@ fn with_mutable_parts(new: &Value, old: &Value) -> Value {
     spec
 }
 
-/// The fields that differ, shorter than upstream's diff of the whole.
+/// The top-level fields that differ. Upstream shows a longer diff of the whole spec.
 fn difference(old: &Value, new: &Value) -> String {
     let names = |spec: &Value| {
         spec.as_object()

@@ -1,4 +1,6 @@
-//! Roles and their bindings.
+//! Roles, ClusterRoles and their bindings.
+//!
+//! Upstream is `pkg/apis/rbac/validation`.
 
 use serde_json::{Value, json};
 
@@ -106,7 +108,7 @@ fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
     }
 }
 
-/// A binding is to one role for good.
+/// The role of a binding cannot change.
 pub(super) fn role_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
     if at(new, "roleRef") != at(old, "roleRef") {
         let part = |field: &str| text(new, &format!("roleRef.{field}"));

@@ -1,4 +1,4 @@
-//! Counters in the status of replicated workloads.
+//! Replica counters in the status of Deployments, ReplicaSets and ReplicationControllers.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ fn count(object: &Value, field: &str) -> i64 {
     at(object, &format!("status.{field}")).as_i64().unwrap_or(0)
 }
 
-fn not_above(object: &Value, field: &str, limit: &str, limit_text: &str, errors: &mut Errors) {
+fn at_most(object: &Value, field: &str, limit: &str, limit_text: &str, errors: &mut Errors) {
     let value = count(object, field);
     if value > count(object, limit) {
         errors.invalid(
@@ -38,9 +38,9 @@ pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
     ];
     non_negative(new, &counters, errors);
     for part in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
-        not_above(new, part, "replicas", "status.replicas", errors);
+        at_most(new, part, "replicas", "status.replicas", errors);
     }
-    not_above(
+    at_most(
         new,
         "availableReplicas",
         "readyReplicas",
@@ -62,9 +62,9 @@ pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {
     non_negative(new, &parts, errors);
     non_negative(new, &["observedGeneration", "terminatingReplicas"], errors);
     for part in parts {
-        not_above(new, part, "replicas", "status.replicas", errors);
+        at_most(new, part, "replicas", "status.replicas", errors);
     }
-    not_above(
+    at_most(
         new,
         "availableReplicas",
         "readyReplicas",

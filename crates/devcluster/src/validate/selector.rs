@@ -1,11 +1,11 @@
-//! Label selectors of workloads.
+//! Label selectors in specs (`metav1.LabelSelector`).
 
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, meta};
 
-/// Whether `selector` (a LabelSelector) selects nothing in particular.
+/// Whether the selector has no requirements.
 pub(super) fn is_empty(selector: &Value) -> bool {
     at(selector, "matchLabels")
         .as_object()
@@ -13,7 +13,7 @@ pub(super) fn is_empty(selector: &Value) -> bool {
         && list(selector, "matchExpressions").is_empty()
 }
 
-/// Checks a LabelSelector; whether it can be evaluated.
+/// Checks a LabelSelector. Returns whether it is valid.
 pub(super) fn check(field: &str, selector: &Value, errors: &mut Errors) -> bool {
     let before = errors.len();
     meta::labels(
@@ -59,7 +59,7 @@ pub(super) fn check(field: &str, selector: &Value, errors: &mut Errors) -> bool 
     errors.len() == before
 }
 
-/// Whether `labels` satisfy `selector`. No selector selects nothing, an empty one everything.
+/// Whether `labels` match `selector`. A missing selector matches no labels, an empty one all.
 pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
     if selector.is_null() {
         return false;

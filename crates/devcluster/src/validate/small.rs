@@ -1,5 +1,7 @@
-//! The kinds with few rules: ConfigMap, Secret, Lease, Namespace, Node, Event, Service,
+//! Kinds with few rules: ConfigMap, Secret, Lease, Namespace, Node, Event, Service,
 //! PodDisruptionBudget.
+//!
+//! Upstream is `pkg/apis/core/validation` and the validation package of each group.
 
 use std::collections::HashSet;
 
@@ -9,7 +11,7 @@ use super::errors::{Errors, at, list, text};
 use super::workload::{at_most_all, int_or_percent};
 use super::{formats, meta, pod_spec, selector};
 
-/// Data of a ConfigMap or Secret together.
+/// Most bytes of all data of a ConfigMap or Secret.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
 
 pub(super) fn config_map(object: &Value, errors: &mut Errors) {
@@ -54,13 +56,13 @@ pub(super) fn secret(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Bytes that a base64 text stands for.
+/// Number of bytes that a base64 text encodes.
 fn decoded_length(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }
 
-/// `immutable` freezes the data, and itself.
-pub(super) fn frozen_data(new: &Value, old: &Value, errors: &mut Errors) {
+/// `immutable: true` protects the data and itself from changes.
+pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     let is_set = |object: &Value| at(object, "immutable") == &Value::Bool(true);
     if !is_set(old) {
@@ -125,7 +127,7 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
     pod_spec::taints("metadata.taints", list(object, "spec.taints"), errors);
 }
 
-/// Addresses and identity of a node are set once.
+/// Pod CIDRs and the provider ID of a node cannot change once they are set.
 pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
     for (field, name) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let path = format!("spec.{field}");
@@ -154,7 +156,7 @@ pub(super) fn event(object: &Value, errors: &mut Errors) {
         text(object, "metadata.namespace"),
         text(object, "involvedObject.namespace"),
     );
-    // Events about objects without a namespace live in the default one.
+    // Events of cluster-scoped objects are in the namespace `default`.
     let agrees = if involved.is_empty() {
         own.is_empty() || own == "default"
     } else {
@@ -246,7 +248,7 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     let (least, most) = (at(spec, "minAvailable"), at(spec, "maxUnavailable"));
     if !least.is_null() && !most.is_null() {
-        // Upstream reports its internal form of the whole spec.
+        // Upstream shows the Go form of the whole spec.
         let internal = json!({"MinAvailable": least, "Selector": at(spec, "selector"), "MaxUnavailable": most,
             "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy")});
         errors.invalid(

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::defaults;
 
-/// What is wrong with a new object, as texts.
+/// Errors of a new object, as texts.
 fn created(kind: &str, mut object: Value) -> Vec<String> {
     if object.get("metadata").is_none() {
         object["metadata"] = json!({"name": "x", "namespace": "n"});
@@ -15,7 +15,7 @@ fn created(kind: &str, mut object: Value) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with changing `old` as `change` does.
+/// Errors of an update of `old` by `change`, as texts.
 fn updated(
     kind: &str,
     subresource: Option<&str>,
@@ -151,7 +151,7 @@ fn selectors_of_workloads_do_not_change() {
 }
 
 #[test]
-fn counters_in_a_status_fit_together() {
+fn status_counters_are_consistent() {
     let status = |status: Value| {
         updated("Deployment", Some("status"), workload(json!({})), |new| {
             new["status"] = status.clone()
@@ -180,7 +180,7 @@ fn counters_in_a_status_fit_together() {
 }
 
 #[test]
-fn little_may_change_in_a_pod() {
+fn most_of_a_pod_cannot_change() {
     let change = |change: fn(&mut Value)| updated("Pod", None, pod(), change).into_iter().next();
     assert_eq!(
         change(|new| new["spec"]["containers"][0]["image"] = json!("b")),
@@ -216,7 +216,7 @@ fn little_may_change_in_a_pod() {
 }
 
 #[test]
-fn metadata_is_fixed_where_it_must_be() {
+fn identity_in_the_metadata_cannot_change() {
     let errors = updated("Lease", None, json!({"metadata": {"uid": "a"}}), |new| {
         new["metadata"]["uid"] = json!("b")
     });
@@ -237,7 +237,7 @@ fn metadata_is_fixed_where_it_must_be() {
 }
 
 #[test]
-fn the_rules_of_small_kinds() {
+fn small_kinds_are_validated() {
     // (kind, object, errors)
     let cases = [
         (
@@ -282,7 +282,7 @@ fn the_rules_of_small_kinds() {
 }
 
 #[test]
-fn immutable_data_stays() {
+fn immutable_data_cannot_change() {
     let frozen = json!({"immutable": true, "data": {"k": "1"}});
     let errors = updated("ConfigMap", None, frozen.clone(), |new| {
         new["data"]["k"] = json!("2")
@@ -305,7 +305,7 @@ fn immutable_data_stays() {
 }
 
 #[test]
-fn duplicates_in_containers_are_warned_about() {
+fn duplicates_in_containers_cause_warnings() {
     let container = json!({"env": [{"name": "A"}, {"name": "A"}], "ports": [{"containerPort": 80}, {"containerPort": 80}]});
     let env = "env[1]: hides previous definition of \"A\", which may be dropped when using apply";
     for (kind, spec, path) in [
@@ -328,14 +328,14 @@ fn duplicates_in_containers_are_warned_about() {
 }
 
 #[test]
-fn the_pods_of_a_suspended_job_may_be_directed() {
+fn a_suspended_job_has_mutable_scheduling() {
     let container = json!({"name": "c", "image": "i", "resources": {}});
     let spec = json!({"restartPolicy": "Never", "containers": [container]});
     let job = json!({"spec": {"suspend": true, "template": {"spec": spec}}});
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}});
     let started = |job: &mut Value| job["status"] = json!({"startTime": "2026-01-01T00:00:00Z"});
     type Change = fn(&mut Value);
-    // (why, how the job is before, change of the template, whether it may be)
+    // (why, change of the Job before the update, change of the template, whether it is allowed)
     let cases: [(&str, Change, Value, bool); 9] = [
         (
             "nodes",
@@ -380,13 +380,13 @@ fn the_pods_of_a_suspended_job_may_be_directed() {
             false,
         ),
         (
-            "of one that runs",
+            "of a running job",
             |job| job["spec"]["suspend"] = json!(false),
             json!({"spec": {"nodeSelector": {"a": "b"}}}),
             false,
         ),
         (
-            "of one that ran",
+            "of a job that has started",
             started,
             json!({"spec": {"nodeSelector": {"a": "b"}}}),
             false,

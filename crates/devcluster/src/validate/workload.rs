@@ -1,4 +1,6 @@
 //! Deployments, ReplicaSets, ReplicationControllers, DaemonSets, StatefulSets, Jobs and CronJobs.
+//!
+//! Upstream is `pkg/apis/apps/validation` and `pkg/apis/batch/validation`.
 
 use serde_json::{Value, json};
 
@@ -142,9 +144,9 @@ pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     ] {
         errors.immutable(new, old, &format!("spec.{field}"));
     }
-    if may_be_directed(old) {
+    if has_mutable_scheduling(old) {
         let (spec, before) = (at(new, "spec.template.spec"), at(old, "spec.template.spec"));
-        if *spec != directed(spec, before) {
+        if *spec != with_scheduling_of(spec, before) {
             errors.invalid("spec.template.spec", spec.clone(), "field is immutable");
         }
     } else {
@@ -152,9 +154,9 @@ pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether where and with what the pods of a job will run may still be changed: it is suspended and
-/// has none.
-fn may_be_directed(job: &Value) -> bool {
+/// Whether the scheduling fields and resources of the Job's template can change: the Job is
+/// suspended and has no active pods.
+fn has_mutable_scheduling(job: &Value) -> bool {
     let conditions = at(job, "status.conditions")
         .as_array()
         .into_iter()
@@ -168,21 +170,21 @@ fn may_be_directed(job: &Value) -> bool {
         && at(job, "status.active").as_i64().unwrap_or(0) == 0
 }
 
-/// The spec of the pods as it was, but for what directs them, which is as in `new`.
-fn directed(new: &Value, old: &Value) -> Value {
+/// The old pod spec with the scheduling fields and resources of `new`.
+fn with_scheduling_of(new: &Value, old: &Value) -> Value {
     let mut spec = old.clone();
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-        carry(new, &mut spec, field);
+        copy_field(new, &mut spec, field);
     }
     let mut affinity = old.get("affinity").cloned().unwrap_or_else(|| json!({}));
-    carry(at(new, "affinity"), &mut affinity, "nodeAffinity");
+    copy_field(at(new, "affinity"), &mut affinity, "nodeAffinity");
     let is_left = !at(new, "affinity").is_null() || affinity != json!({});
     let kept = if is_left {
         json!({"affinity": affinity})
     } else {
         Value::Null
     };
-    carry(&kept, &mut spec, "affinity");
+    copy_field(&kept, &mut spec, "affinity");
     for containers in ["containers", "initContainers"] {
         let asked = list(new, containers);
         let mine = spec
@@ -195,14 +197,14 @@ fn directed(new: &Value, old: &Value) -> Value {
             .zip(asked)
             .filter(|(container, asked)| container["name"] == asked["name"])
         {
-            carry(asked, container, "resources");
+            copy_field(asked, container, "resources");
         }
     }
     spec
 }
 
-/// Gives `to` the field of `from`, or takes it away.
-fn carry(from: &Value, to: &mut Value, field: &str) {
+/// Copies the field from `from` to `to`, or removes it if `from` lacks it.
+fn copy_field(from: &Value, to: &mut Value, field: &str) {
     let Some(fields) = to.as_object_mut() else {
         return;
     };
@@ -246,7 +248,7 @@ fn job_spec(object: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-/// The selector, and that the template makes pods it selects.
+/// Checks the selector, and that it matches the labels of the template.
 fn selector_and_template(object: &Value, noun: &str, owner: &str, errors: &mut Errors) {
     const FIELD: &str = "spec.selector";
     let selector = at(object, FIELD);
@@ -285,7 +287,7 @@ fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The template of pods that are replaced when they end.
+/// Checks the template of pods that a controller replaces after they end.
 fn template(object: &Value, owner: &str, errors: &mut Errors) {
     let template = at(object, TEMPLATE);
     pod_spec::template(TEMPLATE, template, errors);
@@ -318,7 +320,7 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
             );
         }
         "RollingUpdate" => rolling_update(rolling, errors),
-        // Upstream reports its internal form of the whole strategy.
+        // Upstream shows the Go form of the whole strategy.
         other => errors.not_supported(
             FIELD,
             json!({"Type": other, "RollingUpdate": rolling}),
@@ -347,7 +349,7 @@ fn rolling_update(rolling: &Value, errors: &mut Errors) {
     at_most_all(&unavailable, value, errors);
 }
 
-/// The number in front, with or without a percent sign; 0 for anything else.
+/// The integer before an optional percent sign; 0 for other values.
 fn magnitude(value: &Value) -> i64 {
     match value {
         Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),

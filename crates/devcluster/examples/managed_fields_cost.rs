@@ -1,4 +1,4 @@
-//! What recording managed fields costs, per create and per status patch, and in size.
+//! Measures the cost of recording managed fields: time per create and status patch, and size.
 
 use http::Method;
 use jiff::Timestamp;

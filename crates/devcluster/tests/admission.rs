@@ -1,4 +1,4 @@
-//! What the server adds to new objects beyond defaults, and what it does not let in.
+//! Admission: quotas, limits, ServiceAccounts and priorities.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -52,12 +52,12 @@ async fn used(cluster: &DevCluster, name: &str) -> Value {
 }
 
 fn refused(answer: Result<Value, Status>) -> (u16, String) {
-    let status = answer.expect_err("it is refused");
+    let status = answer.expect_err("the request is refused");
     (status.code, status.message)
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_count_and_refuse_what_exceeds_them() {
+async fn quotas_count_usage_and_refuse_excess() {
     let cluster = DevCluster::new(clock());
     cluster
         .create(quota(
@@ -80,7 +80,7 @@ async fn quotas_count_and_refuse_what_exceeds_them() {
     );
     assert_eq!(cluster.count("pods"), 1);
 
-    // A pod that has ended uses nothing up, and neither does one that is gone.
+    // Finished and deleted pods do not count.
     let path = cluster.path("pods", "default", "a");
     cluster
         .patch(
@@ -111,7 +111,7 @@ async fn quotas_count_and_refuse_what_exceeds_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_charged_for_what_they_add() {
+async fn quotas_count_the_difference_of_an_update() {
     let cluster = DevCluster::new(clock());
     cluster
         .create(quota(
@@ -159,7 +159,7 @@ async fn changes_are_charged_for_what_they_add() {
         used(&cluster, "q").await,
         json!({"services": "1", "services.nodeports": "1"})
     );
-    // What was paid for already is not charged again.
+    // Usage that was counted before is not counted again.
     cluster
         .patch(&path, json!({"spec": {"sessionAffinity": "ClientIP"}}))
         .await
@@ -167,7 +167,7 @@ async fn changes_are_charged_for_what_they_add() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_of_compute_wants_it_said_and_scopes_choose_whom_it_is_for() {
+async fn compute_quotas_require_requests_and_scopes_select_pods() {
     let cluster = DevCluster::new(clock());
     cluster
         .create(quota(
@@ -202,9 +202,9 @@ async fn a_quota_of_compute_wants_it_said_and_scopes_choose_whom_it_is_for() {
     );
 }
 
-/// Two tasks on two threads race for the last of a quota again and again: one of them gets it.
+/// Two tasks on two threads race for the rest of a quota many times. The quota is never exceeded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_past_a_quota_by_being_fast() {
+async fn concurrent_creations_cannot_exceed_a_quota() {
     let cluster = DevCluster::new(clock());
     cluster
         .create(quota("q", json!({"hard": {"configmaps": "10"}})))
@@ -278,7 +278,7 @@ async fn limits_complete_and_refuse_pods_and_claims() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_have_accounts_and_priorities_where_that_is_switched_on() {
+async fn pods_get_accounts_and_priorities_if_enabled() {
     let cluster = DevCluster::full(clock());
     let made = cluster
         .create(pod(
@@ -333,7 +333,7 @@ async fn pods_have_accounts_and_priorities_where_that_is_switched_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_namespace_keeps_what_its_pods_need() {
+async fn every_namespace_keeps_its_account_and_certificate() {
     let cluster = DevCluster::full(clock());
     let names = |plural: &str, namespace: &str| -> Vec<String> {
         let objects = cluster
@@ -356,7 +356,7 @@ async fn every_namespace_keeps_what_its_pods_need() {
         assert_eq!(names("serviceaccounts", namespace), ["default"]);
         assert_eq!(names("configmaps", namespace), ["kube-root-ca.crt"]);
     }
-    // Not in one that is going.
+    // A terminating namespace gets no new account.
     cluster.delete("/api/v1/namespaces/team").await.unwrap();
     cluster
         .delete(&cluster.path("serviceaccounts", "team", "default"))
@@ -365,10 +365,10 @@ async fn every_namespace_keeps_what_its_pods_need() {
     assert!(names("serviceaccounts", "team").is_empty());
 }
 
-/// The switch goes along with a snapshot; one that is switched on later acts in namespaces that are
-/// there already.
+/// A snapshot keeps the configured plugins. Plugins that are enabled later act in existing
+/// namespaces, too.
 #[tokio::test(start_paused = true)]
-async fn a_fork_admits_as_its_origin_unless_told_otherwise() {
+async fn a_fork_keeps_its_admission_plugins_by_default() {
     let has_account = async |cluster: &DevCluster| {
         let made = cluster.create(pod("a", json!({}))).await.unwrap();
         made["spec"]["serviceAccountName"] == "default"

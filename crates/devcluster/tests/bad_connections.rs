@@ -1,5 +1,5 @@
-//! Connections that break off, stall or speak something else: they are closed, nothing is half
-//! done, and everybody else is served.
+//! Connections that break off, stall or carry no HTTP. The server closes them, changes no object,
+//! and serves all other clients.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 use support::{ask, both_doors, clock};
 
-/// More than any of this should take, under load as well.
+/// Longer than any of these tests takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 async fn connect(door: &HttpsDoor) -> TlsStream<TcpStream> {
@@ -40,7 +40,7 @@ async fn connect(door: &HttpsDoor) -> TlsStream<TcpStream> {
         .unwrap()
 }
 
-/// What comes until the other side closes; how it closes does not matter.
+/// All bytes until the other side closes. The way it closes does not matter.
 async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
     let closed = tokio::time::timeout(LIMIT, stream.read_to_end(&mut bytes)).await;
@@ -55,8 +55,9 @@ fn post(door: &HttpsDoor, headers: &str) -> String {
     )
 }
 
-/// Both doors still answer, and the store is at `revision`.
-async fn unharmed(cluster: &DevCluster, revision: u64) {
+/// Checks that the server still answers in the process and through HTTPS, and that the store is at
+/// `revision`.
+async fn check_intact(cluster: &DevCluster, revision: u64) {
     assert_eq!(cluster.revision(), revision);
     let (doors, _open) = both_doors(cluster).await;
     for (door, client) in &doors {
@@ -81,9 +82,9 @@ async fn opened() -> (DevCluster, HttpsDoor, u64) {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_not_done() {
+async fn a_truncated_body_is_not_applied() {
     let (cluster, door, revision) = opened().await;
-    // All of an object is there, but more was announced.
+    // The object is complete, but the header announced more bytes.
     let whole = "{\"metadata\":{\"name\":\"x\"}}";
     for (headers, body) in [
         ("Content-Length: 4000\r\n", whole),
@@ -104,12 +105,12 @@ async fn a_body_that_breaks_off_is_not_done() {
             "{answer}"
         );
     }
-    unharmed(&cluster, revision).await;
+    check_intact(&cluster, revision).await;
 }
 
-/// Its length was not announced, and so it is read until it is too much.
+/// Without an announced length, the server reads until its limit.
 #[tokio::test]
-async fn a_body_without_an_end_is_cut_off() {
+async fn an_endless_body_is_refused() {
     const PIECE: usize = 1 << 20;
     let (cluster, door, revision) = opened().await;
     let mut stream = connect(&door).await;
@@ -129,11 +130,11 @@ async fn a_body_without_an_end_is_cut_off() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
         "{answer}"
     );
-    unharmed(&cluster, revision).await;
+    check_intact(&cluster, revision).await;
 }
 
 #[tokio::test]
-async fn what_is_no_http_or_too_much_of_it_is_refused() {
+async fn malformed_and_oversized_requests_are_refused() {
     let (cluster, door, revision) = opened().await;
     let many: String = (0..2_000).map(|i| format!("X-{i}: y\r\n")).collect();
     let long = format!("X: {}\r\n", "y".repeat(1 << 20));
@@ -155,14 +156,14 @@ async fn what_is_no_http_or_too_much_of_it_is_refused() {
             "400",
         ),
         (
-            "a length that is none",
+            "a length that is not a number",
             post(&door, "Content-Length: x\r\n"),
             "400",
         ),
         ("too many headers", post(&door, &many), "431"),
         ("a long header", post(&door, &long), "431"),
         (
-            "a length of everything",
+            "a huge length",
             format!("{}{{", post(&door, "Content-Length: 9000000000000\r\n")),
             "413",
         ),
@@ -183,12 +184,12 @@ async fn what_is_no_http_or_too_much_of_it_is_refused() {
         !rest(&mut plain).await.starts_with("HTTP"),
         "no HTTP without TLS"
     );
-    unharmed(&cluster, revision).await;
+    check_intact(&cluster, revision).await;
 }
 
-/// Time passes as soon as everybody waits.
+/// Paused time advances as soon as all tasks wait.
 #[tokio::test(start_paused = true)]
-async fn who_says_nothing_is_not_waited_for() {
+async fn silent_connections_time_out() {
     let (cluster, door, revision) = opened().await;
     let mut silent = TcpStream::connect(door.address()).await.unwrap();
     assert_eq!(rest(&mut silent).await, "", "no handshake");

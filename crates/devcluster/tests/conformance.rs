@@ -1,4 +1,4 @@
-//! The promises of an API server, kept by this one.
+//! Runs the conformance checks on the development cluster.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -27,7 +27,8 @@ async fn broken(
     broken
 }
 
-/// Everything outside of the namespaces of checks, which nobody finishes here, by resource.
+/// Names of all objects outside the namespaces of the checks, by resource. No namespace controller
+/// runs here, so the deleted namespaces remain.
 fn remaining(cluster: &DevCluster) -> Vec<(String, String)> {
     let own = |name: &str| name.starts_with("conformance-");
     let objects = |plural: &str| cluster.objects(plural).into_iter();
@@ -78,12 +79,16 @@ fn remaining(cluster: &DevCluster) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_promise_is_kept() {
+async fn all_checks_pass() {
     let cluster = cluster();
     let before = remaining(&cluster);
     let broken = broken(&cluster, conformance::checks()).await;
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
-    assert_eq!(remaining(&cluster), before, "nothing is left behind");
+    assert_eq!(
+        remaining(&cluster),
+        before,
+        "the checks delete their objects"
+    );
     let open: Vec<_> = cluster
         .objects("namespaces")
         .into_iter()
@@ -92,34 +97,34 @@ async fn every_promise_is_kept() {
     assert_eq!(
         open.len(),
         4,
-        "namespaces of checks are on their way out: {open:#?}"
+        "namespaces of checks are terminating: {open:#?}"
     );
 }
 
-/// Those that may find a server remembering everything, where it has forgotten.
+/// These checks skip servers that still have their history, so the test compacts it first.
 #[tokio::test(start_paused = true)]
-async fn what_is_forgotten_is_told_so() {
+async fn compacted_revisions_are_reported() {
     let cluster = cluster();
-    let about_it = || conformance::checks().filter(|check| check.name.contains("forgotten"));
-    for check in about_it() {
+    let checks = || conformance::checks().filter(|check| check.name.contains("forgotten"));
+    for check in checks() {
         cluster.compact("configmaps");
         conformance::run(check, &cluster.client()).await.unwrap();
     }
-    assert_eq!(about_it().count(), 2);
+    assert_eq!(checks().count(), 2);
     let refused = cluster
         .requests()
         .iter()
         .filter(|request| request.status == 410)
         .count();
-    assert_eq!(refused, 2, "a list and a page; a watch is told in a frame");
+    assert_eq!(refused, 2, "a list and a page; a watch gets a frame");
 }
 
-/// A check that passes where everything but namespaces is broken would promise nothing.
+/// A check that passes on a server with broken answers would promise nothing.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_breaks_promises_is_found_out() {
-    // They are about paths, discovery and namespaces alone, or ask for too much before it is looked
-    // at.
-    let elsewhere = |check: &Check| {
+async fn every_check_fails_on_a_broken_server() {
+    // These checks concern paths, discovery or namespaces, which stay intact, or fail before the
+    // fault applies.
+    let is_unaffected = |check: &Check| {
         check.area == "discovery"
             || [
                 "paths_",
@@ -133,7 +138,7 @@ async fn a_server_that_breaks_promises_is_found_out() {
     };
     let cluster = cluster();
     let mut unseen = Vec::new();
-    for check in conformance::checks().filter(|check| !elsewhere(check)) {
+    for check in conformance::checks().filter(|check| !is_unaffected(check)) {
         let fork = cluster.fork();
         let broken = Status::new(200, "", "broken");
         let rule = Matcher::default().except("namespaces");
@@ -147,7 +152,7 @@ async fn a_server_that_breaks_promises_is_found_out() {
 }
 
 #[test]
-fn every_promise_has_a_name_of_its_own() {
+fn names_of_checks_are_unique() {
     let names: BTreeSet<&str> = conformance::checks().map(|check| check.name).collect();
     assert_eq!(names.len(), conformance::checks().count());
 }

@@ -1,4 +1,4 @@
-//! What clients rely on when many of them write at once, and when they come late.
+//! Guarantees for clients that write concurrently, and for clients that fall behind.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -37,7 +37,7 @@ fn version(object: &Value) -> u64 {
         .unwrap()
 }
 
-/// Frames of a watch on the config maps of `default`.
+/// Frames of a watch on the ConfigMaps of `default`.
 async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, Value> {
     let request = Request::get(format!("{MAPS}?watch=1&{options}"))
         .body(Full::<bytes::Bytes>::default())
@@ -51,7 +51,7 @@ async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, Value>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_write_is_lost_and_a_watch_sees_each_one_once_in_order() {
+async fn a_watch_sees_every_write_once_and_in_order() {
     const WRITERS: usize = 8;
     const WRITES: usize = 50;
     let cluster = cluster();
@@ -91,18 +91,18 @@ async fn no_write_is_lost_and_a_watch_sees_each_one_once_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_writers_with_the_same_version_one_wins() {
+async fn one_of_many_writes_with_the_same_version_succeeds() {
     let cluster = cluster();
     let created = cluster.create(config_map("a")).await.unwrap();
-    let rivals = (0..16).map(|rival| {
+    let writers_at_once = (0..16).map(|writer| {
         let (cluster, mut map) = (cluster.clone(), created.clone());
-        map["data"] = json!({"rival": rival.to_string()});
+        map["data"] = json!({"writer": writer.to_string()});
         tokio::spawn(async move { cluster.replace(map).await })
     });
     let mut codes = Vec::new();
-    for rival in rivals.collect::<Vec<_>>() {
+    for writer in writers_at_once.collect::<Vec<_>>() {
         codes.push(
-            rival
+            writer
                 .await
                 .unwrap()
                 .map_or_else(|status| status.code, |_| 200),
@@ -113,7 +113,7 @@ async fn of_many_writers_with_the_same_version_one_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_page_says_how_to_go_on() {
+async fn an_expired_continue_token_comes_with_a_new_one() {
     let cluster = cluster();
     for name in ["a", "b", "c"] {
         cluster.create(config_map(name)).await.unwrap();
@@ -150,7 +150,7 @@ async fn an_expired_page_says_how_to_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_watch_sends_bookmarks_and_ends_when_it_was_told_to() {
+async fn an_idle_watch_sends_bookmarks_and_ends_after_its_timeout() {
     let cluster = cluster();
     let started = Instant::now();
     let mut frames = watch(
@@ -161,7 +161,7 @@ async fn an_idle_watch_sends_bookmarks_and_ends_when_it_was_told_to() {
     let mut at = Vec::new();
     while let Some(frame) = frames.next().await {
         assert_eq!(frame["type"], "BOOKMARK");
-        // A bookmark moves on with what happens to other types.
+        // A bookmark advances with changes of other types, too.
         assert_eq!(version(&frame["object"]), cluster.revision());
         at.push(started.elapsed().as_secs());
         let pod = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "s-"}});
@@ -172,11 +172,11 @@ async fn an_idle_watch_sends_bookmarks_and_ends_when_it_was_told_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watcher_that_falls_too_far_behind_is_cut_off() {
+async fn a_watch_behind_the_history_ends_with_an_error() {
     let cluster = cluster();
     cluster.create(config_map("a")).await.unwrap();
     let mut frames = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
-    // More than the history holds in bytes, and more than the events it always keeps.
+    // More bytes than the history holds, and more events than it always keeps.
     for write in 0..1_200 {
         let patch = json!({"data": {"k": format!("{write}{}", "x".repeat(32_000))}});
         cluster.patch(&format!("{MAPS}/a"), patch).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_watcher_that_falls_too_far_behind_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn generated_names_do_not_repeat() {
+async fn generated_names_are_unique() {
     let cluster = cluster();
     let mut names = BTreeSet::new();
     for _ in 0..500 {

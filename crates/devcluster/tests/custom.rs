@@ -1,4 +1,4 @@
-//! Custom resources: what a CustomResourceDefinition brings, and what goes with it.
+//! Custom resources: the effects of a CustomResourceDefinition and of its deletion.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ fn cluster() -> DevCluster {
     DevCluster::with_managed_fields(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
 }
 
-/// A definition of widgets with these versions.
+/// A definition of Widgets with these versions.
 fn definition(versions: Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -43,7 +43,7 @@ fn version(name: &str, spec: Value) -> Value {
     })
 }
 
-/// A cluster that serves widgets with these fields in their spec.
+/// A cluster that serves Widgets with these fields in their spec.
 async fn with_widgets(spec: Value) -> DevCluster {
     let cluster = cluster();
     cluster
@@ -62,7 +62,7 @@ fn message(refused: Result<Value, Status>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_goes_takes_its_objects_along() {
+async fn deleting_a_definition_deletes_its_objects() {
     let cluster = with_widgets(json!({"size": {"type": "integer"}})).await;
     let mut kept = widget(json!({"size": 1}));
     kept["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -79,7 +79,7 @@ async fn a_definition_that_goes_takes_its_objects_along() {
     assert_eq!(
         cluster.objects("widgets").len(),
         1,
-        "only what has a finalizer is still there"
+        "only the object with a finalizer remains"
     );
     let refused = cluster.create(other).await.unwrap_err();
     assert_eq!(
@@ -111,7 +111,7 @@ async fn a_definition_that_goes_takes_its_objects_along() {
     assert_eq!(
         cluster.get(WIDGETS).await.unwrap()["items"],
         json!([]),
-        "a new definition starts with nothing"
+        "a new definition has no objects"
     );
 }
 
@@ -120,7 +120,7 @@ fn definition_again() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_of_deletions_and_ends_when_its_kind_goes() {
+async fn a_watch_sees_deletions_and_ends_with_its_kind() {
     let cluster = with_widgets(json!({})).await;
     cluster.create(widget(json!({}))).await.unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
@@ -198,7 +198,7 @@ async fn every_served_version_shows_the_same_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_schema_is_how_old_objects_are_read() {
+async fn a_new_schema_applies_to_existing_objects() {
     let cluster =
         with_widgets(json!({"size": {"type": "integer"}, "gone": {"type": "string"}})).await;
     let before = cluster
@@ -217,7 +217,7 @@ async fn a_new_schema_is_how_old_objects_are_read() {
     assert_eq!(after["spec"], json!({"size": 1, "color": "red"}));
     assert_eq!(
         after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"],
-        "reading is no write"
+        "conversion is not a write"
     );
 }
 
@@ -248,7 +248,7 @@ async fn a_custom_kind_may_be_named_like_a_built_in_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_definitions_the_later_one_does_not_get_the_name() {
+async fn the_older_of_two_definitions_keeps_a_name() {
     let cluster = with_widgets(json!({})).await;
     let mut second = definition_again();
     second["metadata"]["name"] = json!("others.example.com");
@@ -274,7 +274,7 @@ async fn of_two_definitions_the_later_one_does_not_get_the_name() {
     assert_eq!(
         accepted["status"]["acceptedNames"]["shortNames"],
         json!(["wd"]),
-        "what is free again goes to who waits for it"
+        "a waiting definition gets the freed name"
     );
     assert_eq!(
         cluster.get("/apis/example.com/v1/others").await.unwrap()["items"],
@@ -292,7 +292,7 @@ async fn a_fork_serves_its_own_custom_resources() {
     assert_eq!(cluster.objects("widgets").len(), 1);
 }
 
-/// A definition that is right, with one value set anew.
+/// A valid definition with one changed value.
 fn broken(pointer: &str, value: Value) -> Value {
     let mut definition = definition(json!([version("v1", json!({"size": {"type": "integer"}}))]));
     let (holder, field) = pointer.rsplit_once('/').unwrap();
@@ -301,10 +301,10 @@ fn broken(pointer: &str, value: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_cannot_be_served_is_refused() {
+async fn invalid_definitions_are_refused() {
     const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
     let size = format!("{SCHEMA}/properties/spec/properties/size");
-    // (pointer, value, words)
+    // (pointer, value, part of the error)
     let cases = [
         (
             "/spec/group",
@@ -462,7 +462,7 @@ async fn documents_describe_built_in_and_custom_kinds() {
         .into_iter()
         .filter(|name| !schemas.contains_key(*name))
         .collect();
-    assert_eq!(dangling, [""; 0], "every reference leads to a schema");
+    assert_eq!(dangling, [""; 0], "every reference names a schema");
 
     let versions = json!([version("v1", json!({"size": {"type": "integer"}}))]);
     cluster
@@ -472,11 +472,11 @@ async fn documents_describe_built_in_and_custom_kinds() {
     let index = cluster.get("/openapi/v3").await.unwrap();
     assert_ne!(
         index["paths"]["apis/example.com/v1"]["serverRelativeURL"], address,
-        "another schema has another address"
+        "another schema has another URL"
     );
 }
 
-/// The schemas that a document refers to.
+/// Names of the schemas that a document refers to.
 fn references(value: &Value) -> Vec<&str> {
     match value {
         Value::Object(fields) => {

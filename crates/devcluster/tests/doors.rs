@@ -1,4 +1,4 @@
-//! Both doors lead to the same store.
+//! Requests in the process and through HTTPS use the same store.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -29,7 +29,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_loaded_as_it_is() {
+async fn load_stores_objects_unchanged() {
     let cluster = cluster();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -51,12 +51,12 @@ async fn an_object_is_loaded_as_it_is() {
 
     let mut nameless = pod.clone();
     nameless["metadata"]["name"].take();
-    let mut placeless = pod.clone();
-    placeless["metadata"]["namespace"].take();
+    let mut without_namespace = pod.clone();
+    without_namespace["metadata"]["namespace"].take();
     for unfit in [
         json!({"apiVersion": "v1", "kind": "Unheard", "metadata": {"name": "a"}}),
         nameless,
-        placeless,
+        without_namespace,
     ] {
         assert_eq!(cluster.load(unfit).unwrap_err().code, 400);
     }
@@ -116,7 +116,7 @@ async fn crud(client: kube::Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_in_the_process_needs_no_network() {
+async fn a_client_in_the_process_uses_the_api() {
     let cluster = cluster();
     crud(cluster.client()).await;
     let verbs: Vec<String> = cluster
@@ -133,7 +133,7 @@ async fn a_client_in_the_process_needs_no_network() {
 }
 
 #[tokio::test]
-async fn a_client_with_the_kubeconfig_gets_in_over_https() {
+async fn a_client_with_the_kubeconfig_uses_the_api_over_https() {
     let cluster = cluster();
     let door = cluster
         .serve_https("127.0.0.1:0".parse().unwrap())
@@ -159,14 +159,14 @@ async fn a_client_with_the_kubeconfig_gets_in_over_https() {
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
     assert!(
         maps.get("lost").await.is_ok(),
-        "it was stored, and a new connection is made"
+        "the object is stored, and the client reconnects"
     );
     tokio::time::timeout(Duration::from_secs(5), door.stop())
         .await
         .expect("no connection outlives its requests");
 }
 
-/// What `service` has of the cluster's addresses and ports.
+/// Cluster address and node port of `service`.
 fn holdings(service: &Service) -> (String, i32) {
     let spec = service.spec.as_ref().unwrap();
     (
@@ -175,10 +175,10 @@ fn holdings(service: &Service) -> (String, i32) {
     )
 }
 
-/// Some ask for what they want, each thing twice; others take what comes, and come to what the
-/// former ask for.
+/// Some creations request an address and port, each pair twice. Others get assigned ones, which may
+/// be the requested ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn services_created_at_once_share_no_address_and_no_port() {
+async fn concurrent_services_get_unique_addresses_and_ports() {
     const WANTED: u8 = 30;
     let cluster = cluster();
     let door = cluster
@@ -224,7 +224,7 @@ async fn services_created_at_once_share_no_address_and_no_port() {
         }
     }
     assert_eq!(given.len() + refused, 4 * usize::from(WANTED));
-    // Whoever takes what comes may have come first.
+    // Creations without a request may have been assigned a requested pair first.
     assert!(refused >= usize::from(WANTED), "{refused}");
     let (addresses, ports): (BTreeSet<String>, BTreeSet<i32>) = given.iter().cloned().unzip();
     assert_eq!(
@@ -233,7 +233,7 @@ async fn services_created_at_once_share_no_address_and_no_port() {
         "{given:?}"
     );
 
-    // What is freed can be had again: by deletion, and by a type that needs no port on the nodes.
+    // Numbers are free again after a deletion, or after a change to a type without node ports.
     let services = &doors[0];
     let freed = services
         .get("s-0-1")
@@ -269,7 +269,7 @@ async fn services_created_at_once_share_no_address_and_no_port() {
 }
 
 #[tokio::test]
-async fn without_credentials_nothing_is_allowed_and_stop_ends_open_watches() {
+async fn anonymous_requests_are_forbidden_and_stop_ends_watches() {
     let cluster = cluster();
     let door = cluster
         .serve_https("127.0.0.1:0".parse().unwrap())
@@ -300,12 +300,12 @@ async fn without_credentials_nothing_is_allowed_and_stop_ends_open_watches() {
         .boxed();
     tokio::time::timeout(Duration::from_secs(5), door.stop())
         .await
-        .expect("an open watch does not hold up the stop");
+        .expect("stop does not wait for open watches");
     assert!(frames.next().await.is_none_or(|frame| frame.is_err()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_refuse_as_often_as_they_are_told_to() {
+async fn faults_apply_as_often_as_configured() {
     let cluster = cluster();
     let pods = Qualified {
         group: "",
@@ -333,7 +333,7 @@ async fn faults_refuse_as_often_as_they_are_told_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_watch_sends_what_it_missed_when_it_resumes() {
+async fn a_stalled_watch_sends_missed_events_when_it_resumes() {
     let cluster = cluster();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     let mut frames = maps
@@ -349,7 +349,7 @@ async fn a_stalled_watch_sends_what_it_missed_when_it_resumes() {
         tokio::time::timeout(Duration::from_secs(60), frames.next())
             .await
             .is_err(),
-        "a stalled watch says nothing"
+        "a stalled watch sends no frames"
     );
     cluster.faults().resume_watches("configmaps");
     assert!(matches!(
@@ -361,7 +361,7 @@ async fn a_stalled_watch_sends_what_it_missed_when_it_resumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_before_the_history_is_told_so_in_a_frame() {
+async fn a_watch_from_before_the_history_gets_an_error_frame() {
     let cluster = cluster();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let created: Value = cluster.create(map).await.unwrap();

@@ -1,4 +1,4 @@
-//! Events leave after their time to live.
+//! Events are deleted after their time to live.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -29,7 +29,7 @@ fn names(cluster: &DevCluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_leaves_its_time_after_the_last_write_and_watches_see_it() {
+async fn events_are_deleted_a_ttl_after_their_last_write() {
     let cluster = DevCluster::builder().event_ttl(TTL).start().await.unwrap();
     for name in ["deleted", "updated", "written-once"] {
         cluster.create(event(name)).await.unwrap();
@@ -79,7 +79,7 @@ async fn an_event_leaves_its_time_after_the_last_write_and_watches_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_of_the_newer_group_leave_too_and_nothing_else_does() {
+async fn events_of_both_groups_are_deleted_and_no_other_objects() {
     let cluster = DevCluster::builder().event_ttl(TTL).start().await.unwrap();
     let newer = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "newer"}, "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -99,10 +99,10 @@ async fn those_of_the_newer_group_leave_too_and_nothing_else_does() {
     );
 }
 
-/// What was there before, be it loaded or of a snapshot, gets a whole term; so does what was
-/// written while the history was lost.
+/// Objects from before the start, loaded or of a snapshot, get a whole time to live. So do objects
+/// that were written while the history was lost.
 #[tokio::test(start_paused = true)]
-async fn events_leave_that_the_history_does_not_tell_of() {
+async fn events_outside_the_history_are_deleted() {
     let before = DevCluster::builder()
         .object(event("before"))
         .start()
@@ -125,7 +125,7 @@ async fn events_leave_that_the_history_does_not_tell_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_time_to_live_events_stay() {
+async fn events_without_a_ttl_stay() {
     let cluster = DevCluster::builder()
         .event_ttl(Duration::ZERO)
         .object(event("kept"))

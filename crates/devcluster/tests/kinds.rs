@@ -1,4 +1,4 @@
-//! Kinds that are more than rows of the table: with two versions, with approvals, made on request.
+//! Kinds with behaviour beyond their row in the table: two versions, approvals, computed objects.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
-use support::{Asked, ask, clock};
+use support::{Answer, ask, clock};
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -21,7 +21,7 @@ async fn send(
     path: &str,
     content_type: &str,
     body: &Value,
-) -> Asked {
+) -> Answer {
     ask(
         client,
         method,
@@ -46,7 +46,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_autoscaler_is_the_same_object_in_both_versions() {
+async fn an_autoscaler_is_one_object_in_both_versions() {
     let cluster = DevCluster::with_managed_fields(clock());
     let client = cluster.client();
     let path = |version: &str, name: &str| {
@@ -69,7 +69,7 @@ async fn an_autoscaler_is_the_same_object_in_both_versions() {
     );
     assert_eq!(new["metadata"]["uid"], made.body["metadata"]["uid"]);
 
-    // What only v2 can say is in annotations of v1, and a change through v1 keeps it.
+    // Annotations of v1 hold the fields that only v2 has. A change through v1 keeps them.
     let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
     let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 5}});
     let change = json!({"spec": {"metrics": [memory], "behavior": behavior}});
@@ -112,7 +112,7 @@ async fn an_autoscaler_is_the_same_object_in_both_versions() {
     assert_eq!(kept["spec"]["behavior"]["scaleDown"], down);
     assert!(kept["metadata"].get("annotations").is_none(), "{kept}");
 
-    // Lists, deletions and defaults, too.
+    // The same holds for lists, deletions and defaults.
     assert_eq!(
         get(&client, &path("v1", "")).await["items"][0]["spec"]["maxReplicas"],
         5
@@ -149,7 +149,7 @@ async fn an_autoscaler_is_the_same_object_in_both_versions() {
     );
 }
 
-/// What a client sends to get a certificate for members of `organization`.
+/// A CertificateSigningRequest for a member of `organization`.
 fn request_for(name: &str, organization: &str) -> Value {
     let mut params = rcgen::CertificateParams::default();
     params
@@ -171,7 +171,7 @@ fn request_for(name: &str, organization: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_for_a_certificate_is_approved_by_who_may_and_signed_after() {
+async fn certificate_requests_need_approval_rights_and_then_a_certificate() {
     let cluster = DevCluster::new(clock());
     let admin = cluster.client();
     let rules = |resources: [&str; 2], verbs: [&str; 3]| json!({"apiGroups": ["certificates.k8s.io"], "resources": resources, "verbs": verbs});
@@ -310,7 +310,7 @@ async fn a_request_for_a_certificate_is_approved_by_who_may_and_signed_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn components_tell_how_they_are_and_that_nobody_should_ask() {
+async fn component_statuses_are_served_with_a_deprecation_warning() {
     let cluster = DevCluster::new(clock());
     let client = cluster.client();
     let names = |list: &Value| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! The library as a test of somebody else's software uses it: what a cluster begins with, what runs
-//! in it, and snapshots.
+//! The library from the view of a test of other software: initial objects, nodes, controllers,
+//! programs and snapshots.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -67,7 +67,7 @@ async fn nodes_run_pods_in_real_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_come_from_anywhere() {
+async fn initial_objects_come_from_values_manifests_and_files() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(
         directory.path().join("a.yaml"),
@@ -106,9 +106,9 @@ async fn objects_come_from_anywhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_started_says_why() {
+async fn errors_at_the_start_name_their_cause() {
     let invalid = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Big"}});
-    // (builder, how the error begins)
+    // (builder, start of the error)
     let cases = [
         (
             DevCluster::builder().object(&invalid),
@@ -148,7 +148,7 @@ async fn what_cannot_be_started_says_why() {
     }
 }
 
-/// Keeps the number of pods in the ConfigMap `count`.
+/// A controller that counts pods once, at its start.
 const COUNTER: Descriptor = Descriptor {
     name: "pod-counter",
     aliases: &["count"],
@@ -180,7 +180,7 @@ const BROKEN: Descriptor = Descriptor {
 static SEEN: AtomicUsize = AtomicUsize::new(usize::MAX);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts once when it starts, and its own end.
+/// Records the number of pods at its start, and counts its ends.
 struct Once {
     seen: Box<dyn Fn() -> usize + Send>,
 }
@@ -196,7 +196,7 @@ impl Controller for Once {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_starts_with_everything_seen_and_is_waited_for() {
+async fn controllers_start_with_synced_caches_and_stop_waits_for_them() {
     let replaced = Descriptor {
         name: COUNTER.name,
         enabled_by_default: true,
@@ -248,7 +248,7 @@ async fn a_program_of_the_user_runs_until_the_cluster_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_stays_as_it_was_and_forks_go_their_own_way() {
+async fn snapshots_are_immutable_and_forks_are_independent() {
     let cluster = DevCluster::builder()
         .object(config_map("a"))
         .object(config_map("b"))
@@ -285,10 +285,10 @@ async fn a_snapshot_stays_as_it_was_and_forks_go_their_own_way() {
         fork.requests()
             .iter()
             .all(|request| !request.path.contains("services")),
-        "its log begins with it"
+        "the log of a fork starts empty"
     );
 
-    // Addresses go on, too, and are held by the services that each of them has.
+    // Addresses continue from the snapshot. Each cluster holds those of its own Services.
     let mut other = service;
     other["metadata"]["name"] = json!("other");
     let (first, second) = (
@@ -305,7 +305,7 @@ async fn a_snapshot_stays_as_it_was_and_forks_go_their_own_way() {
     fork.create(other.clone()).await.unwrap();
     assert_eq!(cluster.create(other).await.unwrap_err().code, 422);
 
-    // A watch goes on from where the snapshot was taken, and from no earlier.
+    // A watch can continue from the snapshot's revision, but from no earlier one.
     let maps: Api<ConfigMap> = Api::default_namespaced(fork.client());
     let parameters = WatchParams::default().timeout(5);
     let frames: Vec<_> = maps
@@ -336,7 +336,7 @@ async fn a_snapshot_stays_as_it_was_and_forks_go_their_own_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_snapshot_is_of_one_moment_across_types() {
+async fn a_snapshot_is_consistent_across_types() {
     let cluster = DevCluster::builder()
         .managed_fields(false)
         .start()
@@ -375,8 +375,8 @@ async fn a_snapshot_is_of_one_moment_across_types() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_requests_are_told_as_asked_for_and_all_are_counted() {
-    for (kept, told) in [(0, &[][..]), (2, &["configmaps/b", "configmaps/c"])] {
+async fn the_log_keeps_its_limit_and_counts_all_requests() {
+    for (kept, ends) in [(0, &[][..]), (2, &["configmaps/b", "configmaps/c"])] {
         let cluster = DevCluster::builder()
             .kept_requests(kept)
             .start()
@@ -396,7 +396,7 @@ async fn as_many_requests_are_told_as_asked_for_and_all_are_counted() {
             .into_iter()
             .map(|request| request.path)
             .collect();
-        let expected: Vec<String> = told
+        let expected: Vec<String> = ends
             .iter()
             .map(|end| format!("/api/v1/namespaces/default/{end}"))
             .collect();

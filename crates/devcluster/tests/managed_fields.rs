@@ -1,5 +1,5 @@
-//! Who manages which field, through the API: what clients of server-side apply rely on, and that
-//! entries stay few and small.
+//! Managed fields through the API: guarantees for clients of server-side apply, and limits on the
+//! number of entries.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,7 +51,7 @@ fn config(data: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_creations_are_not_recorded_the_first_apply_begins() {
+async fn without_recorded_creations_entries_begin_at_the_first_apply() {
     let cluster = DevCluster::new(clock());
     let created = cluster.create(config(json!({"k": "1"}))).await.unwrap();
     assert_eq!(managers(&created), []);
@@ -103,7 +103,7 @@ async fn where_creations_are_not_recorded_the_first_apply_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entries_of_many_managers_are_joined() {
+async fn old_entries_are_merged() {
     let cluster = DevCluster::with_managed_fields(clock());
     cluster.create(config(json!({"k": "1"}))).await.unwrap();
     let mut last = Value::Null;
@@ -125,12 +125,12 @@ async fn entries_of_many_managers_are_joined() {
     assert_eq!(
         ancient.as_object().unwrap().len(),
         23,
-        "nothing is lost: {ancient}"
+        "all fields are kept: {ancient}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn applying_the_same_again_later_is_no_change() {
+async fn a_repeated_apply_changes_no_version() {
     let cluster = DevCluster::with_managed_fields(clock());
     let first = patch(
         &cluster,
@@ -165,7 +165,7 @@ async fn applying_the_same_again_later_is_no_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kubectl_takes_over_what_it_applied_from_the_client() {
+async fn kubectl_migrates_from_client_side_apply() {
     let cluster = DevCluster::with_managed_fields(clock());
     let last = config(json!({"k": "1"})).to_string();
     let mut object = config(json!({"k": "1", "other": "1"}));
@@ -194,7 +194,7 @@ async fn kubectl_takes_over_what_it_applied_from_the_client() {
         "{}",
         refused.message
     );
-    // What its migration then does: one entry less, by a patch of the entries.
+    // The migration of kubectl then removes one entry with a patch of the entries.
     let entries = [
         json!({"op": "replace", "path": "/metadata/managedFields", "value": [applied["metadata"]["managedFields"][0]]}),
     ];
@@ -219,7 +219,7 @@ async fn kubectl_takes_over_what_it_applied_from_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_what_was_applied_removes_it_unless_another_wants_it() {
+async fn fields_dropped_from_an_apply_are_removed_unless_others_own_them() {
     let cluster = DevCluster::with_managed_fields(clock());
     let deployment = |containers: Value| {
         json!({
@@ -281,36 +281,36 @@ async fn dropping_what_was_applied_removes_it_unless_another_wants_it() {
     assert!(refused.message.ends_with(words), "{}", refused.message);
 }
 
-/// One request to an object or its scale, and what becomes of it: how many replicas whose they are,
-/// or with whom it conflicts.
+/// One request to an object or its Scale, and its outcome: the replicas and their managers, or the
+/// conflict.
 struct Step {
     what: &'static str,
     method: Method,
     content_type: &'static str,
-    /// What comes after the name of the object.
+    /// The part after the name of the object.
     path: &'static str,
     body: Value,
-    becomes: Result<(u64, &'static [&'static str]), &'static str>,
+    outcome: Result<(u64, &'static [&'static str]), &'static str>,
 }
 
 #[rustfmt::skip]
 fn scaling(object: &Value, name: &str) -> Vec<Step> {
     const JSON: &str = "application/json";
     let scale = |replicas| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": replicas}});
-    let step = |what, method, content_type, path, body, becomes| Step { what, method, content_type, path, body, becomes };
+    let step = |what, method, content_type, path, body, outcome| Step { what, method, content_type, path, body, outcome };
     let (patch, put) = (Method::PATCH, Method::PUT);
     let five = json!({"spec": {"replicas": 5}});
     vec![
         step("created", patch.clone(), APPLY, "?fieldManager=applier", object.clone(), Ok((1, &["applier"]))),
         step("scaled", patch.clone(), MERGE, "/scale?fieldManager=scaler", five.clone(), Ok((5, &["scaler"]))),
-        step("a scale's status is nobody's", patch.clone(), MERGE, "/scale?fieldManager=x", json!({"status": {"replicas": 42}}), Ok((5, &["scaler"]))),
+        step("the status of a Scale has no manager", patch.clone(), MERGE, "/scale?fieldManager=x", json!({"status": {"replicas": 42}}), Ok((5, &["scaler"]))),
         step("applied again", patch.clone(), APPLY, "?fieldManager=applier", object.clone(), Err("conflict with \"scaler\" with subresource \"scale\" using ")),
         step("forced", patch.clone(), APPLY, "?fieldManager=applier&force=true", object.clone(), Ok((1, &["applier"]))),
         step("scale applied", patch.clone(), APPLY, "/scale?fieldManager=scales", scale(17), Err("conflict with \"applier\": .spec.replicas")),
         step("scale forced", patch.clone(), APPLY, "/scale?fieldManager=scales&force=true", scale(17), Ok((17, &["scales"]))),
         step("scale replaced", put, JSON, "/scale?fieldManager=replacer", scale(7), Ok((7, &["replacer"]))),
-        step("of another mind", patch.clone(), APPLY, "/scale?fieldManager=other", scale(8), Err("conflict with \"replacer\" with subresource \"scale\" using autoscaling/v1: .spec.replicas")),
-        step("of one mind", patch.clone(), APPLY, "/scale?fieldManager=other", scale(7), Ok((7, &["other", "replacer"]))),
+        step("applied with another value", patch.clone(), APPLY, "/scale?fieldManager=other", scale(8), Err("conflict with \"replacer\" with subresource \"scale\" using autoscaling/v1: .spec.replicas")),
+        step("applied with the same value", patch.clone(), APPLY, "/scale?fieldManager=other", scale(7), Ok((7, &["other", "replacer"]))),
         step("scaled by another", patch.clone(), MERGE, "/scale?fieldManager=scaler", five, Ok((5, &["scaler"]))),
     ]
 }
@@ -331,7 +331,7 @@ fn scalable_widgets() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_replicas_belong_to_whoever_scaled_last() {
+async fn the_last_manager_to_scale_owns_the_replicas() {
     let cluster = DevCluster::with_managed_fields(clock());
     cluster.create(scalable_widgets()).await.unwrap();
     let cases = [
@@ -364,7 +364,7 @@ async fn the_replicas_belong_to_whoever_scaled_last() {
                     step.body.to_string(),
                 )
                 .await;
-            match (answer, step.becomes) {
+            match (answer, step.outcome) {
                 (Ok(_), Ok((replicas, owners))) => {
                     let object = cluster.get(&object_path).await.unwrap();
                     assert_eq!(object["spec"]["replicas"], replicas, "{kind} {what}");
@@ -376,7 +376,7 @@ async fn the_replicas_belong_to_whoever_scaled_last() {
                         "{kind} {what}: {status:?}"
                     )
                 }
-                (answer, becomes) => panic!("{kind} {what}: {answer:?} instead of {becomes:?}"),
+                (answer, outcome) => panic!("{kind} {what}: {answer:?} instead of {outcome:?}"),
             }
         }
     }
@@ -396,7 +396,7 @@ fn owners_of_replicas(object: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_to_a_scale_says_what_is_wrong() {
+async fn an_invalid_apply_to_a_scale_is_refused() {
     let cluster = DevCluster::new(clock());
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
@@ -415,7 +415,7 @@ async fn an_apply_to_a_scale_says_what_is_wrong() {
                 .await
         }
     };
-    // (query, change to a scale that is right, code, words)
+    // (query, change of a valid Scale, code, part of the error)
     let cases = [
         ("a/scale", json!({}), 422, "is required for apply patch"),
         (
@@ -512,17 +512,17 @@ async fn an_apply_to_a_scale_says_what_is_wrong() {
     )
     .await
     .unwrap();
-    assert_eq!(none["spec"], json!({}), "nobody asks for any");
+    assert_eq!(none["spec"], json!({}), "no manager sets replicas");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_applies_to_a_status_owns_what_it_lets_them_write() {
+async fn an_apply_to_a_status_owns_its_writable_fields_only() {
     let cluster = DevCluster::with_managed_fields(clock());
     cluster.create(scalable_widgets()).await.unwrap();
     let pod_spec = json!({"containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod_spec});
     let workload = json!({"selector": {"matchLabels": {"app": "a"}}, "template": template});
-    // (version, kind, plural, spec, status, what is owned of the metadata)
+    // (version, kind, plural, spec, status, owned metadata fields)
     let cases = [
         (
             "apps/v1",

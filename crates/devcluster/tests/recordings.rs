@@ -1,5 +1,5 @@
-//! The pure parts of the server against answers recorded from a real one: what needs no store is
-//! checked here, request by request.
+//! Compares the pure functions of the server with answers recorded from a real server, request by
+//! request. `replay.rs` compares the answers that need the store.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -24,7 +24,7 @@ struct Step {
     answer: Value,
 }
 
-/// All recorded requests, or nothing when the recordings are not there.
+/// All recorded requests; empty without the recordings.
 fn steps(scenarios: &[&str]) -> Vec<Step> {
     let shared = std::env::var_os("STEERSMAN_SHARED").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
@@ -43,10 +43,11 @@ fn steps(scenarios: &[&str]) -> Vec<Step> {
 
 const UID: &str = "22222222-2222-2222-2222-222222222222";
 
-/// The uid clients try to give; the recordings hide it like any other.
+/// The UID that a client sends. The recordings replace it with a placeholder like any other UID.
 const CLIENT_UID: &str = "11111111-1111-1111-1111-111111111111";
 
-/// Values that stand in for what differs from server to server.
+/// Values in place of the recordings' placeholders, which stand for values that differ between
+/// servers.
 const PLACEHOLDERS: [(&str, &str); 5] = [
     ("<uid>", UID),
     ("<time>", "2024-06-01T00:00:00Z"),
@@ -96,7 +97,7 @@ impl Step {
     }
 }
 
-/// What the server alone decides, and placeholders stand for.
+/// Metadata that the server sets, which the recordings replace with placeholders.
 const SERVER_SET: [&str; 8] = [
     "uid",
     "resourceVersion",
@@ -134,8 +135,7 @@ const WRITES: [&str; 13] = [
     "tables",
 ];
 
-/// A created object before it is stored: what the server sets in the metadata is taken from its
-/// answer.
+/// A created object before it is stored, with the server's metadata from the recorded answer.
 fn before_storage(step: &Step) -> Value {
     let mut object = step.body.clone();
     shape::prune_unknown(step.kind(), &mut object);
@@ -203,7 +203,7 @@ fn created_objects_equal_the_recorded_ones() {
     );
 }
 
-/// The part of an answer that tells what is wrong, as (field, reason, message).
+/// The causes of an error answer, as (field, reason, message).
 fn causes(answer: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let causes = answer["details"]["causes"].as_array().into_iter().flatten();
@@ -218,7 +218,7 @@ fn causes(answer: &Value) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// The same for errors found here. Upstream's diff of pods is longer, so only its head counts.
+/// The same for errors of this server. Only the first line of upstream's diff of pods counts.
 fn found(errors: &[FieldError]) -> Vec<(String, String, String)> {
     errors
         .iter()
@@ -241,7 +241,7 @@ fn without_diff(mut causes: Vec<(String, String, String)>) -> Vec<(String, Strin
     causes
 }
 
-/// What the server puts back into the metadata of an updated object before it looks at it.
+/// Restores the metadata of an updated object that the server restores before validation.
 fn restored(object: &mut Value, old: &Value) {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for name in [
@@ -269,12 +269,12 @@ fn refusals_equal_the_recorded_ones() {
     let steps = steps(&WRITES);
     for step in &steps {
         let wanted = causes(&step.answer);
-        // Versions are compared by the store, options and decoding elsewhere.
-        let ours = step.status == 422
+        // The store compares versions, and other functions check options and decoding.
+        let is_validation_error = step.status == 422
             && !wanted.is_empty()
             && !["DeleteOptions", "PatchOptions", "Scale", ""]
                 .contains(&step.answer["details"]["kind"].as_str().unwrap_or(""));
-        if !ours
+        if !is_validation_error
             || wanted
                 .iter()
                 .any(|(field, ..)| field == "metadata.resourceVersion")
@@ -347,12 +347,12 @@ fn refusals_equal_the_recorded_ones() {
     );
 }
 
-/// Objects by path, as the latest answers showed them.
+/// Objects by path, from the latest answers.
 #[derive(Default)]
 struct World(Map<String, Value>);
 
 impl World {
-    /// The object a path is about, whatever its subresource.
+    /// The path of the object, without a subresource.
     fn key(path: &str) -> String {
         let path = path.split('?').next().unwrap_or(path);
         path.trim_end_matches("/status")
@@ -376,7 +376,7 @@ impl World {
         self.0.insert(path, step.answer.clone());
     }
 
-    /// The object called `name` in the collection that `path` is, or is in.
+    /// The object called `name` in the collection at `path`, or at `path` itself.
     fn named(&self, path: &str, name: &str) -> Option<&Value> {
         let path = Self::key(path);
         self.0.get(&format!("{path}/{name}")).or_else(|| {
@@ -437,8 +437,7 @@ fn patched_objects_equal_the_recorded_ones() {
                     let mut got = without_server_set(&object);
                     let mut wanted = without_server_set(&step.answer);
                     if only_status {
-                        // What this endpoint keeps from the stored object is the business of the
-                        // store.
+                        // The store restores the other fields for this endpoint.
                         (got, wanted) = (got["status"].take(), wanted["status"].take());
                     } else if let Some(status) = old.get("status") {
                         got["status"] = status.clone();
@@ -534,7 +533,7 @@ fn tables_equal_the_recorded_ones() {
 }
 
 #[test]
-fn bodies_that_do_not_decode_are_refused_in_the_recorded_words() {
+fn decoding_errors_equal_the_recorded_ones() {
     let mut compared = 0;
     let steps = steps(&[
         "configmap-crud",

@@ -1,9 +1,9 @@
-//! Replays what was recorded from a real API server, and compares.
+//! Replays recordings of a real API server, and compares the answers.
 //!
-//! The recordings are not part of this repository: `STEERSMAN_SHARED` names the folder that holds
-//! them in `reference/data`, else it is looked for next to the working copies. Steps that are known
-//! to differ are listed in `replay-known.txt` with the reason; a step that differs without being
-//! listed fails, and so does one that is listed and does not differ.
+//! The recordings are not part of this repository. `STEERSMAN_SHARED` names the folder that
+//! contains `reference/data`; without it, the test looks beside the working copies.
+//! `replay-known.txt` lists the steps with a known difference and its reason. The test fails for an
+//! unlisted difference, and for a listed step without one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ use steersman_devcluster::rest::Body;
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
-/// Tokens of the users that the recordings were made with.
+/// Tokens of the users in the recordings.
 const TOKENS: [(&str, &str); 3] = [
     ("token_admin", "t-admin"),
     ("token_viewer", "t-viewer"),
@@ -97,7 +97,7 @@ fn scenarios(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// `scenario/step reason` lines.
+/// Lines of the form `scenario/step reason`.
 fn known() -> BTreeMap<String, String> {
     include_str!("replay-known.txt")
         .lines()
@@ -105,19 +105,19 @@ fn known() -> BTreeMap<String, String> {
         .map(|line| {
             let (id, reason) = line
                 .split_once(' ')
-                .unwrap_or_else(|| panic!("{line:?} gives no reason"));
+                .unwrap_or_else(|| panic!("{line:?} has no reason"));
             (id.to_owned(), reason.to_owned())
         })
         .collect()
 }
 
-/// An open watch: its answer's head, and the frames so far.
+/// An open watch: its status and its stream of frames.
 struct Watch {
     status: u16,
     body: Body,
 }
 
-/// Steps that differ, with what differs.
+/// Steps that differ, each with its differences.
 async fn replay(scenario: &Value) -> Vec<(String, String)> {
     let cluster = DevCluster::with_managed_fields(Clock::runtime(
         "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap(),
@@ -202,14 +202,14 @@ async fn send(
     if let Some(kind) = request["contentType"].as_str() {
         built = built.header("content-type", kind);
     }
-    let who = request["as"].as_str().unwrap_or("admin");
-    if who != "anonymous" {
-        built = built.header("authorization", format!("Bearer t-{who}"));
+    let user = request["as"].as_str().unwrap_or("admin");
+    if user != "anonymous" {
+        built = built.header("authorization", format!("Bearer t-{user}"));
     }
     let request = built
         .body(http_body_util::Full::new(Bytes::from(body)))
         .unwrap();
-    let user = if who == "anonymous" {
+    let user = if user == "anonymous" {
         User::anonymous()
     } else {
         User::admin()
@@ -217,7 +217,7 @@ async fn send(
     cluster.service_as(user).call(request).await.unwrap()
 }
 
-/// Status and headers as the recordings keep them, and the body.
+/// Status and headers in the form of the recordings, and the body.
 async fn received(response: Response<Body>) -> (Value, Value) {
     let mut headers = Map::new();
     for name in ["Content-Type", "Retry-After"] {
@@ -246,8 +246,7 @@ async fn received(response: Response<Body>) -> (Value, Value) {
     )
 }
 
-/// Reads the frames of a watch until the recorded number has come, or the stream ends, or nothing
-/// comes for a while.
+/// Reads the frames of a watch until the stream ends, or until no frame arrives for a while.
 async fn close(mut watch: Watch, expected: &Value) -> Option<String> {
     let mut text = Vec::new();
     let wanted = expected["frames"].as_array().map_or(usize::MAX, Vec::len);
@@ -292,10 +291,10 @@ async fn close(mut watch: Watch, expected: &Value) -> Option<String> {
     differ(&expected, &found)
 }
 
-/// How the version of the object in `body` relates to the last one seen of it.
+/// The relation of the object's version in `body` to the previous version of the object.
 fn relate(versions: &mut HashMap<String, u64>, body: &Value) -> Option<&'static str> {
     if body["kind"] == "Scale" {
-        // A view of another object, which the recordings leave out.
+        // A view of another object, which has no version in the recordings.
         return None;
     }
     let uid = body["metadata"]["uid"].as_str()?;
@@ -333,11 +332,11 @@ fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> O
     }
     let path = step["request"]["path"].as_str().unwrap_or_default();
     if path == "/version" || path.contains("verbose") {
-        // These describe one build: only the keys count, of texts only that there is one.
+        // These answers describe one build, so only their keys are compared.
         body = keys_of(&body);
         recorded = keys_of(&recorded);
     }
-    let mirrors_the_implementation = |value: &Value| {
+    let quotes_the_implementation = |value: &Value| {
         let message = value["message"].as_str().unwrap_or_default();
         [
             "strconv.",
@@ -352,7 +351,7 @@ fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> O
         .iter()
         .any(|mark| message.contains(mark))
     };
-    if mirrors_the_implementation(&recorded) && recorded["reason"] == body["reason"] {
+    if quotes_the_implementation(&recorded) && recorded["reason"] == body["reason"] {
         body["message"] = recorded["message"].clone();
         if let Some(details) = recorded.get("details") {
             body["details"] = details.clone();
@@ -370,7 +369,7 @@ fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> O
     differ(&expected, &found)
 }
 
-/// `<prefix>abcde`, wherever it is in a text.
+/// Replaces `<prefix>abcde` with `<prefix><suffix>`, anywhere in a text.
 fn mask_generated(value: &Value, prefix: &str) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -412,7 +411,7 @@ fn filter_groups(body: &mut Value, groups: &[Value]) {
                 }
             };
             items.retain(|item| groups.contains(&name(item)));
-            // The order of groups is the server's.
+            // The order of groups differs between servers.
             items.sort_by_key(|item| name(item).to_string());
         }
     }
@@ -436,8 +435,8 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         })
 }
 
-/// Replaces what differs from run to run by the placeholders of the recordings, and sorts managed
-/// fields as they are sorted there.
+/// Replaces values that differ between runs with the placeholders of the recordings, and sorts
+/// managed fields as the recordings do.
 fn masked(value: &Value) -> Value {
     mask(value, "")
 }
@@ -516,7 +515,7 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Times that a client sent are in 2024.
+/// Times that clients sent are in 2024.
 fn is_server_time(word: &str) -> bool {
     !word.starts_with("2024-") && word.parse::<Timestamp>().is_ok()
 }
@@ -542,7 +541,7 @@ fn mask_versions(message: &str) -> String {
     masked
 }
 
-/// `0s`, `12m`, `3d4h`.
+/// Ages such as `0s`, `12m` and `3d4h`.
 fn is_age(text: &str) -> bool {
     text.ends_with(['s', 'm', 'h', 'd', 'y'])
         && text.starts_with(|letter: char| letter.is_ascii_digit())
@@ -551,7 +550,7 @@ fn is_age(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || b"smhdy".contains(&byte))
 }
 
-/// What is not equal, path by path.
+/// The differences, one line per path.
 fn differ(expected: &Value, found: &Value) -> Option<String> {
     let mut lines = String::new();
     walk("", expected, found, &mut lines);
@@ -579,7 +578,7 @@ fn walk(path: &str, expected: &Value, found: &Value, lines: &mut String) {
                 walk(&format!("{path}/{index}"), wanted, got, lines);
             }
         }
-        // The recordings write `<age>` only where one was shown.
+        // The recordings contain `<age>` only in cells that show an age.
         _ if expected != found => writeln!(
             lines,
             "  {path}:\n    recorded {expected}\n    answered {found}"

@@ -1,4 +1,4 @@
-//! Who is let in through either door, and what roles and bindings let them do.
+//! Authentication in the process and through HTTPS, and authorization by roles and bindings.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -32,7 +32,7 @@ fn role(kind: &str, name: &str, rules: Value) -> Value {
     role
 }
 
-/// A binding in the namespace `default`, or with `ClusterRoleBinding` everywhere.
+/// A binding in the namespace `default`; a `ClusterRoleBinding` applies everywhere.
 fn binding(kind: &str, name: &str, role: (&str, &str), subject: Value) -> Value {
     let mut binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
@@ -44,7 +44,7 @@ fn binding(kind: &str, name: &str, role: (&str, &str), subject: Value) -> Value 
     binding
 }
 
-/// Code and message of a request of `user` with more headers.
+/// Code and body of a request of `user` with these headers.
 async fn ask(
     cluster: &DevCluster,
     user: User,
@@ -132,7 +132,7 @@ async fn roles_are_bound_to_users_groups_and_accounts() {
         ))
         .await
         .unwrap();
-    // (user, may list in default, may list in kube-system)
+    // (user, can list in default, can list in kube-system)
     let cases = [
         (user("jane"), true, false),
         (User::new("joe", ["readers"]), true, false),
@@ -172,7 +172,7 @@ async fn roles_are_bound_to_users_groups_and_accounts() {
         ("lost", "list", "pods", 403)
     );
 
-    // What is taken away is gone at the next request.
+    // The removal of a binding applies from the next request.
     cluster
         .delete(&cluster.path("rolebindings", "default", "users"))
         .await
@@ -182,7 +182,7 @@ async fn roles_are_bound_to_users_groups_and_accounts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn roles_that_sum_up_others_follow_them() {
+async fn aggregated_roles_follow_their_parts() {
     let cluster = cluster();
     let subject = json!({"kind": "User", "name": "jane"});
     cluster
@@ -221,12 +221,12 @@ async fn roles_that_sum_up_others_follow_them() {
     assert_eq!(
         ask(&cluster, user("jane"), asked, &[], Value::Null).await.0,
         404,
-        "allowed, but nobody serves it"
+        "allowed, but not served"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_grants_what_they_do_not_have() {
+async fn users_cannot_grant_rights_that_they_lack() {
     let cluster = cluster();
     let rbac = json!([
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["create", "patch"]},
@@ -295,7 +295,7 @@ async fn nobody_grants_what_they_do_not_have() {
     .await;
     assert_eq!(code, 404);
 
-    // Unless they may, explicitly.
+    // The verbs `escalate` and `bind` allow it explicitly.
     let allowed = json!([{
         "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"], "verbs": ["escalate", "bind"],
     }]);
@@ -330,7 +330,7 @@ async fn nobody_grants_what_they_do_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_may_impersonate_acts_as_others() {
+async fn users_with_the_right_can_impersonate_others() {
     let cluster = cluster();
     let whoami = ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews");
     let body = || json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
@@ -389,7 +389,7 @@ async fn whoever_may_impersonate_acts_as_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_of_accounts_are_valid_as_long_as_what_they_are_for() {
+async fn tokens_expire_and_become_invalid_with_their_account_or_pod() {
     let cluster = cluster();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot", "namespace": "default"}});
     let account = cluster.create(account).await.unwrap();
@@ -494,7 +494,7 @@ async fn tokens_of_accounts_are_valid_as_long_as_what_they_are_for() {
                duration less than 10 minutes";
     assert_eq!((code, &refused["message"]), (422, &json!(why)));
 
-    // Bound to a pod it tells the pod, and goes with it.
+    // A token bound to a pod names the pod, and becomes invalid with it.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
         "spec": {"serviceAccountName": "bot", "containers": [{"name": "c", "image": "i"}]},
@@ -518,7 +518,7 @@ async fn tokens_of_accounts_are_valid_as_long_as_what_they_are_for() {
         "service account token has been invalidated"
     );
 
-    // All of them go with the account, even if another takes its name, and with time.
+    // All tokens expire, and become invalid with their account, even if a new account has its name.
     let (_, answer) = request(json!({"expirationSeconds": 600})).await;
     let short = token_of(&answer);
     tokio::time::advance(std::time::Duration::from_secs(11 * 60 + 1)).await;
@@ -545,7 +545,7 @@ async fn tokens_of_accounts_are_valid_as_long_as_what_they_are_for() {
 }
 
 #[tokio::test]
-async fn certificates_and_tokens_tell_users_over_https() {
+async fn certificates_and_tokens_authenticate_users_over_https() {
     let cluster = cluster();
     let door = cluster
         .serve_https("127.0.0.1:0".parse().unwrap())
@@ -600,7 +600,7 @@ async fn certificates_and_tokens_tell_users_over_https() {
             .is_err()
     );
 
-    // A proxy is believed, others who say the same are not.
+    // The server trusts the headers of the front proxy, and ignores those of other clients.
     let proxied = |certificate: ClientCertificate| {
         let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig_of("proxy", &certificate)).unwrap();
         async move {
@@ -617,9 +617,9 @@ async fn certificates_and_tokens_tell_users_over_https() {
                 .clone()
         }
     };
-    let told = proxied(cluster.front_proxy_certificate().unwrap()).await;
+    let user_info = proxied(cluster.front_proxy_certificate().unwrap()).await;
     assert_eq!(
-        told,
+        user_info,
         json!({"username": "joe", "groups": ["readers", "system:authenticated"]})
     );
     assert_eq!(proxied(certificate).await["username"], "jane");

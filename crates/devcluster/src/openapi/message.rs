@@ -66,7 +66,8 @@ static OPERATION: Message = Message {
     extensions: 13,
 };
 
-/// All parameters are query parameters: wrapper 2 of `Parameter`, then wrapper 3 of `NonBodyParameter`.
+/// All parameters are query parameters: case 2 of `Parameter`, then case 3 of
+/// `NonBodyParameter`.
 static PARAMETER: Message = Message {
     fields: &[("", 1, Wrapped(2, &IN_QUERY))],
     extensions: 0,

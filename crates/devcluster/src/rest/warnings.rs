@@ -77,10 +77,10 @@ mod tests {
         let long: Vec<String> = (0..100)
             .map(|i| format!("{i:03}{}", "x".repeat(1_000)))
             .collect();
-        let told = headers(long.clone());
-        assert_eq!(told.len(), MAX_TOTAL / MAX_CUT);
+        let cut = headers(long.clone());
+        assert_eq!(cut.len(), MAX_TOTAL / MAX_CUT);
         assert!(
-            told.iter()
+            cut.iter()
                 .all(|header| header.len() == MAX_CUT + "299 - \"\"".len())
         );
         assert_eq!(

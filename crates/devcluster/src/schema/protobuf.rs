@@ -18,7 +18,7 @@ const MAGIC: &[u8] = b"k8s\0";
 /// The reason why bytes are not the expected message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The bytes do not start with [`MAGIC`].
+    /// The bytes do not start with the magic bytes `k8s\0`.
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]

@@ -1,4 +1,4 @@
-//! Bodies that are cut off, too large, too deep, no text or no objects.
+//! Bodies that are truncated, too large, too deep, not UTF-8 or not objects.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn nested(open: &str, close: &str, depth: usize) -> String {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_objects() {
+async fn bodies_that_are_not_objects() {
     let cluster = cluster().await;
     let create = ("POST", MAPS);
     let large = |bytes: usize| {
@@ -77,36 +77,30 @@ async fn bodies_that_are_no_objects() {
             "{\"metadata\":{\"name\":\"x\"}}",
         )
         .is(bad.0, bad.1, "Object 'Kind' is missing"),
+        case("invalid UTF-8 outside of strings", create, JSON, b"{\xff}").is(bad.0, bad.1, ""),
         case(
-            "bytes that are no text, outside of texts",
-            create,
-            JSON,
-            b"{\xff}",
-        )
-        .is(bad.0, bad.1, ""),
-        case(
-            "YAML that is no text",
+            "YAML that is not UTF-8",
             create,
             YAML,
             b"metadata: {name: \xff\xfe}",
         )
         .is(bad.0, bad.1, ""),
         case(
-            "a merge patch that is no text, outside of texts",
+            "a merge patch with invalid UTF-8 outside of strings",
             ("PATCH", MAP),
             MERGE,
             b"{\xff}",
         )
         .is(bad.0, bad.1, ""),
         case(
-            "a JSON patch that is no text, outside of texts",
+            "a JSON patch with invalid UTF-8 outside of strings",
             ("PATCH", MAP),
             JSON_PATCH,
             b"[\xff]",
         )
         .is(bad.0, bad.1, ""),
         case(
-            "an apply that is no text",
+            "an apply that is not UTF-8",
             ("PATCH", &format!("{MAP}?fieldManager=m")),
             APPLY,
             b"kind: \xff\xfe",
@@ -119,7 +113,13 @@ async fn bodies_that_are_no_objects() {
             "kind: [",
         )
         .is(bad.0, bad.1, "error decoding YAML"),
-        case("options that are no objects", ("DELETE", MAP), JSON, "[]").is(bad.0, bad.1, ""),
+        case(
+            "options that are not an object",
+            ("DELETE", MAP),
+            JSON,
+            "[]",
+        )
+        .is(bad.0, bad.1, ""),
         case(
             "options that are cut off",
             ("DELETE", MAP),
@@ -134,17 +134,17 @@ async fn bodies_that_are_no_objects() {
             "metadata: {name: [}",
         )
         .is(bad.0, bad.1, ""),
-        case("YAML that grows", create, YAML, bomb()).is(bad.0, bad.1, ""),
+        case("YAML with an alias bomb", create, YAML, alias_bomb()).is(bad.0, bad.1, ""),
         case("protobuf cut off", create, PROTOBUF, b"k8s\0\x0a\x10\x0a").is(bad.0, bad.1, ""),
         case(
-            "protobuf without the mark",
+            "protobuf without the magic bytes",
             create,
             PROTOBUF,
             b"\x0a\x02\x08\x01",
         )
         .is(bad.0, bad.1, ""),
         case(
-            "protobuf with a length of everything",
+            "protobuf with a huge length",
             create,
             PROTOBUF,
             b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
@@ -210,8 +210,8 @@ async fn bodies_that_are_no_objects() {
     refused(&cluster, &cases).await;
 }
 
-/// Nine levels of aliases, each of nine of the level before: half a billion texts.
-fn bomb() -> String {
+/// Nine levels of aliases with nine aliases each: half a billion texts after expansion.
+fn alias_bomb() -> String {
     let mut yaml = "metadata: {name: bomb}\na: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (level, before) in ('b'..='i').zip('a'..) {
         let many = vec![format!("*{before}"); 9].join(", ");
@@ -220,9 +220,9 @@ fn bomb() -> String {
     yaml
 }
 
-/// Go's decoder puts U+FFFD in the place of what is no UTF-8, and so do we.
+/// Go's decoder replaces invalid UTF-8 with U+FFFD, and so does this server.
 #[tokio::test]
-async fn texts_that_are_no_utf_8_are_mended() {
+async fn invalid_utf_8_becomes_replacement_characters() {
     let cluster = cluster().await;
     let (doors, _open) = both_doors(&cluster).await;
     for (index, (door, client)) in doors.iter().enumerate() {

@@ -1,9 +1,10 @@
-//! What the tests share: a cluster with something in it, and requests that must change nothing.
+//! Shared by all tests: a cluster with one object of each kind, and requests that must change no
+//! object.
 
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 
-use crate::support::{Asked, ask, both_doors, clock};
+use crate::support::{Answer, ask, both_doors, clock};
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
@@ -29,7 +30,7 @@ pub(crate) fn deployment() -> Value {
     json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}})
 }
 
-/// A cluster with one object called `a` of each kind that the cases are about.
+/// A cluster with one object called `a` of each kind in the cases.
 pub(crate) async fn cluster() -> DevCluster {
     let cluster = DevCluster::with_managed_fields(clock());
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -74,7 +75,7 @@ pub(crate) async fn cluster() -> DevCluster {
     cluster
 }
 
-/// One request that must change nothing, and what the answer says.
+/// One request that must change no object, and the expected answer.
 pub(crate) struct Case {
     why: &'static str,
     method: &'static str,
@@ -113,14 +114,14 @@ impl Case {
     }
 }
 
-/// Sends every case through both doors.
+/// Sends every case in the process and through HTTPS.
 pub(crate) async fn refused(cluster: &DevCluster, cases: &[Case]) {
     let (doors, _open) = both_doors(cluster).await;
     let mut wrong = Vec::new();
     for (door, client) in &doors {
         for case in cases {
             let before = cluster.revision();
-            let Asked { code, body, .. } = ask(
+            let Answer { code, body, .. } = ask(
                 client,
                 case.method,
                 &case.path,
@@ -136,7 +137,7 @@ pub(crate) async fn refused(cluster: &DevCluster, cases: &[Case]) {
                 wrong.push(format!("{door}: {}: {code} {reason:?} {message}", case.why));
             }
             if cluster.revision() != before {
-                wrong.push(format!("{door}: {}: something changed", case.why));
+                wrong.push(format!("{door}: {}: an object changed", case.why));
             }
         }
     }

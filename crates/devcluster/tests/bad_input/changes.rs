@@ -1,4 +1,4 @@
-//! Patches that do not apply, and changes that may not be.
+//! Patches that do not apply, and forbidden changes.
 
 use serde_json::{Value, json};
 
@@ -15,14 +15,14 @@ async fn patches_that_do_not_apply() {
         case("a failing test", ("PATCH", POD), JSON_PATCH, r#"[{"op":"test","path":"/spec/nodeName","value":"n"}]"#)
             .is(422, "Invalid", failed),
         case(
-            "half of it works",
+            "only the first operation works",
             ("PATCH", POD),
             JSON_PATCH,
             r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}},{"op":"remove","path":"/nope"}]"#,
         )
         .is(422, "Invalid", failed),
         case("an unknown operation", ("PATCH", POD), JSON_PATCH, r#"[{"op":"frob","path":"/spec"}]"#).is(422, "Invalid", failed),
-        case("a path that is none", ("PATCH", POD), JSON_PATCH, r#"[{"op":"add","path":"spec","value":1}]"#)
+        case("an invalid path", ("PATCH", POD), JSON_PATCH, r#"[{"op":"add","path":"spec","value":1}]"#)
             .is(422, "Invalid", failed),
         case("an index past the end", ("PATCH", POD), JSON_PATCH, r#"[{"op":"add","path":"/spec/containers/9","value":{}}]"#)
             .is(422, "Invalid", failed),
@@ -33,9 +33,9 @@ async fn patches_that_do_not_apply() {
             r#"[{"op":"add","path":"/spec/containers/99999999999999999999","value":{}}]"#,
         )
         .is(422, "Invalid", failed),
-        case("the whole object taken away", ("PATCH", POD), JSON_PATCH, r#"[{"op":"replace","path":"","value":null}]"#)
+        case("the whole object replaced by null", ("PATCH", POD), JSON_PATCH, r#"[{"op":"replace","path":"","value":null}]"#)
             .is(422, "Invalid", ""),
-        case("no list", ("PATCH", POD), JSON_PATCH, r#"{"op":"add"}"#).is(400, "BadRequest", "cannot unmarshal object"),
+        case("not a list", ("PATCH", POD), JSON_PATCH, r#"{"op":"add"}"#).is(400, "BadRequest", "cannot unmarshal object"),
         case(
             "too many",
             ("PATCH", POD),
@@ -46,7 +46,7 @@ async fn patches_that_do_not_apply() {
         case("a merge patch that is a list", ("PATCH", POD), MERGE, "[]").is(400, "BadRequest", ""),
         case("a merge patch cut off", ("PATCH", POD), MERGE, "{\"spec\":").is(400, "BadRequest", ""),
         case("a result of another type", ("PATCH", POD), MERGE, r#"{"spec":{"containers":"x"}}"#).is(422, "Invalid", "patch"),
-        case("metadata taken away", ("PATCH", POD), MERGE, r#"{"metadata":null}"#).is(422, "Invalid", ""),
+        case("metadata removed", ("PATCH", POD), MERGE, r#"{"metadata":null}"#).is(422, "Invalid", ""),
         case("another kind", ("PATCH", POD), MERGE, r#"{"kind":"Secret"}"#).is(422, "Invalid", ""),
         case("another name", ("PATCH", POD), MERGE, r#"{"metadata":{"name":"b"}}"#).is(
             400,
@@ -64,21 +64,21 @@ async fn patches_that_do_not_apply() {
             "Conflict",
             "the object has been modified",
         ),
-        case("a version that is none", ("PATCH", POD), MERGE, r#"{"metadata":{"resourceVersion":"x"}}"#).is(500, "", ""),
+        case("an invalid version", ("PATCH", POD), MERGE, r#"{"metadata":{"resourceVersion":"x"}}"#).is(500, "", ""),
         case("an element without its key", ("PATCH", POD), STRATEGIC, r#"{"spec":{"containers":[{"image":"x"}]}}"#).is(
             500,
             "",
             "does not contain declared merge key: name",
         ),
-        case("a directive there is not", ("PATCH", POD), STRATEGIC, r#"{"spec":{"$patch":"frobnicate"}}"#).is(500, "", ""),
+        case("an unknown directive", ("PATCH", POD), STRATEGIC, r#"{"spec":{"$patch":"frobnicate"}}"#).is(500, "", ""),
         case(
-            "an order of what is not there",
+            "an order that is not a list",
             ("PATCH", POD),
             STRATEGIC,
             r#"{"spec":{"$setElementOrder/containers":7,"containers":[{"name":"c"}]}}"#,
         )
         .is(400, "BadRequest", "invalid patch format of setElementOrder list"),
-        case("a patch of what is not there", ("PATCH", &format!("{PODS}/nobody")), MERGE, "{}").is(
+        case("a patch of a missing object", ("PATCH", &format!("{PODS}/nobody")), MERGE, "{}").is(
             404,
             "NotFound",
             "pods \"nobody\" not found",
@@ -95,7 +95,7 @@ async fn patches_that_do_not_apply() {
 }
 
 #[tokio::test]
-async fn changes_that_may_not_be() {
+async fn forbidden_changes() {
     let cluster = cluster().await;
     let at = |plural: &str| cluster.path(plural, "default", "a");
     let widget = format!("{WIDGETS}/a");
@@ -143,7 +143,7 @@ async fn changes_that_may_not_be() {
             "may not change once set",
         ),
         case("a Secret's type", ("PATCH", &at("secrets")), MERGE, r#"{"type":"x"}"#).is(422, "Invalid", "field is immutable"),
-        case("what is immutable", ("PATCH", MAP), MERGE, r#"{"data":{"k":"w"}}"#).is(
+        case("immutable data", ("PATCH", MAP), MERGE, r#"{"data":{"k":"w"}}"#).is(
             422,
             "Invalid",
             "field is immutable when `immutable` is set",
@@ -154,7 +154,7 @@ async fn changes_that_may_not_be() {
             "field is immutable when `immutable` is set",
         ),
         case(
-            "a finalizer for what goes",
+            "a new finalizer of a terminating object",
             ("PATCH", &widget),
             MERGE,
             r#"{"metadata":{"finalizers":["a.dev/keep","b.dev/more"]}}"#,
@@ -165,24 +165,24 @@ async fn changes_that_may_not_be() {
             "Conflict",
             "is already assigned to node \"n\"",
         ),
-        case("fewer than none", ("PUT", &format!("{DEPLOYMENT}/scale")), JSON, scale).is(
+        case("negative replicas", ("PUT", &format!("{DEPLOYMENT}/scale")), JSON, scale).is(
             422,
             "Invalid",
             "must be greater than or equal to 0",
         ),
-        case("a namespace of the system", ("DELETE", "/api/v1/namespaces/kube-system"), "", "").is(
+        case("a system namespace", ("DELETE", "/api/v1/namespaces/kube-system"), "", "").is(
             403,
             "Forbidden",
             "this namespace may not be deleted",
         ),
         case(
-            "a namespace that is not going",
+            "a namespace that is not terminating",
             ("PATCH", "/api/v1/namespaces/default/status"),
             MERGE,
             r#"{"status":{"phase":"Terminating"}}"#,
         )
         .is(422, "Invalid", "may only be 'Active' if `deletionTimestamp` is empty"),
-        case("the end of what is going", ("PATCH", &widget), MERGE, r#"{"metadata":{"deletionTimestamp":null}}"#).is(200, "", ""),
+        case("the deletion time of a terminating object", ("PATCH", &widget), MERGE, r#"{"metadata":{"deletionTimestamp":null}}"#).is(200, "", ""),
         case("completions of a Job", ("PATCH", &at("jobs")), MERGE, r#"{"spec":{"completions":7}}"#).is(
             422,
             "Invalid",
@@ -195,7 +195,7 @@ async fn changes_that_may_not_be() {
             r#"[{"op":"add","path":"/spec/containers/-","value":{"name":"d","image":"i"}}]"#,
         )
         .is(422, "Invalid", "pod updates may not add or remove containers"),
-        case("a policy there is not", ("DELETE", MAP), JSON, r#"{"propagationPolicy":"Foo"}"#).is(
+        case("an unknown policy", ("DELETE", MAP), JSON, r#"{"propagationPolicy":"Foo"}"#).is(
             422,
             "Invalid",
             "Unsupported value: \"Foo\"",
@@ -205,13 +205,13 @@ async fn changes_that_may_not_be() {
             "Invalid",
             "cannot be both set",
         ),
-        case("the uid of another", ("DELETE", MAP), JSON, r#"{"preconditions":{"uid":"x"}}"#).is(
+        case("another object's uid", ("DELETE", MAP), JSON, r#"{"preconditions":{"uid":"x"}}"#).is(
             409,
             "Conflict",
             "the UID in the precondition",
         ),
         case("options of another type", ("DELETE", MAP), JSON, r#"{"gracePeriodSeconds":"x"}"#).is(400, "BadRequest", ""),
-        case("an eviction of another", ("POST", &format!("{POD}/eviction")), JSON, r#"{"metadata":{"name":"b"}}"#).is(
+        case("an eviction of another pod", ("POST", &format!("{POD}/eviction")), JSON, r#"{"metadata":{"name":"b"}}"#).is(
             400,
             "BadRequest",
             "name in URL does not match",
@@ -224,26 +224,26 @@ async fn changes_that_may_not_be() {
         )
         .is(400, "BadRequest", "unknown conversion"),
         case(
-            "an eviction of what was there before",
+            "an eviction of a former pod",
             ("POST", &format!("{POD}/eviction")),
             JSON,
             r#"{"metadata":{"name":"a"},"deleteOptions":{"preconditions":{"uid":"u"}}}"#,
         )
         .is(409, "Conflict", "the UID in the precondition"),
-        case("a token for a moment", ("POST", "/api/v1/namespaces/default/serviceaccounts/none/token"), JSON, "{}")
+        case("a token of a missing account", ("POST", "/api/v1/namespaces/default/serviceaccounts/none/token"), JSON, "{}")
             .is(404, "NotFound", ""),
     ];
     refused(&cluster, &cases).await;
 }
 
 #[tokio::test]
-async fn addresses_of_services_are_given_once() {
+async fn addresses_of_services_are_unique() {
     let cluster = cluster().await;
     let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec});
     let ports = json!([{"port": 80, "nodePort": 30_001}]);
     let asked = json!({"type": "NodePort", "clusterIP": "10.96.0.4", "ports": ports});
     cluster.create(service("b", asked.clone())).await.unwrap();
-    // (what is asked for, the refusal)
+    // (spec, error)
     let refusals = [
         (
             asked,

@@ -1,4 +1,4 @@
-//! Random damage to good requests.
+//! Random damage to valid requests.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -9,10 +9,10 @@ use crate::cases::{
 };
 use crate::support::ask;
 
-/// Random damage to good requests: whatever the answer is, the server has it in its words, and a
-/// refusal changed nothing.
+/// The server answers every damaged request with an object of the API, and a refused request
+/// changes no object.
 #[tokio::test]
-async fn damaged_requests_are_refused_or_done() {
+async fn damaged_requests_are_refused_or_applied() {
     let mut random = StdRng::seed_from_u64(7);
     let cluster = cluster().await;
     let client = cluster.client();
@@ -80,8 +80,8 @@ async fn damaged_requests_are_refused_or_done() {
             if asked.code >= 400 {
                 assert_eq!(asked.body["status"], "Failure", "{method} {path} {sent}");
                 assert_eq!(cluster.revision(), before, "{method} {path} {sent}");
-                // What upstream does not classify either: patches that lack a key, odd versions,
-                // applies of unknown fields.
+                // Upstream answers these without a class, too: patches without a key, invalid
+                // versions, applies of unknown fields.
                 let known = [
                     "merge key",
                     "typed patch",
@@ -116,7 +116,7 @@ async fn damaged_requests_are_refused_or_done() {
     }
 }
 
-/// Cut, doubled, exchanged or overwritten in one to three places.
+/// Truncates, cuts, inserts or overwrites in one to three places.
 fn damage(good: &[u8], random: &mut StdRng) -> Vec<u8> {
     const PIECES: [&str; 14] = [
         "{",
@@ -148,7 +148,7 @@ fn damage(good: &[u8], random: &mut StdRng) -> Vec<u8> {
                 let piece = PIECES[random.random_range(0..PIECES.len())];
                 bytes.splice(at..at, piece.bytes());
             }
-            // A value of another type in the place of one.
+            // Replaces a value with one of another type.
             _ => {
                 let piece = PIECES[random.random_range(7..PIECES.len())];
                 if let Some(colon) = bytes[at..].iter().position(|byte| *byte == b':') {

@@ -1,5 +1,5 @@
-//! What no well-behaved client sends: each request gets upstream's answer, or its connection
-//! closed, and changes nothing.
+//! Requests that no well-behaved client sends. Each one gets upstream's answer or a closed
+//! connection, and changes no object.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Paths, methods, media types, parameters, names and fields there are not.
+//! Unknown paths, methods, media types, parameters and fields, and invalid names.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::cases::{
 use crate::support::{ask, both_doors};
 
 #[tokio::test]
-async fn media_types_methods_and_paths_there_are_not() {
+async fn unknown_media_types_methods_and_paths() {
     let cluster = cluster().await;
     let unsupported = (415, "UnsupportedMediaType");
     let cases = [
@@ -40,19 +40,17 @@ async fn media_types_methods_and_paths_there_are_not() {
             "{}",
         )
         .is(unsupported.0, unsupported.1, ""),
-        case(
-            "an object that is written to a list",
-            ("PUT", MAPS),
-            JSON,
-            "{}",
-        )
-        .is(405, "MethodNotAllowed", ""),
-        case("a creation in an object", ("POST", MAP), JSON, "{}").is(405, "MethodNotAllowed", ""),
-        case("a patch of all", ("PATCH", MAPS), MERGE, "{}").is(405, "MethodNotAllowed", ""),
+        case("a PUT to a collection", ("PUT", MAPS), JSON, "{}").is(405, "MethodNotAllowed", ""),
+        case("a POST to an object", ("POST", MAP), JSON, "{}").is(405, "MethodNotAllowed", ""),
+        case("a patch of a collection", ("PATCH", MAPS), MERGE, "{}").is(
+            405,
+            "MethodNotAllowed",
+            "",
+        ),
         case("another method", ("TRACE", MAP), "", "").is(405, "MethodNotAllowed", ""),
-        case("another method of one's own", ("BREW", MAP), "", "").is(405, "MethodNotAllowed", ""),
+        case("an unknown method", ("BREW", MAP), "", "").is(405, "MethodNotAllowed", ""),
         case(
-            "the namespaces at once",
+            "a deletion of all namespaces",
             ("DELETE", "/api/v1/namespaces"),
             "",
             "",
@@ -79,9 +77,15 @@ async fn media_types_methods_and_paths_there_are_not() {
             "",
         )
         .is(404, "", ""),
-        case("an unknown part", ("GET", &format!("{POD}/soul")), "", "").is(404, "NotFound", ""),
         case(
-            "a name in broken percent signs",
+            "an unknown subresource",
+            ("GET", &format!("{POD}/soul")),
+            "",
+            "",
+        )
+        .is(404, "NotFound", ""),
+        case(
+            "a name with an invalid escape",
             ("GET", &format!("{MAPS}/%zz")),
             "",
             "",
@@ -95,14 +99,14 @@ async fn media_types_methods_and_paths_there_are_not() {
         )
         .is(404, "NotFound", ""),
         case(
-            "a name that is no text",
+            "a name that is not UTF-8",
             ("GET", &format!("{MAPS}/%ff%fe")),
             "",
             "",
         )
         .is(404, "NotFound", ""),
         case(
-            "a namespace that is not there",
+            "a missing namespace",
             ("POST", "/api/v1/namespaces/nowhere/configmaps"),
             JSON,
             "{\"metadata\":{\"name\":\"x\"}}",
@@ -113,7 +117,7 @@ async fn media_types_methods_and_paths_there_are_not() {
 }
 
 #[tokio::test]
-async fn parameters_that_make_no_sense() {
+async fn invalid_parameters() {
     let cluster = cluster().await;
     // (query, code, reason, part of the message)
     let lists = [
@@ -206,7 +210,7 @@ async fn parameters_that_make_no_sense() {
         )
         .is(422, "Invalid", "dryRun"),
         case(
-            "a field manager that cannot be printed",
+            "a field manager with a control character",
             ("POST", &format!("{MAPS}?fieldManager=a%07")),
             JSON,
             map,
@@ -227,7 +231,7 @@ async fn parameters_that_make_no_sense() {
         )
         .is(422, "Invalid", "may not be specified for non-apply patch"),
         case(
-            "an apply by nobody",
+            "an apply without a field manager",
             ("PATCH", &format!("{MAPS}/x")),
             APPLY,
             "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"}",
@@ -245,7 +249,7 @@ async fn parameters_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn names_that_break_the_rules() {
+async fn invalid_names() {
     let cluster = cluster().await;
     let subdomain = "a lowercase RFC 1123 subdomain must consist of";
     let label = "a lowercase RFC 1123 label must consist of";
@@ -292,7 +296,7 @@ async fn names_that_break_the_rules() {
             "Invalid",
             "metadata.annotations",
         ),
-        case("annotations in all", ("POST", MAPS), JSON, metadata(json!({"name": "x", "annotations": {"a": annotation}})))
+        case("too large annotations", ("POST", MAPS), JSON, metadata(json!({"name": "x", "annotations": {"a": annotation}})))
             .is(422, "Invalid", "Too long"),
         case("a finalizer", ("POST", MAPS), JSON, metadata(json!({"name": "x", "finalizers": ["a b"]}))).is(
             422,
@@ -311,7 +315,7 @@ async fn names_that_break_the_rules() {
             "BadRequest",
             "does not match the namespace sent on the request",
         ),
-        case("a version at birth", ("POST", MAPS), JSON, metadata(json!({"name": "x", "resourceVersion": "1"}))).is(
+        case("a resource version of a new object", ("POST", MAPS), JSON, metadata(json!({"name": "x", "resourceVersion": "1"}))).is(
             500,
             "",
             "resourceVersion should not be set on objects to be created",
@@ -332,7 +336,7 @@ async fn names_that_break_the_rules() {
 }
 
 #[tokio::test]
-async fn fields_that_nobody_knows() {
+async fn unknown_fields() {
     let cluster = cluster().await;
     let body =
         "{\"metadata\":{\"name\":\"x\",\"bogus\":1},\"dat\":{},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
@@ -366,7 +370,7 @@ async fn fields_that_nobody_knows() {
         )
         .is(422, "Invalid", "strict decoding error: unknown field \"spec.bogus\""),
         case(
-            "a field of a strict patch that is there twice",
+            "a duplicate field in a strict patch",
             ("PATCH", &strict(DEPLOYMENT)),
             MERGE,
             "{\"spec\":{\"replicas\":1,\"replicas\":2}}",
@@ -385,12 +389,16 @@ async fn fields_that_nobody_knows() {
     let (doors, _open) = both_doors(&cluster).await;
     for (index, (door, client)) in doors.iter().enumerate() {
         // (fieldValidation, warnings)
-        let told = [
+        let expected = [
             "unknown field \"metadata.bogus\"",
             "unknown field \"dat\"",
             "duplicate field \"data.a\"",
         ];
-        for (mode, warnings) in [("Warn", &told[..]), ("", &told[..]), ("Ignore", &[])] {
+        for (mode, warnings) in [
+            ("Warn", &expected[..]),
+            ("", &expected[..]),
+            ("Ignore", &[]),
+        ] {
             let name = format!("x-{index}-{}", mode.to_lowercase())
                 .trim_end_matches('-')
                 .to_owned();
@@ -408,12 +416,12 @@ async fn fields_that_nobody_knows() {
 }
 
 #[tokio::test]
-async fn no_number_of_unknown_fields_is_too_much_to_tell() {
+async fn the_number_of_field_errors_is_limited() {
     let cluster = cluster().await;
     let (doors, _open) = both_doors(&cluster).await;
     let fields: Vec<String> = (0..50_000).map(|i| format!("\"field-{i}\":0")).collect();
     let body = format!("{{\"metadata\":{{\"name\":\"x\"}},{}}}", fields.join(","));
-    // Not over HTTP/1.1: the Rust client takes no more than 100 headers there.
+    // Not through HTTP/1.1, because the Rust client accepts at most 100 headers there.
     let asked = ask(
         &cluster.client(),
         "POST",

@@ -1,4 +1,4 @@
-//! What tests of requests as they are share: both doors, and answers that are not taken apart.
+//! Helpers for tests of raw requests: clients for both interfaces, and raw answers.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -13,7 +13,8 @@ pub(crate) fn clock() -> Clock {
     Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap())
 }
 
-/// The admin's clients of both doors by name, and the door that has to stay open for them.
+/// The admin's clients in the process and through HTTPS, by name. Keep the returned port open while
+/// using them.
 #[allow(dead_code, reason = "some tests need no network")]
 pub(crate) async fn both_doors(
     cluster: &DevCluster,
@@ -35,23 +36,23 @@ pub(crate) async fn both_doors(
     )
 }
 
-/// An answer.
-#[allow(dead_code, reason = "not every test looks at all of it")]
-pub(crate) struct Asked {
+/// The answer to a raw request.
+#[allow(dead_code, reason = "not every test reads all fields")]
+pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) warnings: Vec<String>,
-    /// Nothing where it is no JSON.
+    /// The body; null if it is not JSON.
     pub(crate) body: Value,
 }
 
-/// Sends one request as it is.
+/// Sends one request without any changes.
 pub(crate) async fn ask(
     client: &kube::Client,
     method: &str,
     path: &str,
     content_type: &str,
     body: &[u8],
-) -> Asked {
+) -> Answer {
     let mut request = Request::builder().method(method).uri(path);
     if !content_type.is_empty() {
         request = request.header("content-type", content_type);
@@ -77,7 +78,7 @@ pub(crate) async fn ask(
         .map(warning)
         .collect();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    Asked {
+    Answer {
         code,
         warnings,
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),

@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 /// those of upstream's `apiserver/pkg/storage/names` and `apimachinery/pkg/util/rand`.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
+/// With the suffix, a name has 63 characters, the limit of a DNS label.
 const MAX_PREFIX: usize = 58;
 
 /// A sequence of random values. Two sequences with the same seed are equal. Each purpose has its

@@ -101,6 +101,7 @@ impl RequestLog {
     pub(crate) fn add(&self, record: RequestRecord) {
         let mut requests = self.lock();
         let product = record.user_agent.split('/').next().unwrap_or_default();
+        // The first look-up saves a new key per request, which `entry` would need.
         let counts = match requests.counts.get_mut(product) {
             Some(counts) => counts,
             None => requests.counts.entry(product.to_owned()).or_default(),

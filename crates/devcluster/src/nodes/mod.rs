@@ -251,6 +251,7 @@ fn enqueue_on_new_stages(
             Change::Deleted { .. } => return,
         };
         let due = duties.due(pod);
+        // An update within the same stage keeps the delay that runs already.
         if due != before
             && let Some(due) = due
         {
@@ -283,6 +284,7 @@ fn act_on_new_nodes(
         };
         let name = &*node.meta().name;
         let is_new = matches!(change, Change::Added { .. });
+        // Other nodes have kubelets, or are not part of the simulation.
         if matches!(duties.scope, NodeScope::Named(_)) && !duties.has_node(name) {
             return;
         }
@@ -402,6 +404,7 @@ impl Syncer<Due> for Kubelet {
 
     fn retry(&self, error: &ApiError, failures: u32) -> Retry {
         match failures {
+            // The server would reject the same body again.
             _ if error.is_invalid() => Retry::Drop,
             0..10 => Retry::Quietly,
             _ => Retry::BackOff,

@@ -148,6 +148,7 @@ async fn register(
     }
 }
 
+/// Whether the Node has the label of simulated nodes. It protects real nodes of the same name.
 fn is_simulated(node: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Wire {

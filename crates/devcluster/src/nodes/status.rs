@@ -71,6 +71,7 @@ pub(super) fn report(
         status.insert("podIPs".into(), json!([{ "ip": address }]));
         status.insert("podIP".into(), address.into());
     }
+    // The UID makes the patch fail for a new pod of the same name.
     json!({ "metadata": { "uid": meta.uid.to_string() }, "status": status })
 }
 

@@ -91,12 +91,12 @@ fn definition(schema: Value) -> Value {
             "type" if is_untyped => continue,
             "allOf" => match value.get(0).and_then(|only| only.get("$ref")) {
                 Some(reference) => {
-                    older.insert("$ref".to_owned(), moved(reference));
+                    older.insert("$ref".to_owned(), reference_in_version_2(reference));
                     continue;
                 }
                 None => continue,
             },
-            "$ref" => moved(&value),
+            "$ref" => reference_in_version_2(&value),
             "items" | "additionalProperties" => definition(value),
             "properties" => match value {
                 Value::Object(properties) => properties
@@ -118,7 +118,7 @@ fn definition(schema: Value) -> Value {
 }
 
 /// A reference to the place of definitions in version 2.
-fn moved(reference: &Value) -> Value {
+fn reference_in_version_2(reference: &Value) -> Value {
     Value::from(reference.as_str().unwrap_or_default().replacen(
         "#/components/schemas/",
         "#/definitions/",

@@ -38,6 +38,7 @@ pub(crate) fn strategic_merged(
     }
 }
 
+/// Merges a map: its directives first, then its ordered lists, then all other fields.
 fn merge_maps(
     mut original: Map<String, Value>,
     mut patch: Map<String, Value>,
@@ -64,6 +65,7 @@ fn merge_maps(
     Ok(original)
 }
 
+/// Merges one field by its patch strategy. `null` deletes it.
 fn merge_field(
     original: &mut Map<String, Value>,
     name: String,
@@ -92,6 +94,7 @@ fn merge_field(
     Ok(())
 }
 
+/// Merges two lists by the merge key of their elements, or as sets of scalars.
 fn merge_lists(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -268,6 +271,7 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result
     Ok(())
 }
 
+/// `$deleteFromPrimitiveList`: removes these values from a list of scalars.
 fn delete_scalars(original: &mut Map<String, Value>, list: &str, deleted: &Value) {
     if let (Some(Value::Array(values)), Value::Array(deleted)) = (original.get_mut(list), deleted) {
         values.retain(|value| !deleted.contains(value));
@@ -310,6 +314,7 @@ fn lookup(shape: Option<&'static Struct>, name: &str) -> (PatchMeta, Option<&'st
     (field.patch, inner)
 }
 
+/// The merge key of an element. Upstream answers 500 if it is missing.
 fn keyed<'a>(identity: &Identity, element: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
     identity.of(element).ok_or_else(|| {
         PatchError::Internal(format!(

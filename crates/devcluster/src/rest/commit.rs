@@ -35,9 +35,9 @@ impl Server {
         );
         if self.admission.service_accounts {
             match expected {
-                None if resource.is("Namespace") => self.furnish(key),
+                None if resource.is("Namespace") => self.create_namespace_defaults(key),
                 Some(_) if removed && is_namespace_default(resource, committed.name()) => {
-                    self.furnish(committed.namespace())
+                    self.create_namespace_defaults(committed.namespace())
                 }
                 _ => {}
             }
@@ -55,7 +55,7 @@ impl Server {
 
     /// Creates the ServiceAccount and the certificate that pods need, if the namespace is not
     /// terminating.
-    pub(super) fn furnish(&self, namespace: &str) {
+    pub(super) fn create_namespace_defaults(&self, namespace: &str) {
         let namespaces = self
             .registry
             .find("", "v1", "namespaces")

@@ -72,11 +72,14 @@ impl Server {
             }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
+            // Upstream admits an object before it generates the name, so its errors show the
+            // prefix.
             let shown = if generated { &prefix } else { &name };
             let _reserved = self.prepare(target, shown, &mut candidate, dry_run, tracking)?;
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {
+                // Holds the quotas until the commit has counted the object.
                 let charge = self.charge(target, &candidate, None)?;
                 if dry_run {
                     return Ok(Arc::new(Object::unstored(resource, &key, &candidate)));

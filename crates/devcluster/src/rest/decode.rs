@@ -123,7 +123,7 @@ pub(super) fn object(
         .map(unknown_field)
         .chain(duplicate_keys.iter().map(duplicate_field))
         .collect();
-    let warnings = strictness.judge(field_errors, |errors| {
+    let warnings = strictness.warnings_or_error(field_errors, |errors| {
         let (kind, version) = (&resource.kind, &resource.version);
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {errors}"
@@ -163,7 +163,7 @@ impl Strictness {
 
     /// Returns field errors as warnings, or as one error, according to the level. Errors beyond
     /// upstream's limit are dropped.
-    pub(super) fn judge(
+    pub(super) fn warnings_or_error(
         self,
         mut field_errors: Vec<String>,
         refuse: impl FnOnce(&str) -> Status,

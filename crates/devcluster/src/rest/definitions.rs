@@ -222,6 +222,7 @@ impl Server {
         };
         let in_progress = names::condition(definition, "Terminating")
             .is_some_and(|condition| condition["reason"] == "InstanceDeletionInProgress");
+        // Watches see the condition before the first deletion, as with upstream.
         if !in_progress {
             let condition = terminating(
                 "True",

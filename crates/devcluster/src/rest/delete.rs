@@ -21,6 +21,7 @@ use crate::store::{Change, Object, Raced};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+/// Namespaces that upstream's admission plugin NamespaceLifecycle protects.
 const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
 
 /// The options of a deletion.
@@ -229,6 +230,8 @@ impl Server {
         }
     }
 
+    /// Removes this version of the object, or marks it as terminating while finalizers or a grace
+    /// period remain.
     fn delete_version(
         &self,
         target: &Target,
@@ -399,6 +402,7 @@ pub(super) fn check_special_preconditions(
     Ok(())
 }
 
+/// Preconditions of all other kinds.
 pub(super) fn check_preconditions(
     target: &Target,
     current: &Object,
@@ -429,6 +433,7 @@ pub(super) fn check_preconditions(
     Ok(())
 }
 
+/// The grace period of a pod's deletion. An unscheduled or finished pod needs none.
 fn pod_grace(pod: &Value, options: &DeleteOptions) -> Grace {
     let metadata = &pod["metadata"];
     if metadata.get("deletionTimestamp").is_some() {

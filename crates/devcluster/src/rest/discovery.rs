@@ -307,6 +307,7 @@ fn resource_entry(entry: &Registered) -> Value {
     fields.insert("verbs".to_owned(), json!(resource.verbs));
     put_names(entry, &mut fields);
     if resource.verbs.contains(&"watch") {
+        // The hash is of the stored version, so all versions with one stored form share it.
         let (group, version) = match resource.storage {
             Storage::Converted(kept) => (kept.group, kept.version),
             Storage::Own | Storage::OtherVersion => (&*resource.group, &*resource.version),

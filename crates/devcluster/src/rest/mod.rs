@@ -297,6 +297,7 @@ impl Server {
         });
         record.revision = self.revisions.current();
         self.log.add(record);
+        // The log has the answer, even if a fault keeps it from the client.
         match (response, fate) {
             (Some(mut response), Fate::Answered) => {
                 response.headers_mut().insert(AUDIT_ID, audit_id(&parts));
@@ -331,6 +332,7 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let user = &self.impersonated(user, &parts.headers)?;
         user.name.clone_into(&mut record.user);
+        // Authorization precedes routing, so an unknown path is 403 for users without rights.
         self.authorize(parts, &query, user, record)?;
         let target = match Route::parse(&self.registry, parts.uri.path()) {
             Route::Objects(target) => target,
@@ -345,7 +347,7 @@ impl Server {
             other => {
                 if other.is_discovery() {
                     let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
-                    if !self.lets_through(&seen, fate).await? {
+                    if !self.passes_faults(&seen, fate).await? {
                         return Ok(None);
                     }
                 }
@@ -361,7 +363,7 @@ impl Server {
         }
         let user_agent = header(parts, &USER_AGENT);
         if !self
-            .lets_through(&Seen::request(verb, &target, user_agent), fate)
+            .passes_faults(&Seen::request(verb, &target, user_agent), fate)
             .await?
         {
             return Ok(None);
@@ -376,12 +378,14 @@ impl Server {
             body,
             form,
         };
+        // A change of pod security labels warns about existing pods, by old and new labels.
         let is_change =
             matches!(verb, Verb::Update | Verb::Patch) && target.resource().is("Namespace");
         let before = is_change
             .then(|| target.entry.store.get(&target.key()))
             .flatten();
         let answer = self.dispatch(verb, &call).await;
+        // A failed request may have changed objects, too, such as a deletion of a collection.
         self.settle_after(verb, &target);
         let mut answer = answer?;
         if let Content::Object(written) = &answer.content {
@@ -411,7 +415,7 @@ impl Server {
 
     /// Whether fault rules let the server handle the request. An error is the answer of a fault
     /// rule.
-    async fn lets_through(&self, seen: &Seen<'_>, fate: &mut Fate) -> Result<bool, Status> {
+    async fn passes_faults(&self, seen: &Seen<'_>, fate: &mut Fate) -> Result<bool, Status> {
         let (handled, then) = match self.faults.check(seen).await {
             Verdict::Handle(then) => (true, then),
             Verdict::Ignore(then) => (false, then),

@@ -272,6 +272,7 @@ impl Server {
             }
             Some(revision) => {
                 self.wait_for(&call.seen(Verb::List), revision).await?;
+                // Without a match, a limit means `Exact`, as in upstream.
                 let exact = options.version_match == "Exact"
                     || (options.version_match.is_empty() && limit > 0);
                 if exact {

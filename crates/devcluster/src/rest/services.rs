@@ -266,7 +266,7 @@ fn reserve<'a>(
     );
     let wants_health_port = has_health_port(&service["spec"]);
     // A load balancer may need no node ports. Ports that its spec names are allocated in any case.
-    let chooses = kind_of(&service["spec"]) == "NodePort"
+    let allocates = kind_of(&service["spec"]) == "NodePort"
         || service["spec"]["allocateLoadBalancerNodePorts"] != false;
     let Some(spec) = service["spec"].as_object_mut() else {
         return Ok(reservation);
@@ -275,7 +275,7 @@ fn reserve<'a>(
         reserve_address(&mut reservation, spec, &held)?;
     }
     if wants_ports && let Some(ports) = spec.get_mut("ports").and_then(Value::as_array_mut) {
-        reserve_ports(&mut reservation, ports, &held, chooses, old.is_none())?;
+        reserve_ports(&mut reservation, ports, &held, allocates, old.is_none())?;
     }
     if wants_health_port {
         reserve_health_port(&mut reservation, spec, &held)?;
@@ -351,8 +351,8 @@ fn reserve_ports(
     reservation: &mut Reservation<'_>,
     ports: &mut [Value],
     held: &Holdings,
-    chooses: bool,
-    shares: bool,
+    allocates: bool,
+    shares_ports: bool,
 ) -> Result<(), Refusal> {
     let mut by_port: HashMap<Value, u32> = HashMap::new();
     for (index, port) in ports.iter().enumerate() {
@@ -375,9 +375,9 @@ fn reserve_ports(
     }
     for port in ports
         .iter_mut()
-        .filter(|port| chooses && node_port(port).is_none())
+        .filter(|port| allocates && node_port(port).is_none())
     {
-        let shared = by_port.get(&port["port"]).copied().filter(|_| shares);
+        let shared = by_port.get(&port["port"]).copied().filter(|_| shares_ports);
         let chosen = shared.map_or_else(
             || reservation.next_port().map_err(|Full| no_port_left()),
             Ok,

@@ -107,7 +107,7 @@ impl Server {
             let present = namespaces.store.list(&self.revisions, "").objects;
             present
                 .iter()
-                .for_each(|namespace| self.furnish(namespace.name()));
+                .for_each(|namespace| self.create_namespace_defaults(namespace.name()));
         }
     }
 

@@ -129,7 +129,7 @@ impl Server {
                 .map(duplicate_field)
                 .chain(unknown.iter().map(unknown_field))
                 .collect();
-            warnings = strictness.judge(field_errors, |why| {
+            warnings = strictness.warnings_or_error(field_errors, |why| {
                 patch.invalid(&result, &format!("strict decoding error: {why}"))
             })?;
             let mut object = resource.to_kept(object);
@@ -179,7 +179,7 @@ impl Server {
         check_identity(target, &new, old, writing)?;
         let given = managers::take(&mut new);
         metadata::carry_over(&mut new, old);
-        isolate(resource, part, &mut new, old);
+        restore_other_fields(resource, part, &mut new, old);
         if part.is_some() && resource.is("CertificateSigningRequest") {
             if part == Some("status") {
                 certificates::keep_decisions(&mut new, old);
@@ -195,6 +195,7 @@ impl Server {
             resource.complete_change(&mut new, old);
         }
         let is_service = part.is_none() && resource.is("Service");
+        // Held until the commit, so that no other Service gets the same numbers.
         let _reserved = is_service
             .then(|| self.reserve(&mut new, Some(old), writing.dry_run))
             .transpose()?;
@@ -216,6 +217,7 @@ impl Server {
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
             metadata::grow_generation(&mut new);
         }
+        // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old))?;
         self.store(target, current, old, new, writing.dry_run)
     }
@@ -304,7 +306,7 @@ fn check_identity(
 }
 
 /// Restores the fields that this endpoint cannot change.
-fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value) {
+fn restore_other_fields(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value) {
     match part {
         Some("status") if resource.custom.is_some() => keep_all_but(new, old, &["status"]),
         Some("status") => {

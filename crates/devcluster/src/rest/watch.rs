@@ -172,6 +172,7 @@ impl Watch {
         }
     }
 
+    /// The next frame, or `None` at the end of the watch.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let (stalled, broken) = {
@@ -205,10 +206,12 @@ impl Watch {
                     None if self.over => return None,
                     None => {}
                 }
+                // Marked as seen before the read, so that a later commit wakes the watch.
                 self.committed.borrow_and_update();
                 if self.take_events() {
                     continue;
                 }
+                // The watch of a deleted custom kind ends after its last events.
                 if self.entry.retired.is_cancelled() {
                     return None;
                 }

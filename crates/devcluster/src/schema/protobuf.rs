@@ -212,7 +212,7 @@ fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed
             Wire::Fixed64(bits) => Number::from_f64(f64::from_bits(bits))
                 .map(Value::Number)
                 .ok_or_else(|| invalid("not a number"))?,
-            _ => return Err(wire.unfit(name)),
+            _ => return Err(wire.wrong_wire_type(name)),
         },
         Type::Bytes => Value::from(STANDARD.encode(wire.bytes(name)?)),
         Type::Time | Type::MicroTime => {
@@ -253,7 +253,7 @@ fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed
             }
             serde_json::from_slice(raw).map_err(|_| invalid("no JSON"))?
         }
-        Type::Struct(_) | Type::List(_) | Type::Map(_) => return Err(wire.unfit(name)),
+        Type::Struct(_) | Type::List(_) | Type::Map(_) => return Err(wire.wrong_wire_type(name)),
     })
 }
 
@@ -302,7 +302,7 @@ impl<'a> Wire<'a> {
     fn bytes(self, field: &str) -> Result<&'a [u8], Malformed> {
         match self {
             Wire::Bytes(bytes) => Ok(bytes),
-            _ => Err(self.unfit(field)),
+            _ => Err(self.wrong_wire_type(field)),
         }
     }
 
@@ -317,11 +317,11 @@ impl<'a> Wire<'a> {
     fn varint(self, field: &str) -> Result<u64, Malformed> {
         match self {
             Wire::Varint(number) => Ok(number),
-            _ => Err(self.unfit(field)),
+            _ => Err(self.wrong_wire_type(field)),
         }
     }
 
-    fn unfit(self, field: &str) -> Malformed {
+    fn wrong_wire_type(self, field: &str) -> Malformed {
         let wire = match self {
             Wire::Varint(_) => 0,
             Wire::Fixed64(_) => 1,

@@ -51,6 +51,7 @@ impl Revisions {
     /// Waits until the counter has reached `revision`.
     pub async fn reached(&self, revision: u64) {
         loop {
+            // Created before the check, so that no increase is missed.
             let grown = self.grown.notified();
             if self.current() >= revision {
                 return;
@@ -213,6 +214,7 @@ impl TypeStore {
         let mut inner = self.write();
         let unchanged = match (inner.objects.get(key), expected) {
             (None, None) => true,
+            // Each commit stores a new `Arc`, so equal pointers mean the same version.
             (Some(current), Some(expected)) => Arc::ptr_eq(current, expected),
             _ => false,
         };

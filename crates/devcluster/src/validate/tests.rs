@@ -224,9 +224,9 @@ fn identity_in_the_metadata_cannot_change() {
         errors,
         ["metadata.uid: Invalid value: \"b\": field is immutable"; 2]
     );
-    let dying =
+    let terminating =
         json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["a/b"]}});
-    let errors = updated("ConfigMap", None, dying, |new| {
+    let errors = updated("ConfigMap", None, terminating, |new| {
         new["metadata"]["finalizers"] = json!(["a/b", "c/d"])
     });
     assert_eq!(

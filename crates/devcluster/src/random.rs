@@ -8,8 +8,8 @@ use rand::distr::uniform::{SampleRange, SampleUniform};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Letters of generated names, without vowels, so that no words appear. Letters and lengths are
-/// those of upstream's `apiserver/pkg/storage/names` and `apimachinery/pkg/util/rand`.
+/// Letters of generated names. Vowels are absent, so that names contain no words. Letters and
+/// lengths are those of upstream's `apiserver/pkg/storage/names` and `apimachinery/pkg/util/rand`.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 /// With the suffix, a name has 63 characters, the limit of a DNS label.

@@ -76,6 +76,7 @@ fn unless_empty<'de, D: serde::Deserializer<'de>>(
     Ok(value.filter(|value| value.as_object().is_some_and(|fields| !fields.is_empty())))
 }
 
+/// The parts of a pod's JSON that [`SimPod`] has beside the controllers' view.
 #[derive(Deserialize)]
 struct Wire {
     metadata: MetaWire,

@@ -188,6 +188,7 @@ pub(super) async fn renew_leases(
     }
 }
 
+/// The Node object. Pod CIDRs repeat from node 256 on.
 fn node(name: &str, index: usize) -> Value {
     json!({
         "apiVersion": "v1",
@@ -205,6 +206,7 @@ fn node(name: &str, index: usize) -> Value {
     })
 }
 
+/// The body of the status patch, with `now` as the time of all conditions.
 fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({

@@ -90,6 +90,7 @@ pub(super) enum State {
 }
 
 impl State {
+    /// The state of a pod. Deletion and finished phases precede all other states.
     fn of(pod: &SimPod) -> Self {
         let view = &pod.pod;
         match view.phase {
@@ -188,7 +189,7 @@ impl From<Word> for Action {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Stage {
-    /// Name of the row, for people who read the table.
+    /// Name of the row, for readers of the table.
     name: String,
     state: State,
     /// Value of the behaviour annotation; without it, the row fits any value.

@@ -75,8 +75,8 @@ pub(super) fn report(
     json!({ "metadata": { "uid": meta.uid.to_string() }, "status": status })
 }
 
-/// Body that reports all ephemeral containers as running. They never become ready, because they
-/// have no probes.
+/// Body that reports all ephemeral containers as running. They have no probes, so they never become
+/// ready.
 pub(super) fn ephemeral(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
     let containers = pod.ephemeral_containers.iter();
     let containers: Vec<Value> = containers
@@ -94,6 +94,7 @@ fn phase(health: Health) -> &'static str {
     }
 }
 
+/// The conditions that change with `health`. The patch merges them by type, so all others stay.
 fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
     let not_ready = match health {
         Health::Succeeded => "PodCompleted",
@@ -132,6 +133,7 @@ fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
     ])
 }
 
+/// The status of a container. It keeps the start time and the restarts of the `before` status.
 fn container(
     container: &Container,
     health: Health,

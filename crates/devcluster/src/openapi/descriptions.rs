@@ -45,6 +45,8 @@ impl Described {
     }
 }
 
+/// Parses the lines of [`TEXT`]. `=TYPE NAME TEXT` starts a type, and `FIELD ! TEXT` is one of its
+/// required fields; `?` marks optional ones.
 fn parse(text: &'static str) -> HashMap<&'static str, Described> {
     let mut types = HashMap::new();
     let mut current = "";
@@ -71,6 +73,7 @@ fn parse(text: &'static str) -> HashMap<&'static str, Described> {
     types
 }
 
+/// Replaces the escapes `\n` and `\\`, with which each description fits on one line.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars();

@@ -134,6 +134,7 @@ pub(crate) fn document(document: &Value) -> Vec<u8> {
 }
 
 impl Message {
+    /// Encodes the fields of this message that `value` has, then its `x-` extensions.
     fn encoded(&self, value: &Value) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, number, holds) in self.fields {

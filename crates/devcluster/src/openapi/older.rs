@@ -50,6 +50,7 @@ pub(crate) fn document(registry: &Registry) -> Document {
     }
 }
 
+/// An operation in version 2, where the body is described by `consumes` only.
 fn operation(newer: &Value) -> Value {
     let parameters = newer["parameters"].as_array().into_iter().flatten().map(|parameter| {
         json!({"name": parameter["name"], "in": parameter["in"], "type": parameter["schema"]["type"], "uniqueItems": true})

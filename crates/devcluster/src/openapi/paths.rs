@@ -154,6 +154,7 @@ impl Kind {
         .filter(|_| part.name != "log")
     }
 
+    /// The operation of a verb, with its parameters, body and answer.
     fn operation(
         &self,
         resource: &Resource,
@@ -222,6 +223,7 @@ impl Kind {
     }
 }
 
+/// The media types of patches. Custom resources have no merge keys for strategic merge patches.
 fn patches(resource: &Resource) -> Value {
     let mut kinds = vec![
         "application/apply-patch+yaml",

@@ -235,6 +235,7 @@ impl Schemas {
         (definition, schema)
     }
 
+    /// Adds a type and all types that its fields refer to.
     fn add(&mut self, shape: &'static Struct) {
         let definition = definition_of(shape);
         if self.0.contains_key(definition) {
@@ -275,6 +276,7 @@ impl Schemas {
         self.0.insert(definition.to_owned(), schema);
     }
 
+    /// The schema of a field: its type, default, description, list type and patch strategy.
     fn property(&mut self, holder: &Struct, field: &Field, described: Option<&Described>) -> Value {
         let mut schema = self.value(&field.ty);
         if let Some(default) = default_of(holder.name(), field) {

@@ -87,6 +87,7 @@ impl Form {
             })
     }
 
+    /// The form of one media range; `None` if the server cannot produce it.
     fn of(range: &str) -> Option<Self> {
         let mut parts = range.split(';').map(str::trim);
         let yaml = match parts.next()? {

@@ -201,6 +201,7 @@ impl Pool {
         }
     }
 
+    /// Holds the next free number, in order from the number after the last one.
     fn take(&mut self) -> Result<u32, Full> {
         let (first, last) = (*self.range.start(), *self.range.end());
         let mut order = (self.next..=last).chain(first..self.next);
@@ -212,6 +213,7 @@ impl Pool {
         Ok(found)
     }
 
+    /// Holds this number.
     fn claim(&mut self, number: u32) -> Result<(), Unavailable> {
         if !self.range.contains(&number) {
             return Err(Unavailable::OutOfRange);

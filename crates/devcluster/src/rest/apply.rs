@@ -26,6 +26,7 @@ use crate::store::Object;
 pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 
 impl Server {
+    /// Applies to an object or to its status. The object is created if it is missing.
     pub(super) fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let (target, resource) = (call.target, call.target.resource());
         let ApplyOptions {
@@ -52,6 +53,7 @@ impl Server {
         };
 
         let warnings = resource.warnings(&config);
+        // Another request may create or delete the object meanwhile; then the other branch applies.
         loop {
             if target.entry.store.get(&target.key()).is_some() {
                 let writing = Writing {
@@ -233,6 +235,7 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
     Ok(config)
 }
 
+/// The error for a configuration that does not fit the types of its kind.
 fn untyped(config: &Value, why: &str) -> Status {
     let (namespace, name) = (
         metadata::text(config, "namespace"),

@@ -1,7 +1,7 @@
 //! Commits changes, and applies their direct consequences.
 //!
 //! A commit also updates allocated addresses, the objects that every namespace has, and the usage
-//! of quotas. Upstream leaves the last two to controllers; here they are never late, so that tests
+//! of quotas. Upstream leaves the last two to controllers; here they happen at once, so that tests
 //! need not wait.
 
 use std::sync::Arc;

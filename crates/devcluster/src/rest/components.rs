@@ -23,6 +23,7 @@ const COMPONENTS: [(&str, Option<&str>); 3] = [
 ];
 
 impl Server {
+    /// Answers a GET or a list of `componentstatuses`.
     pub(super) fn components(&self, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         let resource = call.target.resource();
         let object = |status: Value| {
@@ -71,6 +72,7 @@ impl Server {
         }
     }
 
+    /// The status of a component; `None` if its Lease is missing.
     fn component(&self, name: &str, lease: Option<&str>) -> Option<Value> {
         let late = match lease {
             None => None,

@@ -20,6 +20,7 @@ use crate::store::{Change, Object, Raced};
 const NAME_ATTEMPTS: usize = 8;
 
 impl Server {
+    /// Answers a POST to a collection. Bindings and reviews have their own handlers.
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
@@ -99,6 +100,7 @@ impl Server {
         }
     }
 
+    /// The error for a name that exists. It tells when the existing object is terminating.
     fn name_taken(&self, target: &Target, name: &str, generated: bool) -> Status {
         let resource = target.resource().named();
         if generated {

@@ -68,6 +68,7 @@ impl DeleteOptions {
         Ok(options)
     }
 
+    /// Reads the options of a body, or of an Eviction.
     pub(super) fn from_value(value: &Value) -> Result<Self, Status> {
         let text = |value: &Value| {
             value
@@ -92,6 +93,7 @@ impl DeleteOptions {
         })
     }
 
+    /// Checks the propagation policy. The deprecated `orphanDependents` excludes it.
     pub(super) fn check(&self) -> Result<(), Status> {
         let field = "propagationPolicy".to_owned();
         let problem = match (self.policy.as_deref(), self.orphan_dependents) {
@@ -153,6 +155,7 @@ enum Grace {
 }
 
 impl Server {
+    /// Answers a DELETE of one object, with a Status or with the object, as its kind defines.
     pub(super) fn delete(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
@@ -177,6 +180,7 @@ impl Server {
         Ok(answer)
     }
 
+    /// Answers a DELETE of a collection. It stops at the first error.
     pub(super) fn delete_collection(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let options = DeleteOptions::parse(call)?;
         let list = ListOptions::parse(call.query, false)?;

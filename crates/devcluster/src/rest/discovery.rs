@@ -139,6 +139,7 @@ impl Server {
         })
     }
 
+    /// The resources and subresources of a group version.
     fn resource_list(&self, group: &str, version: &str) -> Value {
         let mut resources = Vec::new();
         for entry in self.by_name(group, version) {
@@ -165,6 +166,8 @@ impl Server {
         Value::from(list)
     }
 
+    /// Aggregated discovery. Fault rules can mark a group as stale, like one with an unreachable
+    /// server.
     fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group>) -> Value {
         let items: Vec<Value> = groups
             .map(|group| {

@@ -21,6 +21,7 @@ use crate::store::Object;
 const BEHIND_RETRY_SECONDS: u32 = 10;
 
 impl Server {
+    /// Answers an eviction: takes a disruption from the budget, marks the pod, and deletes it.
     pub(super) fn evict(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let eviction = decode::part("policy", "Eviction", call.content_type, &call.body)?;
         if metadata::text(&eviction, "name") != call.target.name {
@@ -55,6 +56,7 @@ impl Server {
         Ok(Answer::value(201, status::created()))
     }
 
+    /// Takes a disruption from the budget that selects the pod, if there is one.
     fn check_budgets(
         &self,
         pod: &Target,
@@ -87,6 +89,8 @@ impl Server {
         }
     }
 
+    /// Decrements `disruptionsAllowed` and records the pod in `disruptedPods`, or refuses the
+    /// eviction.
     fn take_disruption(
         &self,
         pod: &Target,
@@ -142,6 +146,7 @@ impl Server {
         self.store(&target, budget, &old, new, dry_run).map(|_| ())
     }
 
+    /// Sets the condition `DisruptionTarget`, which the Job controller's failure policy reads.
     fn mark_disrupted(&self, pod: &Target) -> Result<(), Status> {
         let now = metadata::time(self.clock.now());
         loop {

@@ -110,7 +110,8 @@ impl Server {
         set(object, managed_fields);
     }
 
-    /// Sets the entries of `new`, which replaces `old`. An update adds no entries to objects that have none.
+    /// Sets the entries of `new`, which replaces `old`. An update adds entries only to objects
+    /// that have some.
     pub(super) fn manage_change(
         &self,
         resource: &Resource,
@@ -145,6 +146,7 @@ impl Server {
         set(new, managed_fields);
     }
 
+    /// The entries after an update. An entry of the author owns the changed fields.
     fn updated(
         &self,
         resource: &Resource,

@@ -151,7 +151,8 @@ pub(super) fn new_finalizers_while_deleting(new: &Value, old: &Value) -> Option<
     })
 }
 
-/// Whether a terminating object has neither finalizers nor a grace period, so that an update removes it.
+/// Whether an update removes a terminating object, because its finalizers and its grace period are
+/// gone.
 pub(super) fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     metadata.get("deletionTimestamp").is_some()

@@ -320,7 +320,8 @@ impl Server {
             .map(|object| object.to_value())
     }
 
-    /// The answer, or `None` if a fault rule drops the request. `fate` is the fate of the connection.
+    /// The answer, or `None` if a fault rule drops the request. `fate` is the fate of the
+    /// connection.
     async fn answer(
         self: &Arc<Self>,
         parts: &Parts,
@@ -476,6 +477,7 @@ impl Server {
         }
     }
 
+    /// Calls the handler of a verb, subresource or computed kind.
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         if let Some(part) = call.target.subresource {
             return self.subresource(verb, part, call);
@@ -521,6 +523,7 @@ impl Server {
         response
     }
 
+    /// Answers requests without objects: health, version, discovery, OpenAPI and token issuer.
     fn server_document(
         &self,
         route: &Route,

@@ -35,6 +35,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
+    /// Parses the patch by its media type. JSON may have duplicate keys, which are reported.
     pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Status> {
         let kind = match decode::media_type(content_type) {
             "application/json-patch+json" => Kind::Json,

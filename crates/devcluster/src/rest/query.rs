@@ -141,6 +141,7 @@ impl ListOptions {
         }
     }
 
+    /// Errors of `resourceVersionMatch` and `sendInitialEvents` for lists.
     fn list_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if !self.version_match.is_empty() {
@@ -173,6 +174,7 @@ impl ListOptions {
         errors
     }
 
+    /// The same for watches, which have other rules for both options.
     fn watch_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.send_initial_events.is_some() && self.version_match != "NotOlderThan" {

@@ -157,6 +157,7 @@ impl Server {
         snapshot.unwrap_or_else(|_| entry.store.list(&self.revisions, prefix))
     }
 
+    /// Answers a GET of one object. Only a request with a resource version can see a lagging cache.
     pub(super) async fn get(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let revision =
             parse_revision(call.query.text("resourceVersion")).map_err(Status::unclassified)?;
@@ -301,6 +302,8 @@ impl Server {
         call.target.entry.store.list(&self.revisions, prefix)
     }
 
+    /// The page of a continue token. An expired token gets a 410 with a token that continues at the
+    /// current revision.
     fn next_page(
         &self,
         call: &Call<'_>,

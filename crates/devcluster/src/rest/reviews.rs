@@ -44,6 +44,7 @@ impl Server {
         Ok(review)
     }
 
+    /// Status of a TokenReview. A wrong token is not an error of the request.
     fn review_token(&self, review: &Value) -> Result<Value, Status> {
         let token = review["spec"]["token"].as_str().unwrap_or_default();
         if token.is_empty() {
@@ -65,6 +66,7 @@ impl Server {
         })
     }
 
+    /// Status of a SelfSubjectRulesReview: the rules of the user in a namespace.
     fn review_rules(&self, user: &User, review: &Value) -> Result<Value, Status> {
         let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
         if namespace.is_empty() {
@@ -89,6 +91,7 @@ impl Server {
         Ok(status)
     }
 
+    /// Status of an access review: whether `user` may perform the request in `spec`.
     fn review_access(&self, call: &Call<'_>, review: &Value, user: &User) -> Result<Value, Status> {
         let errors = access_errors(&call.target.resource().kind, review);
         if !errors.is_empty() {
@@ -158,6 +161,7 @@ fn wanted(spec: &Value) -> Attributes {
     )
 }
 
+/// Validation errors of an access review.
 fn access_errors(kind: &str, review: &Value) -> Vec<FieldError> {
     let invalid = |field: &str, value: Value, why: &str| FieldError {
         field: field.to_owned(),

@@ -213,6 +213,8 @@ impl Route {
         }
     }
 
+    /// The route of a path below a group version. An unknown group is a plain 404, an unknown
+    /// version a 404 with a Status.
     fn below(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Self {
         match registry.has_version(group, version) {
             None => return Self::Nothing,

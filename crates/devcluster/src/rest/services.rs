@@ -254,6 +254,7 @@ enum Refusal {
     Full(String),
 }
 
+/// Reserves the numbers of a Service that `old` does not hold already.
 fn reserve<'a>(
     mut reservation: Reservation<'a>,
     service: &mut Value,
@@ -283,6 +284,7 @@ fn reserve<'a>(
     Ok(reservation)
 }
 
+/// Reserves the cluster IP: none if headless, the requested one, or the next free one.
 fn reserve_address(
     reservation: &mut Reservation<'_>,
     spec: &mut Map<String, Value>,
@@ -388,6 +390,7 @@ fn reserve_ports(
     Ok(())
 }
 
+/// Reserves the port of health checks, which load balancers with local traffic have.
 fn reserve_health_port(
     reservation: &mut Reservation<'_>,
     spec: &mut Map<String, Value>,

@@ -22,6 +22,7 @@ use crate::store::Object;
 use super::route::Verb;
 
 impl Server {
+    /// Calls the handler of a subresource.
     pub(super) fn subresource(
         &self,
         verb: Verb,
@@ -51,6 +52,7 @@ impl Server {
         found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))
     }
 
+    /// Answers PUT, PATCH and apply of a Scale. The write changes one field of the object.
     fn write_scale(&self, call: &Call<'_>) -> Result<Answer, Status> {
         enum Input {
             Scale(Value),
@@ -199,6 +201,7 @@ impl Server {
         self.bind_pod(call, &pod, &binding)
     }
 
+    /// Sets the node of a pod once, with the labels and annotations of the binding.
     fn bind_pod(
         &self,
         call: &Call<'_>,

@@ -18,6 +18,7 @@ const FIRST_SERVICE_ADDRESS: &str = "10.96.0.1";
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Server {
+    /// Creates namespaces, priority classes, and bootstrap roles with their bindings.
     pub(super) fn create_system_objects(&self) {
         for name in NAMESPACES {
             self.create_system_object(json!({
@@ -111,6 +112,7 @@ impl Server {
         }
     }
 
+    /// Stores an object without admission and validation.
     pub(super) fn create_system_object(&self, mut object: Value) {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let entry = self

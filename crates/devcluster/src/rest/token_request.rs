@@ -33,6 +33,7 @@ struct Bound {
 }
 
 impl Server {
+    /// Answers a TokenRequest with a signed token. The token is not stored.
     pub(super) fn request_token(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let mut request = decode::parse("TokenRequest", call.content_type, &call.body)?;

@@ -46,6 +46,7 @@ impl From<Status> for NotWritten {
 }
 
 impl Server {
+    /// Answers a PUT. Some kinds are created by a PUT, such as Endpoints.
     pub(super) fn update(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
@@ -86,6 +87,7 @@ impl Server {
         written.map(|object| Answer::object(200, object).warn(warnings))
     }
 
+    /// Answers a PATCH. The patch is applied to the latest object until a commit succeeds.
     pub(super) fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
@@ -166,6 +168,7 @@ impl Server {
         }
     }
 
+    /// Prepares, validates and commits a new state of the object. The order of steps is upstream's.
     fn replace(
         &self,
         target: &Target,
@@ -271,6 +274,7 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
     }
 }
 
+/// Checks UID and resource version of the new state. Most kinds accept an update without a version.
 fn check_identity(
     target: &Target,
     new: &Value,

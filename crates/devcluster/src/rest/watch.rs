@@ -47,6 +47,7 @@ enum Step {
     Close,
 }
 
+/// An open watch, polled as a stream.
 struct Watch {
     server: Arc<Server>,
     /// The `User-Agent`, for fault rules.
@@ -77,6 +78,7 @@ struct Watch {
 }
 
 impl Server {
+    /// Opens a watch. Errors of the options are answers; later errors are frames.
     pub(super) async fn watch(self: &Arc<Self>, call: &Call<'_>) -> Result<Answer, Status> {
         let options = ListOptions::parse(call.query, true)?;
         let target = call.target;
@@ -150,6 +152,7 @@ impl Server {
 }
 
 impl Watch {
+    /// Queues the initial state, or sets the position to start after.
     fn begin(&mut self, start: Start) {
         match start {
             Start::After(revision) => self.position = revision,

@@ -86,6 +86,7 @@ fn restore_struct(shape: &Struct, object: &Value) -> Option<String> {
         .find_map(|(name, value)| restore(&shape.field(name)?.ty, value))
 }
 
+/// The first error of `DefaultUnstructuredConverter`, in the order of the object's fields.
 fn restore(ty: &Type, value: &Value) -> Option<String> {
     let go_kind = match value {
         Value::Null => return None,
@@ -144,6 +145,7 @@ impl Place<'_> {
     }
 }
 
+/// The first value that does not fit its type. Go's decoder also reports only one.
 fn check(ty: &Type, value: &Value, place: &Place<'_>) -> Option<String> {
     let mismatch = || {
         let (holder, path) = (place.holder, place.path());

@@ -346,6 +346,7 @@ impl FieldNumber {
             .any(|at| at == way)
     }
 
+    /// Parses `7`, or `3.7` for field 7 of the message embedded in field 3.
     fn parse(text: &str) -> FieldNumber {
         let parse = |digits: &str| digits.parse().expect("field numbers are numbers");
         match text.rsplit_once('.') {

@@ -8,6 +8,7 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
+/// One requirement, such as `app in (a,b)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
@@ -84,6 +85,7 @@ fn is_symbol(byte: u8) -> bool {
     matches!(byte, b'=' | b'!' | b'(' | b')' | b',' | b'>' | b'<')
 }
 
+/// Splits a selector into words and symbols.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -263,6 +265,7 @@ fn integer(value: &str) -> Result<i64, String> {
         .map_err(|_| format!("values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"))
 }
 
+/// The values, or the error for the first one that is no label value.
 fn checked(values: Vec<String>, key: &str) -> Result<Vec<String>, String> {
     for (position, value) in values.iter().enumerate() {
         if !value.is_empty() && !is_name(value) {

@@ -20,6 +20,7 @@ pub struct Selection {
     fields: Vec<FieldTerm>,
 }
 
+/// One term of a field selector, such as `spec.nodeName!=a`.
 #[derive(Debug, Clone)]
 struct FieldTerm {
     field: Field,
@@ -81,6 +82,7 @@ impl Selection {
     }
 }
 
+/// Parses a field selector. A resource supports its declared fields only.
 fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, String> {
     let mut terms = Vec::new();
     for term in split_terms(text) {

@@ -115,6 +115,7 @@ impl History {
         }
     }
 
+    /// Whether the oldest event exceeds a limit of number, bytes or age.
     fn has_surplus(&self) -> bool {
         let is_old = || {
             self.events

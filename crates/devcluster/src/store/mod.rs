@@ -264,7 +264,7 @@ impl TypeStore {
     }
 
     /// Converts all stored objects by the present rules of `resource`, such as a newer schema. The
-    /// objects keep their revision, and watches get no event, because this is not a write.
+    /// objects keep their revision, because a conversion is not a write. Watches see no event.
     pub(crate) fn reread(&self, resource: &Resource, read: impl Fn(Value) -> Value) {
         let mut inner = self.write();
         for object in Arc::make_mut(&mut inner.objects).values_mut() {

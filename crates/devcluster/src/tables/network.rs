@@ -12,6 +12,7 @@ const SHOWN: usize = 3;
 
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 
+/// Port 443 appears if any TLS section exists, as in upstream.
 pub(super) fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
     let hosts = list(object, "/spec/rules")
         .iter()

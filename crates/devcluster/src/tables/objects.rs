@@ -127,6 +127,7 @@ pub(super) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+/// Readiness of a node, and whether it is cordoned.
 fn node_status(node: &Value) -> String {
     let ready = list(node, "/status/conditions")
         .iter()
@@ -144,6 +145,8 @@ fn node_status(node: &Value) -> String {
     }
 }
 
+/// Roles of a node, from both forms of labels: `node-role.kubernetes.io/ROLE`, and
+/// `kubernetes.io/role` with the role as value.
 fn node_roles(node: &Value) -> String {
     let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
     let mut roles: Vec<&str> = labels
@@ -162,6 +165,7 @@ fn node_roles(node: &Value) -> String {
     or(&roles.join(","), NONE).to_owned()
 }
 
+/// Reads times and counts of both API groups, those of a series first.
 pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let age = |pointers: &[&str]| {
         let time = pointers
@@ -231,6 +235,7 @@ pub(super) fn service(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+/// External addresses of a Service. A load balancer without one is `<pending>`.
 fn external_address(service: &Value, kind: &str) -> String {
     let join = |addresses: Vec<&str>| addresses.join(",");
     let external = join(

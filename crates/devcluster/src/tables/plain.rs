@@ -7,6 +7,7 @@ use super::{NONE, age_cell, human_age, list, name, or, text};
 
 const UNSET: &str = "<unset>";
 
+/// A cell, by pointers into the object.
 enum Cell {
     /// A text or number at a pointer, and its replacement if missing.
     Field(&'static str, &'static str),
@@ -135,6 +136,7 @@ fn duration(object: &Value) -> String {
         )
 }
 
+/// Decision on a CertificateSigningRequest, followed by `Failed` and `Issued`.
 fn request_state(object: &Value) -> String {
     let decision = ["Denied", "Approved"]
         .into_iter()
@@ -233,6 +235,7 @@ fn parameter_kind(object: &Value) -> String {
     }
 }
 
+/// Parameter of a policy binding: `namespace/name`, or its selector.
 fn parameter(object: &Value) -> String {
     match (
         text(object, "/spec/paramRef/namespace"),
@@ -245,6 +248,7 @@ fn parameter(object: &Value) -> String {
     }
 }
 
+/// States of a ResourceClaim, joined with commas.
 fn claim_state(object: &Value) -> String {
     let is_deleted = object["metadata"].get("deletionTimestamp").is_some();
     let is_allocated = object

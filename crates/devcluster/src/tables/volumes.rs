@@ -33,6 +33,7 @@ pub(super) fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+/// Capacity and access modes are empty until the claim is bound.
 pub(super) fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let volume = text(object, "/spec/volumeName");
     let (capacity, modes) = if volume.is_empty() {

@@ -66,6 +66,7 @@ pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
     cells
 }
 
+/// Desired and current replicas of a Scale.
 pub(super) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
     let (desired, available) = (
         number(object, "/spec/replicas"),
@@ -101,6 +102,7 @@ pub(super) fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     cells
 }
 
+/// The first state of a Job in upstream's order. Finished Jobs stay so while terminating.
 fn job_status(job: &Value) -> &'static str {
     let has = |kind: &str| {
         list(job, "/status/conditions")
@@ -165,6 +167,7 @@ pub(super) fn pod_template(object: &Value) -> Vec<Value> {
     ]
 }
 
+/// The controller appears as `kind.group/name`, as in `kubectl get`.
 pub(super) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> {
     let controller = list(object, "/metadata/ownerReferences")
         .iter()

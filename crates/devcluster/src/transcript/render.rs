@@ -85,6 +85,7 @@ pub(super) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     found
 }
 
+/// Adds the differences below `path`. Keys with dots or slashes appear as `path["key"]`.
 fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<Difference>) {
     match (before, after) {
         (Some(Value::Object(before)), Some(Value::Object(after))) => {

@@ -53,6 +53,7 @@ const MAX_SUBDOMAIN: usize = 253;
 /// Domain, slash, label, dot and name.
 const MAX_SIGNER_NAME: usize = MAX_SUBDOMAIN + 1 + MAX_SUBDOMAIN + 63 + 1;
 
+/// Checks a request: its PEM block, usages, signer, lifetime, conditions and certificate.
 pub(super) fn request(object: &Value, errors: &mut Errors) {
     if let Err(why) = organizations(object) {
         errors.invalid("spec.request", at(object, "spec.request").clone(), why);
@@ -213,6 +214,7 @@ fn certificates(base64: &str) -> Result<(), String> {
     }
 }
 
+/// Checks the conditions: one per type, and not both `Approved` and `Denied`.
 fn conditions(conditions: &[Value], errors: &mut Errors) {
     const PATH: &str = "status.conditions";
     let mut seen = HashSet::new();
@@ -248,6 +250,7 @@ fn conditions(conditions: &[Value], errors: &mut Errors) {
     }
 }
 
+/// Checks a signer name of the form `domain/name`.
 fn signer_name(field: &str, name: &str, errors: &mut Errors) {
     if name.is_empty() {
         return errors.required(field, "");

@@ -15,6 +15,7 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 
 type Format = fn(&str) -> Vec<String>;
 
+/// The format of names. Namespaces, Services and StatefulSets become parts of DNS names.
 fn name_format(kind: &str) -> Format {
     match kind {
         "Namespace" | "Service" | "StatefulSet" => formats::label,
@@ -169,6 +170,7 @@ pub(super) fn finalizers(
     }
 }
 
+/// Checks the owner references, of which at most one is the controller.
 fn owners(references: &Value, errors: &mut Errors) {
     const FIELD: &str = "metadata.ownerReferences";
     let mut controller: Option<String> = None;

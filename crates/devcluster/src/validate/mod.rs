@@ -120,6 +120,7 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
     }
 }
 
+/// Checks of the main endpoint, in upstream's order of immutable fields and content.
 fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     meta::check_update(new, old, errors);
     match kind {

@@ -207,6 +207,7 @@ fn volumes<'a>(field: &str, volumes: &'a [Value], errors: &mut Errors) -> HashSe
     names
 }
 
+/// Checks a container. `volumes` are the names that its mounts can use.
 fn container(field: &str, container: &Value, volumes: &HashSet<&str>, errors: &mut Errors) {
     match text(container, "name") {
         "" => errors.required(format!("{field}.name"), ""),
@@ -292,6 +293,7 @@ fn mounts(field: &str, mounts: &[Value], volumes: &HashSet<&str>, errors: &mut E
     }
 }
 
+/// Checks that amounts are at least zero, and that requests are within limits.
 fn resources(field: &str, resources: &Value, errors: &mut Errors) {
     let amounts = |side: &str| -> Vec<(String, String, Option<Quantity>)> {
         let entries = at(resources, side).as_object().into_iter().flatten();

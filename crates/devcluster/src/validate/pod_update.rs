@@ -13,6 +13,7 @@ const FIXED: &str = "pod updates may not change fields other than `spec.containe
                      `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
                      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
+/// Checks an update of a pod's spec. Images, tolerations and few other fields can change.
 pub(super) fn pod_update(new: &Value, old: &Value, errors: &mut Errors) {
     for containers in ["containers", "initContainers"] {
         let field = format!("spec.{containers}");
@@ -71,6 +72,7 @@ fn deadline_update(new: &Value, old: &Value, errors: &mut Errors) -> bool {
     errors.len() == before
 }
 
+/// Gates can only be removed.
 fn scheduling_gates(new: &Value, old: &Value, errors: &mut Errors) {
     let before = list(old, "spec.schedulingGates");
     for (index, gate) in list(new, "spec.schedulingGates").iter().enumerate() {
@@ -166,6 +168,7 @@ fn difference(old: &Value, new: &Value) -> String {
         .collect()
 }
 
+/// Checks an update of a pod's status.
 pub(super) fn pod_status(new: &Value, old: &Value, errors: &mut Errors) {
     const NOMINATED: &str = "status.nominatedNodeName";
     let nominated = text(new, NOMINATED);

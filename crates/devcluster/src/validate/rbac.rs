@@ -22,6 +22,7 @@ pub(super) fn role(kind: &str, object: &Value, errors: &mut Errors) {
     }
 }
 
+/// A rule is for resources or for URLs, and URLs need a cluster-scoped role.
 fn rule(path: &str, rule: &Value, namespaced: bool, errors: &mut Errors) {
     let has = |field: &str| !list(rule, field).is_empty();
     if !has("verbs") {
@@ -83,6 +84,7 @@ pub(super) fn binding(kind: &str, object: &Value, errors: &mut Errors) {
     }
 }
 
+/// A subject: ServiceAccounts belong to the core group, users and groups to the RBAC group.
 fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
     let name = text(subject, "name");
     if name.is_empty() {

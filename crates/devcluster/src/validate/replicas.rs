@@ -8,6 +8,7 @@ fn count(object: &Value, field: &str) -> i64 {
     at(object, &format!("status.{field}")).as_i64().unwrap_or(0)
 }
 
+/// Requires that a counter is not greater than another one.
 fn at_most(object: &Value, field: &str, limit: &str, limit_text: &str, errors: &mut Errors) {
     let value = count(object, field);
     if value > count(object, limit) {

@@ -14,6 +14,7 @@ use super::{formats, meta, pod_spec, selector};
 /// Most bytes of all data of a ConfigMap or Secret.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
 
+/// Keys must be unique over `data` and `binaryData`, and all data has one limit.
 pub(super) fn config_map(object: &Value, errors: &mut Errors) {
     let mut bytes = 0;
     for field in ["data", "binaryData"] {
@@ -92,6 +93,7 @@ pub(super) fn lease(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "spec.leaseTransitions");
 }
 
+/// The finalizers of the `finalize` endpoint, or the phase of the `status` endpoint.
 pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &mut Errors) {
     match subresource {
         Some("finalize") => meta::finalizers(
@@ -141,6 +143,7 @@ pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// A core Event must be in the namespace of its object. The newer group requires other fields.
 pub(super) fn event(object: &Value, errors: &mut Errors) {
     if text(object, "apiVersion").starts_with("events.k8s.io/") {
         if at(object, "eventTime").is_null() {

@@ -67,6 +67,7 @@ pub(super) fn stateful_set(object: &Value, errors: &mut Errors) {
     selector_and_template(object, "statefulset", "StatefulSet", errors);
 }
 
+/// Checks an update. All fields of the spec outside the list are immutable.
 pub(super) fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     const MUTABLE: [&str; 7] = [
         "replicas",
@@ -129,6 +130,7 @@ pub(super) fn job(object: &Value, errors: &mut Errors) {
     }
 }
 
+/// Checks an update. Indexed Jobs are elastic, so their completions can change.
 pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     let indexed = text(new, "spec.completionMode") == "Indexed";
     if !indexed {
@@ -329,6 +331,7 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
     }
 }
 
+/// Checks surge and unavailability. One of them must be above 0, or the rollout could not progress.
 fn rolling_update(rolling: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.strategy.rollingUpdate";
     let unavailable = format!("{FIELD}.maxUnavailable");

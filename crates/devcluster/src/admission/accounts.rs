@@ -1,23 +1,28 @@
-//! ServiceAccounts of pods: every pod has one, and mounts a token of it unless somebody does not
-//! want that.
+//! The ServiceAccount admission plugin: gives every new pod an account, and mounts a token volume
+//! into its containers.
+//!
+//! A pod or its ServiceAccount can opt out of the volume with `automountServiceAccountToken:
+//! false`. Upstream: `plugin/pkg/admission/serviceaccount`.
 
 use serde_json::{Value, json};
 
 use crate::random::Draws;
 use crate::rest::Server;
 
-/// The account of pods that name none.
+/// The account of a pod that does not name one.
 const DEFAULT: &str = "default";
-/// Where containers find the token.
+/// Directory in which containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// How long the token is valid; see `token_request` for what is special about this number.
+/// Lifetime of the token in seconds. The token request endpoint gives tokens of exactly this
+/// lifetime a longer one; see `rest::token_request`.
 const TOKEN_SECONDS: i64 = 3_607;
-/// The annotation of pods that a kubelet mirrors from files, which have no account.
+/// Annotation of mirror pods, which a kubelet creates from static pod files. They have no account.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 impl Server {
-    /// Completes a new pod, or says what is wrong with its account.
+    /// Sets account, token volume and image pull secrets of a new pod. The error is the reason for
+    /// a 403, such as a missing ServiceAccount.
     pub(super) fn give_account(&self, namespace: &str, pod: &mut Value) -> Result<(), String> {
         if !pod["metadata"]["annotations"][MIRROR].is_null() {
             return match pod["spec"]["serviceAccountName"].as_str() {
@@ -37,8 +42,11 @@ impl Server {
         let account = found
             .ok_or_else(|| format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"))?;
         let account = account.to_value();
-        let wanted = |object: &Value| object["automountServiceAccountToken"].as_bool();
-        if wanted(spec).or_else(|| wanted(&account)).unwrap_or(true) {
+        let automount = |object: &Value| object["automountServiceAccountToken"].as_bool();
+        if automount(spec)
+            .or_else(|| automount(&account))
+            .unwrap_or(true)
+        {
             mount_token(spec, &self.random.identities);
         }
         let has_secrets = spec["imagePullSecrets"]
@@ -56,6 +64,7 @@ impl Server {
     }
 }
 
+/// Adds the token volume, and its mount in each container that has no mount at [`MOUNT_PATH`].
 fn mount_token(spec: &mut Value, draws: &Draws) {
     let volumes = spec["volumes"]
         .as_array()
@@ -66,6 +75,7 @@ fn mount_token(spec: &mut Value, draws: &Draws) {
         .into_iter()
         .find(|name| name.starts_with(VOLUME_PREFIX))
         .map(str::to_owned);
+    // A pod that already has such a volume keeps it, so a repeated call changes nothing.
     let is_new = known.is_none();
     let volume = known.unwrap_or_else(|| draws.name(VOLUME_PREFIX));
     let mut mounted = false;
@@ -114,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_mounted_once_where_nothing_else_is() {
+    fn containers_without_a_mount_at_the_token_path_get_one() {
         let taken = json!({"name": "own", "mountPath": MOUNT_PATH});
         let mut spec = json!({
             "initContainers": [{"name": "i"}],

@@ -1,4 +1,8 @@
-//! Amounts of resources by name, as lists of quantities have them, and what a pod asks for in all.
+//! Resource amounts by name, and the totals that a pod requests and limits.
+//!
+//! LimitRanges and ResourceQuotas compare these totals. Upstream:
+//! `k8s.io/component-helpers/resource` for pods, and `k8s.io/apiserver/pkg/quota/v1` for the
+//! arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +15,7 @@ use crate::schema::quantity::Quantity;
 pub(super) struct Amounts(pub(super) BTreeMap<String, Quantity>);
 
 impl Amounts {
-    /// From an object of quantities; what is no quantity is left out.
+    /// Reads an object of quantities. Entries that are not quantities are left out.
     pub(super) fn parse(list: &Value) -> Self {
         let entries = list.as_object().into_iter().flatten();
         Self(
@@ -36,7 +40,7 @@ impl Amounts {
         }
     }
 
-    /// At least as much as `other` of everything.
+    /// Raises each amount to at least that of `other`.
     pub(super) fn raise(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             self.combine(
@@ -47,7 +51,7 @@ impl Amounts {
         }
     }
 
-    /// What there is of this beyond `other`, without what is nothing.
+    /// The part of each amount that exceeds `other`. Amounts that become zero are left out.
     pub(super) fn beyond(&self, other: &Self) -> Self {
         let rest = |(name, amount): (&String, &Quantity)| {
             let rest = other
@@ -68,7 +72,7 @@ impl Amounts {
         self.0.insert(name.to_owned(), combined);
     }
 
-    /// Only what `wanted` names.
+    /// Only the resources that `wanted` selects.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         Self(
             self.0
@@ -79,8 +83,8 @@ impl Amounts {
         )
     }
 
-    /// `a=1,b=2`, as refusals have it.
-    pub(super) fn in_words(&self) -> String {
+    /// `a=1,b=2`, as messages of refusals list amounts.
+    pub(super) fn to_text(&self) -> String {
         let words: Vec<String> = self
             .0
             .iter()
@@ -106,8 +110,11 @@ fn quantity(amount: &Value) -> Option<Quantity> {
     }
 }
 
-/// What all containers of a pod ask for together, of `side` (`requests`, `limits`): those that run
-/// side by side, or the hungriest that runs before them, if it asks for more.
+/// The total of a pod for `side`, which is `requests` or `limits`.
+///
+/// Containers and sidecars run together, so their amounts add up. Each init container runs before
+/// the containers, together with the sidecars started earlier. The total is the maximum of these
+/// phases.
 pub(super) fn of_pod(spec: &Value, side: &str) -> Amounts {
     let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
     let amounts = |container: &Value| Amounts::parse(&container["resources"][side]);
@@ -129,12 +136,13 @@ pub(super) fn of_pod(spec: &Value, side: &str) -> Amounts {
         }
     }
     total.raise(&before);
-    // What is set for the pod as a whole stands in place of the sum.
+    // Amounts at pod level replace the sum over containers.
     for (name, amount) in Amounts::parse(&spec["resources"][side]).0 {
         total.set(name, amount);
     }
     if !spec["overhead"].is_null() {
         let overhead = Amounts::parse(&spec["overhead"]);
+        // Overhead counts towards requests always, and towards limits only where a limit exists.
         let counted = side == "requests";
         total.add(&overhead.only(|name| counted || total.get(name).is_some()));
     }
@@ -148,45 +156,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_asks_for_what_runs_at_once() {
-        let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+    fn pod_amounts_are_the_maximum_over_phases() {
+        let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
         let sidecar =
             |cpu: &str| json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
         let cases = [
-            ("nothing", json!({"containers": [{}]}), ""),
+            ("no amounts", json!({"containers": [{}]}), ""),
             (
-                "side by side",
-                json!({"containers": [asks("1"), asks("500m")]}),
+                "containers add up",
+                json!({"containers": [container("1"), container("500m")]}),
                 "cpu=1500m",
             ),
             (
-                "less before",
-                json!({"containers": [asks("2")], "initContainers": [asks("1")]}),
+                "init container with less",
+                json!({"containers": [container("2")], "initContainers": [container("1")]}),
                 "cpu=2",
             ),
             (
-                "more before",
-                json!({"containers": [asks("1")], "initContainers": [asks("1"), asks("3")]}),
+                "init container with more",
+                json!({"containers": [container("1")], "initContainers": [container("1"), container("3")]}),
                 "cpu=3",
             ),
             (
-                "a sidecar stays",
-                json!({"containers": [asks("1")], "initContainers": [sidecar("1"), asks("3")]}),
+                "sidecars run beside later init containers",
+                json!({"containers": [container("1")], "initContainers": [sidecar("1"), container("3")]}),
                 "cpu=4",
             ),
             (
-                "as a whole",
-                json!({"containers": [asks("1")], "resources": {"requests": {"cpu": "5"}}}),
+                "pod level amounts",
+                json!({"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}),
                 "cpu=5",
             ),
             (
                 "overhead",
-                json!({"containers": [asks("1")], "overhead": {"cpu": "250m"}}),
+                json!({"containers": [container("1")], "overhead": {"cpu": "250m"}}),
                 "cpu=1250m",
             ),
         ];
         for (why, spec, expected) in cases {
-            assert_eq!(of_pod(&spec, "requests").in_words(), expected, "{why}");
+            assert_eq!(of_pod(&spec, "requests").to_text(), expected, "{why}");
         }
     }
 }

@@ -1,5 +1,7 @@
-//! LimitRanges: what containers ask for when they do not say, and the least and the most that they
-//! may.
+//! LimitRanges: default requests and limits of containers, and checks of minimum, maximum and
+//! ratio.
+//!
+//! Defaults apply before validation, checks after it. Upstream: `plugin/pkg/admission/limitranger`.
 
 use serde_json::{Map, Value};
 
@@ -7,6 +9,7 @@ use super::amounts::{Amounts, of_pod};
 use crate::rest::Server;
 use crate::schema::quantity::Quantity;
 
+/// Annotation that lists the defaults that were set, in upstream's words.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 impl Server {
@@ -35,11 +38,12 @@ impl Server {
     }
 }
 
-/// Gives containers of a pod what they do not ask for themselves, and notes it on the pod.
+/// Sets missing requests and limits of containers from LimitRange defaults, and lists them in an
+/// annotation of the pod.
 pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
     let mut notes = Vec::new();
     for limit in limits.iter().filter(|limit| limit["type"] == "Container") {
-        for (list, what) in [
+        for (list, container_kind) in [
             ("containers", "container"),
             ("initContainers", "init container"),
         ] {
@@ -51,7 +55,10 @@ pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
                     let set = fill(container, side, &limit[defaults]);
                     if !set.is_empty() {
                         let name = container["name"].as_str().unwrap_or_default();
-                        notes.push(format!("{} {word} for {what} {name}", set.join(", ")));
+                        notes.push(format!(
+                            "{} {word} for {container_kind} {name}",
+                            set.join(", ")
+                        ));
                     }
                 }
             }
@@ -63,7 +70,8 @@ pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
     }
 }
 
-/// The names of resources that were filled in.
+/// Sets the amounts of `defaults` that the container lacks, and returns the names of their
+/// resources, sorted.
 fn fill(container: &mut Value, side: &str, defaults: &Value) -> Vec<String> {
     let Some(defaults) = defaults.as_object() else {
         return Vec::new();
@@ -84,12 +92,12 @@ fn fill(container: &mut Value, side: &str, defaults: &Value) -> Vec<String> {
     names
 }
 
-/// What is wrong with a pod or claim under these limits, in one line.
+/// The violations of a pod or claim under these limits in one line; `None` if it has none.
 pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option<String> {
     let mut problems = Vec::new();
     let spec = &object["spec"];
     for limit in limits {
-        let asked = |resources: &Value| {
+        let amounts_of = |resources: &Value| {
             (
                 Amounts::parse(&resources["requests"]),
                 Amounts::parse(&resources["limits"]),
@@ -101,7 +109,7 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
                     .iter()
                     .flat_map(|list| spec[*list].as_array().into_iter().flatten())
                 {
-                    check(limit, asked(&container["resources"]), &mut problems);
+                    check(limit, amounts_of(&container["resources"]), &mut problems);
                 }
             }
             ("Pod", "Pod") => check(
@@ -110,11 +118,12 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
                 &mut problems,
             ),
             ("PersistentVolumeClaim", "PersistentVolumeClaim") => {
-                check_claim(limit, &asked(&spec["resources"]).0, &mut problems)
+                check_claim(limit, &amounts_of(&spec["resources"]).0, &mut problems)
             }
             _ => {}
         }
     }
+    // Several violations form one list without duplicates, as upstream aggregates errors.
     match problems.len() {
         0 | 1 => problems.pop(),
         _ => {
@@ -231,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_get_what_they_do_not_ask_for() {
+    fn missing_requests_and_limits_get_defaults() {
         let limit = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
         let mut pod = json!({
             "metadata": {},
@@ -252,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_little_or_too_much_is_told() {
+    fn amounts_outside_minimum_maximum_and_ratio_are_violations() {
         let pod = |requests: Value, limits: Value| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": limits}}]}});
         let limit = |field: &str, cpu: &str| json!({"type": "Container", field: {"cpu": cpu}});
         let cases = [

@@ -1,4 +1,8 @@
-//! Admission: what the server adds to new objects beyond defaults, and what it does not let in.
+//! Admission: completes new objects beyond defaults, and refuses objects that plugins forbid.
+//!
+//! Each submodule stands for one upstream plugin, and sends its messages. The order follows
+//! upstream's (`pkg/kubeapiserver/options/plugins.go`): mutating plugins run before validation, and
+//! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> priority -> validation -> limits -> pod security ->
 //! quota -> store
@@ -18,21 +22,22 @@ pub(crate) use quota::matters;
 use crate::rest::{Server, Target};
 use crate::status::Status;
 
-/// What happens to new pods beyond limits and quotas, which always act. A real API server does it
-/// all; where no controllers run, such as under envtest, pods are usually left alone, because
-/// without its account none can be created.
+/// Optional admission plugins for pods. LimitRanges, pod security and quotas are always active.
+///
+/// A real API server has both plugins. Without controllers, such as under envtest, they are usually
+/// off: without its ServiceAccount no pod can be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
     /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from
-    /// its beginning on, and pods get an account and the volume with its token. What makes the two
-    /// are controllers upstream.
+    /// its creation on. Pods get an account and the volume with its token. Upstream, two
+    /// controllers create these two objects.
     pub service_accounts: bool,
-    /// Pods get the number of their PriorityClass, or of the default one, or 0.
+    /// Pods get the priority of their PriorityClass, of the default class, or 0.
     pub priority: bool,
 }
 
 impl Admission {
-    /// All of it, as in a cluster of kubeadm's.
+    /// Both plugins, as in a cluster made by kubeadm.
     pub const FULL: Self = Self {
         service_accounts: true,
         priority: true,
@@ -40,7 +45,8 @@ impl Admission {
 }
 
 impl Server {
-    /// Completes a new object after its defaults. `name` is what a refusal calls it.
+    /// Runs the mutating plugins on a new object, after its defaults. `name` is the name of the
+    /// object in refusals.
     pub(crate) fn admit(
         &self,
         target: &Target,
@@ -69,7 +75,8 @@ impl Server {
         Ok(())
     }
 
-    /// 403 for a complete new object that must not come in, whatever quotas say.
+    /// Runs the validating plugins except quota on a complete new object. 403 if one of them
+    /// refuses.
     pub(crate) fn permit(&self, target: &Target, object: &Value) -> Result<(), Status> {
         self.permit_by_limits(target, object)?;
         self.check_pod_security(target, object, None)

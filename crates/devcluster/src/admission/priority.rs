@@ -1,10 +1,12 @@
-//! PriorityClasses: the number that the class of a pod stands for.
+//! The priority admission plugin: PriorityClasses, and the number that a pod gets from its class.
+//!
+//! Upstream: `plugin/pkg/admission/priority`.
 
 use serde_json::{Value, json};
 
 use crate::rest::Server;
 
-/// Class, number and description of those that every cluster has.
+/// Name, value and description of the classes that every cluster has.
 const SYSTEM: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
@@ -18,7 +20,7 @@ const SYSTEM: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// The classes that every cluster has.
+/// The two system PriorityClasses, which exist in every cluster.
 pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
     SYSTEM.into_iter().map(|(name, value, description)| {
         json!({
@@ -33,7 +35,7 @@ pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
 }
 
 impl Server {
-    /// Completes a new pod, or says what is wrong with its priority.
+    /// Sets class, priority and preemption policy of a new pod. The error is the reason for a 403.
     pub(super) fn give_priority(&self, pod: &mut Value) -> Result<(), String> {
         let entry = self
             .registry
@@ -57,6 +59,8 @@ impl Server {
                     .iter()
                     .map(|class| class.to_value())
                     .filter(|class| class["globalDefault"] == true);
+                // Of several defaults, the lowest value wins, as in upstream's `getDefaultPriorityClass`.
+                // wins.
                 defaults.min_by_key(|class| class["value"].as_i64())
             }
         };
@@ -92,7 +96,7 @@ impl Server {
         Ok(())
     }
 
-    /// There is one default at most.
+    /// Refuses a second default class.
     pub(super) fn check_priority_class(&self, class: &Value) -> Result<(), String> {
         if class["globalDefault"] != true {
             return Ok(());

@@ -1,7 +1,10 @@
-//! ResourceQuotas: what objects use, what is left, and the status that tells it.
+//! ResourceQuotas: refuse objects that exceed a quota, and keep the `used` part of its status
+//! exact.
 //!
-//! Upstream has a controller that counts; here the server counts itself, at once, whenever
-//! something in a namespace with quotas changes.
+//! Upstream's quota controller counts usage periodically and after changes. This server counts
+//! synchronously with each change in a namespace with quotas, so tests need no controller.
+//! Upstream: `k8s.io/apiserver/pkg/admission/plugin/resourcequota` and the evaluators in
+//! `pkg/quota/v1/evaluator/core`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
@@ -16,7 +19,7 @@ use crate::schema::quantity::Quantity;
 use crate::status::Status;
 use crate::store::{Change, Object};
 
-/// Resources that count objects of the same name, besides `count/...`.
+/// Resource names of quotas that count objects of the same plural name, besides `count/...`.
 const COUNTED_BY_NAME: [&str; 6] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -25,8 +28,8 @@ const COUNTED_BY_NAME: [&str; 6] = [
     "secrets",
     "services",
 ];
-/// Where a quota limits one of these, every container must say how much of it it wants.
-const MUST_BE_SAID: [&str; 6] = [
+/// If a quota limits one of these, every container must specify its amount.
+const MUST_BE_SPECIFIED: [&str; 6] = [
     "cpu",
     "limits.cpu",
     "limits.memory",
@@ -35,14 +38,17 @@ const MUST_BE_SAID: [&str; 6] = [
     "requests.memory",
 ];
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+/// Separates the StorageClass from the resource in names of quotas per class.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// Whoever holds this is the only one to use up quotas.
+/// Lock over quota usage. While a request holds it, no other request can use quota.
 pub(crate) type Charge<'a> = Option<MutexGuard<'a, ()>>;
 
 impl Server {
-    /// 403 if a new object, or what a change adds to the `old` one, is more than the quotas of its
-    /// namespace allow. Until the answer is dropped nothing else uses them up.
+    /// 403 if a new object, or the growth from `old` to `object`, exceeds a quota of its namespace.
+    ///
+    /// The caller keeps the returned lock until the object is stored. Otherwise a parallel request
+    /// could use the same remaining quota.
     pub(crate) fn charge(
         &self,
         target: &Target,
@@ -51,7 +57,7 @@ impl Server {
     ) -> Result<Charge<'_>, Status> {
         let resource = target.resource();
         let part = target.subresource.map(|part| part.name);
-        let handled = old.is_none_or(|old| is_charged_again(resource, part, object, old));
+        let handled = old.is_none_or(|old| may_grow(resource, part, object, old));
         if !handled || !self.is_counted(resource, &target.namespace) {
             return Ok(None);
         }
@@ -73,13 +79,13 @@ impl Server {
             if !in_scope(&value["spec"], resource, object) {
                 continue;
             }
-            let billed = old
+            let counted_before = old
                 .filter(|old| in_scope(&value["spec"], resource, old))
                 .map(|old| self::usage(resource, old));
             let asked = usage
                 .only(|name| hard.get(name).is_some())
-                .beyond(&billed.unwrap_or_default());
-            if let Some(missing) = unsaid(&hard, resource, object) {
+                .beyond(&counted_before.unwrap_or_default());
+            if let Some(missing) = unspecified(&hard, resource, object) {
                 return Err(refused(format!(
                     "failed quota: {name}: must specify {missing}"
                 )));
@@ -93,9 +99,8 @@ impl Server {
                 total.as_ref() > hard.get(name)
             });
             if !exceeded.0.is_empty() {
-                let part = |amounts: &Amounts| {
-                    amounts.only(|name| exceeded.get(name).is_some()).in_words()
-                };
+                let part =
+                    |amounts: &Amounts| amounts.only(|name| exceeded.get(name).is_some()).to_text();
                 let (requested, used, limited) = (part(&asked), part(&used), part(&hard));
                 let why = format!(
                     "exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"
@@ -106,7 +111,7 @@ impl Server {
         Ok(Some(guard))
     }
 
-    /// Brings the status of the quotas of a namespace up to date.
+    /// Counts usage again and updates the status of all quotas of a namespace.
     pub(crate) fn recount(&self, namespace: &str) {
         let entry = self.quotas();
         for quota in self.quotas_of(namespace) {
@@ -128,6 +133,7 @@ impl Server {
                     change,
                 ) {
                     Ok(_) => break,
+                    // A parallel write won; try again with its result.
                     Err(_raced) => match entry.store.get(&current.key) {
                         Some(newer) => current = newer,
                         None => break,
@@ -137,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Whether there are quotas in the namespace that objects of `resource` may use up.
+    /// Whether the namespace has quotas that may count objects of `resource`.
     pub(crate) fn is_counted(&self, resource: &Resource, namespace: &str) -> bool {
         resource.namespaced && !resource.is("Event") && !self.quotas_of(namespace).is_empty()
     }
@@ -159,7 +165,7 @@ impl Server {
             .objects
     }
 
-    /// How much is used of everything that a quota limits.
+    /// Usage of all resources that a quota limits. A limited resource without usage is 0.
     fn used(&self, spec: &Value, namespace: &str) -> Amounts {
         let mut used = Amounts::default();
         let hard: Vec<&str> = spec["hard"]
@@ -193,25 +199,24 @@ impl Server {
     }
 }
 
-/// Whether a change may use up more of a quota. All other objects are counted, and what they are
-/// does not change.
-fn is_charged_again(resource: &Resource, part: Option<&str>, new: &Value, old: &Value) -> bool {
+/// Whether an update may increase usage. Updates of all other resources cannot change usage.
+fn may_grow(resource: &Resource, part: Option<&str>, new: &Value, old: &Value) -> bool {
     match part {
-        None if resource.is("Pod") => ends(&new["spec"]) != ends(&old["spec"]),
+        None if resource.is("Pod") => has_deadline(&new["spec"]) != has_deadline(&old["spec"]),
         None => resource.is("Service") || resource.is("PersistentVolumeClaim"),
         Some(part) => part == "resize",
     }
 }
 
-/// Whether quotas have to be counted again after a change. Most changes of pods are of their
-/// status, and do not matter.
+/// Whether a change makes a new count of quotas necessary. Most changes of pods only touch their
+/// status and need none.
 pub(crate) fn matters(resource: &Resource, old: &Value, new: &Value) -> bool {
     resource.is("ResourceQuota")
         || usage(resource, old) != usage(resource, new)
         || (resource.is("Pod") && old["spec"] != new["spec"])
 }
 
-/// Group and plural of the objects that a quota's resource is used up by.
+/// Group and plural of the objects that a resource of a quota counts.
 fn source(name: &str) -> Option<(&str, &str)> {
     if let Some(counted) = name.strip_prefix("count/") {
         let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
@@ -237,7 +242,7 @@ fn source(name: &str) -> Option<(&str, &str)> {
     of_pods.then_some(("", "pods"))
 }
 
-/// What one object uses up.
+/// Usage of one object.
 fn usage(resource: &Resource, object: &Value) -> Amounts {
     let mut usage = Amounts::default();
     let one = Quantity::whole(1);
@@ -261,7 +266,7 @@ fn usage(resource: &Resource, object: &Value) -> Amounts {
     usage
 }
 
-/// A pod that has ended uses nothing up any more.
+/// Usage of a pod; zero after it has finished.
 fn pod_usage(pod: &Value) -> Amounts {
     let mut usage = Amounts::default();
     if matches!(
@@ -287,6 +292,8 @@ fn pod_usage(pod: &Value) -> Amounts {
 
 fn service_usage(spec: &Value) -> Amounts {
     let mut usage = Amounts::default();
+    // One node port per service port; load balancers allocate them unless
+    // `allocateLoadBalancerNodePorts` is false.
     let ports = i64::try_from(spec["ports"].as_array().map_or(0, Vec::len)).unwrap_or(i64::MAX);
     let balanced = spec["type"] == "LoadBalancer";
     if balanced {
@@ -321,8 +328,8 @@ fn claim_usage(claim: &Value) -> Amounts {
     usage
 }
 
-/// What containers do not say although a quota limits it: `limits.cpu for: a,b; memory for: c`.
-fn unsaid(hard: &Amounts, resource: &Resource, pod: &Value) -> Option<String> {
+/// Limited resources that containers do not specify: `limits.cpu for: a,b; memory for: c`.
+fn unspecified(hard: &Amounts, resource: &Resource, pod: &Value) -> Option<String> {
     let spec = &pod["spec"];
     if !resource.is("Pod")
         || spec["resources"]
@@ -336,7 +343,7 @@ fn unsaid(hard: &Amounts, resource: &Resource, pod: &Value) -> Option<String> {
         .iter()
         .flat_map(|list| spec[*list].as_array().into_iter().flatten())
     {
-        for name in MUST_BE_SAID
+        for name in MUST_BE_SPECIFIED
             .into_iter()
             .filter(|name| hard.get(name).is_some())
         {
@@ -352,17 +359,17 @@ fn unsaid(hard: &Amounts, resource: &Resource, pod: &Value) -> Option<String> {
             }
         }
     }
-    let in_words = |(name, containers): (&str, BTreeSet<&str>)| {
+    let to_text = |(name, containers): (&str, BTreeSet<&str>)| {
         format!(
             "{name} for: {}",
             containers.into_iter().collect::<Vec<_>>().join(",")
         )
     };
-    let words: Vec<String> = missing.into_iter().map(in_words).collect();
+    let words: Vec<String> = missing.into_iter().map(to_text).collect();
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// Whether a quota is about the object: scopes are about pods.
+/// Whether a quota counts the object. Only pods can match scopes.
 fn in_scope(spec: &Value, resource: &Resource, object: &Value) -> bool {
     let named = spec["scopes"]
         .as_array()
@@ -382,8 +389,8 @@ fn in_scope(spec: &Value, resource: &Resource, object: &Value) -> bool {
     resource.is("Pod") && scopes.all(|(scope, term)| matches_scope(scope, term, &object["spec"]))
 }
 
-/// Whether a pod has a time to end at.
-fn ends(pod: &Value) -> bool {
+/// Whether a pod has an `activeDeadlineSeconds`.
+fn has_deadline(pod: &Value) -> bool {
     pod["activeDeadlineSeconds"]
         .as_i64()
         .is_some_and(|seconds| seconds >= 0)
@@ -391,8 +398,8 @@ fn ends(pod: &Value) -> bool {
 
 fn matches_scope(scope: &str, term: Option<&Value>, pod: &Value) -> bool {
     match scope {
-        "Terminating" => ends(pod),
-        "NotTerminating" => !ends(pod),
+        "Terminating" => has_deadline(pod),
+        "NotTerminating" => !has_deadline(pod),
         "BestEffort" => qos_class(pod) == "BestEffort",
         "NotBestEffort" => qos_class(pod) != "BestEffort",
         "PriorityClass" => {
@@ -412,6 +419,7 @@ fn matches_scope(scope: &str, term: Option<&Value>, pod: &Value) -> bool {
                 Some(_) => false,
             }
         }
+        // Upstream's scopes of pod affinity and volume attributes are not implemented.
         _ => false,
     }
 }
@@ -421,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_is_used_up_by_one_kind_of_object() {
+    fn each_limited_resource_counts_one_kind_of_object() {
         let cases = [
             ("pods", Some(("", "pods"))),
             ("cpu", Some(("", "pods"))),
@@ -449,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_choose_pods() {
+    fn scopes_select_pods() {
         let pod = |extra: Value| {
             let mut pod = json!({"containers": [{"name": "c"}]});
             pod.as_object_mut()

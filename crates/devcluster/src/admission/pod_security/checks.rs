@@ -1,5 +1,7 @@
-//! What each level of the pod security standards forbids, by version of the standards: a table of
-//! checks.
+//! The checks of the pod security standards, one table row each, by level and version.
+//!
+//! Reasons, details and versions equal upstream's, because users see them in refusals and warnings.
+//! Upstream: `k8s.io/pod-security-admission/policy`.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +9,7 @@ use serde_json::Value;
 
 use super::Level;
 
-/// What is wrong with a pod: the reason, and what exactly.
+/// A violation: its reason, such as `host namespaces`, and the offending fields.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) reason: &'static str,
@@ -18,10 +20,10 @@ pub(super) struct Violation {
 struct Check {
     id: &'static str,
     level: Level,
-    /// Minor number of the first version of the standards that has it.
+    /// Minor number of the first version of the standards with this check.
     since: u8,
-    /// The check of the lower level whose place it takes.
-    instead_of: &'static str,
+    /// Id of the check of the lower level that this check replaces; may be empty.
+    replaces: &'static str,
     run: fn(&Pod<'_>, u8) -> Option<Violation>,
 }
 
@@ -34,7 +36,7 @@ const fn baseline(
         id,
         level: Level::Baseline,
         since,
-        instead_of: "",
+        replaces: "",
         run,
     }
 }
@@ -42,19 +44,19 @@ const fn baseline(
 const fn restricted(
     id: &'static str,
     since: u8,
-    instead_of: &'static str,
+    replaces: &'static str,
     run: fn(&Pod<'_>, u8) -> Option<Violation>,
 ) -> Check {
     Check {
         id,
         level: Level::Restricted,
         since,
-        instead_of,
+        replaces,
         run,
     }
 }
 
-/// In the order in which violations are told.
+/// The checks, in the order in which upstream reports their violations.
 // One line per check keeps this readable as a table.
 #[rustfmt::skip]
 const CHECKS: &[Check] = &[
@@ -76,11 +78,10 @@ const CHECKS: &[Check] = &[
     restricted("restrictedVolumes", 0, "hostPathVolumes", restricted_volumes),
     restricted("runAsNonRoot", 0, "", run_as_non_root),
     restricted("runAsUser", 23, "", run_as_user),
-    restricted("seccompProfile_restricted", 19, "seccompProfile_baseline", some_seccomp_profile),
+    restricted("seccompProfile_restricted", 19, "seccompProfile_baseline", required_seccomp_profile),
 ];
 
-/// Everything that `level` of the standards of 1.`minor` forbids in a pod, or in the template of
-/// one.
+/// All violations of `level` in the standards of version 1.`minor`, for a pod or a pod template.
 pub(super) fn violations(level: Level, minor: u8, pod: &Value) -> Vec<Violation> {
     let pod = Pod {
         metadata: &pod["metadata"],
@@ -90,7 +91,7 @@ pub(super) fn violations(level: Level, minor: u8, pod: &Value) -> Vec<Violation>
         .iter()
         .filter(|check| check.level <= level && check.since <= minor)
         .collect();
-    let replaced: BTreeSet<&str> = active.iter().map(|check| check.instead_of).collect();
+    let replaced: BTreeSet<&str> = active.iter().map(|check| check.replaces).collect();
     active
         .into_iter()
         .filter(|check| !replaced.contains(check.id))
@@ -98,7 +99,7 @@ pub(super) fn violations(level: Level, minor: u8, pod: &Value) -> Vec<Violation>
         .collect()
 }
 
-/// All of them in one line, with their details.
+/// All violations with details in one line.
 pub(super) fn detailed(violations: &[Violation]) -> String {
     let one = |violation: &Violation| match violation.detail.as_str() {
         "" => violation.reason.to_owned(),
@@ -123,7 +124,7 @@ impl<'a> Pod<'a> {
             .flat_map(|list| items(&self.spec[list]))
     }
 
-    /// Names of the containers for which `is_bad`.
+    /// Names of the containers for which `is_bad` is true.
     fn containers_that(&self, is_bad: impl FnMut(&&'a Value) -> bool) -> Vec<&'a str> {
         self.containers()
             .filter(is_bad)
@@ -131,10 +132,12 @@ impl<'a> Pod<'a> {
             .collect()
     }
 
+    /// Since 1.25, some checks do not apply to Windows pods.
     fn is_for_windows(&self, minor: u8) -> bool {
         minor >= 25 && self.spec["os"]["name"] == "windows"
     }
 
+    /// Since 1.35, user namespaces lift some checks of the user and of `/proc`.
     fn has_user_namespace(&self, minor: u8) -> bool {
         minor >= 35 && self.spec["hostUsers"] == false
     }
@@ -173,7 +176,7 @@ fn named(containers: &[&str]) -> String {
     )
 }
 
-/// Who set something: the pod, containers, or both; `None` when nobody did.
+/// Which of pod and containers set a field, as text; `None` if none of them does.
 fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     let containers = (!containers.is_empty()).then(|| named(containers));
     let parts: Vec<String> = pod
@@ -213,11 +216,11 @@ fn app_armor_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
     annotations.sort();
-    let noted = (!annotations.is_empty())
+    let by_annotations = (!annotations.is_empty())
         .then(|| plural("annotation", "annotations", annotations.len()).to_owned());
     let by: Vec<String> = setters(by_pod, &containers)
         .into_iter()
-        .chain(noted)
+        .chain(by_annotations)
         .collect();
     let values: Vec<String> = values.into_iter().chain(annotations).collect();
     let reason = plural(
@@ -239,7 +242,7 @@ fn app_armor_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     }
 }
 
-/// Names of the containers that add other capabilities than `allowed`, and these.
+/// Names of the containers that add capabilities outside `allowed`, and these capabilities.
 fn adding<'a>(pod: &Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a str>) {
     let mut forbidden = BTreeSet::new();
     let containers = pod.containers_that(|container| {
@@ -391,14 +394,14 @@ fn probe_hosts(pod: &Pod<'_>, _: u8) -> Option<Violation> {
         .into_iter()
         .collect();
     let uses = plural("uses", "use", containers.len());
-    let what = plural(
+    let noun = plural(
         "probe or lifecycle host",
         "probe or lifecycle hosts",
         hosts.len(),
     );
     found(
         "probe or lifecycle host",
-        format!("{} {uses} {what} {}", named(&containers), quoted(hosts)),
+        format!("{} {uses} {noun} {}", named(&containers), quoted(hosts)),
     )
 }
 
@@ -511,7 +514,7 @@ fn seccomp_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     )
 }
 
-fn some_seccomp_profile(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
+fn required_seccomp_profile(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.is_for_windows(minor) {
         return None;
     }
@@ -536,8 +539,8 @@ fn some_seccomp_profile(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     }
 }
 
-/// Kernel parameters that do not reach beyond their pod, with the version since which they may be
-/// set.
+/// Namespaced kernel parameters that cannot affect other pods, with the first minor version of the
+/// standards that allows them.
 const SAFE_SYSCTLS: [(&str, u8); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),
@@ -626,18 +629,22 @@ fn restricted_volumes(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     if volumes.is_empty() {
         return None;
     }
-    let what = plural(
+    let noun = plural(
         "restricted volume type",
         "restricted volume types",
         kinds.len(),
     );
-    let (who, uses) = (
+    let (subject, uses) = (
         plural("volume", "volumes", volumes.len()),
         plural("uses", "use", volumes.len()),
     );
     found(
         "restricted volume types",
-        format!("{who} {} {uses} {what} {}", quoted(volumes), quoted(kinds)),
+        format!(
+            "{subject} {} {uses} {noun} {}",
+            quoted(volumes),
+            quoted(kinds)
+        ),
     )
 }
 
@@ -646,27 +653,27 @@ fn run_as_non_root(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.has_user_namespace(minor) {
         return None;
     }
-    let of_pod = &pod.security()["runAsNonRoot"];
+    let pod_value = &pod.security()["runAsNonRoot"];
     let containers =
         pod.containers_that(|container| container["securityContext"]["runAsNonRoot"] == false);
-    if let Some(by) = setters(*of_pod == false, &containers) {
+    if let Some(by) = setters(*pod_value == false, &containers) {
         return found(
             REASON,
             format!("{by} must not set securityContext.runAsNonRoot=false"),
         );
     }
-    if *of_pod == true {
+    if *pod_value == true {
         return None;
     }
-    let silent =
+    let unset =
         pod.containers_that(|container| container["securityContext"]["runAsNonRoot"].is_null());
     let detail = || {
         format!(
             "pod or {} must set securityContext.runAsNonRoot=true",
-            named(&silent)
+            named(&unset)
         )
     };
-    if silent.is_empty() {
+    if unset.is_empty() {
         None
     } else {
         found(REASON, detail())

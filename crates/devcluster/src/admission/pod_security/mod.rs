@@ -1,7 +1,9 @@
-//! Pod security standards: namespaces say by labels which of them pods must meet, and about which
-//! their authors are warned.
+//! Pod security admission: labels of a namespace name the standard that its pods must meet, and the
+//! standard that causes warnings.
 //!
-//! labels -> [`Policy`] -> checks -> refusal of a pod, or warnings about it or about what makes it
+//! labels -> [`Policy`] -> checks -> refusal of a pod, or warnings about a pod or a workload
+//!
+//! Upstream: `k8s.io/pod-security-admission` (`admission`, `api`).
 
 mod checks;
 #[cfg(test)]
@@ -17,7 +19,7 @@ use crate::rest::{Server, Target, Verb};
 use crate::status::Status;
 use crate::store::Object;
 
-/// How strict a standard is.
+/// Strictness of a standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Level {
     #[default]
@@ -26,7 +28,7 @@ enum Level {
     Restricted,
 }
 
-/// A standard: how strict, and of which Kubernetes 1.x; `None` is the latest.
+/// A standard: its level, and the Kubernetes version 1.x of its checks. `None` is the latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Standard {
     level: Level,
@@ -34,7 +36,7 @@ struct Standard {
 }
 
 impl Standard {
-    /// What it forbids in `pod`.
+    /// All violations of the standard in `pod`.
     fn violations(self, pod: &Value) -> Vec<checks::Violation> {
         checks::violations(self.level, self.minor.unwrap_or(u8::MAX), pod)
     }
@@ -55,8 +57,8 @@ impl fmt::Display for Standard {
     }
 }
 
-/// What the labels of a namespace ask for. There is no audit log, so that the labels for it are
-/// only checked.
+/// The standards that a namespace's labels select. The server has no audit log, so the `audit`
+/// labels are only validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Policy {
     enforce: Standard,
@@ -66,8 +68,8 @@ struct Policy {
 const LABELS: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
-    /// By upstream's rules: what cannot be read is the strictest to enforce, and nothing to warn
-    /// of.
+    /// Reads the labels by upstream's rules, and returns their errors too. An unreadable level
+    /// counts as `restricted` for `enforce` and as `privileged` for `warn`.
     fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         let mut standard = |mode: &str, unreadable: Level| {
@@ -106,7 +108,7 @@ impl Policy {
             minor: enforce.1.unwrap_or_default(),
         };
         let warn = match warn {
-            // What is enforced is warned of, too, unless that is said otherwise.
+            // Without a `warn` label, the enforced level also causes warnings.
             (None, version) if is_readable && enforce.level > Level::Privileged => Standard {
                 level: enforce.level,
                 minor: version.unwrap_or(enforce.minor),
@@ -129,7 +131,7 @@ fn level(text: &str) -> Option<Level> {
     }
 }
 
-/// `latest`, which is no number, or `v1.x`.
+/// Parses `latest` (no number) or `v1.x`.
 fn minor(text: &str) -> Option<Option<u8>> {
     if text == "latest" {
         return Some(None);
@@ -137,7 +139,7 @@ fn minor(text: &str) -> Option<Option<u8>> {
     let digits = text
         .strip_prefix("v1.")
         .filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))?;
-    // Standards of the future are those of today.
+    // A number above `u8::MAX` counts as the latest version.
     digits
         .bytes()
         .all(|b| b.is_ascii_digit())
@@ -148,7 +150,7 @@ fn label_errors(namespace: &Value) -> Vec<FieldError> {
     Policy::of(|key| namespace["metadata"]["labels"][key].as_str()).1
 }
 
-/// Where an object of this kind has the pod that is made of it.
+/// The pod template of an object of this kind, or the pod itself.
 fn template<'a>(kind: &str, object: &'a Value) -> Option<&'a Value> {
     let template = match kind {
         "Pod" => object,
@@ -165,7 +167,7 @@ fn template<'a>(kind: &str, object: &'a Value) -> Option<&'a Value> {
     Some(template).filter(|template| !template.is_null())
 }
 
-/// Whether a change of a pod is one that standards are about.
+/// Whether an update of a pod changes fields that the standards cover.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let images = |pod: &Value| -> Vec<Value> {
         let lists = ["initContainers", "containers", "ephemeralContainers"]
@@ -194,8 +196,8 @@ impl Server {
             })
     }
 
-    /// 403 for a pod that its namespace does not take, 422 for a namespace with labels that mean
-    /// nothing. `old` is what was there.
+    /// 403 for a pod that violates the enforced standard of its namespace. 422 for a namespace with
+    /// invalid labels. `old` is the previous state of an update.
     pub(crate) fn check_pod_security(
         &self,
         target: &Target,
@@ -225,7 +227,7 @@ impl Server {
         Err(Status::forbidden(resource.named(), name, &why))
     }
 
-    /// What the author of a written object is warned of.
+    /// The warning for the author of a pod or workload that violates the `warn` standard.
     pub(crate) fn pod_security_warnings(
         &self,
         verb: Verb,
@@ -254,8 +256,8 @@ impl Server {
         })
     }
 
-    /// What a namespace is warned of that now enforces more than it did in `old`: its pods that
-    /// would not be let in any more.
+    /// Warnings for a namespace that enforces more than in `old`: its existing pods that violate
+    /// the new standard.
     pub(crate) fn tightening_warnings(&self, old: &Object, new: &Object) -> Vec<String> {
         let [before, after] =
             [old, new].map(|namespace| Policy::of(|key| namespace.label(key)).0.enforce);
@@ -286,6 +288,7 @@ impl Server {
                     .push(pod.name().to_owned());
             }
         }
+        // Pods with equal violations share one line, as upstream groups them.
         let mut warnings: Vec<String> = found
             .into_iter()
             .filter_map(|(reasons, pods)| {

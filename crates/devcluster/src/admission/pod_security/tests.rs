@@ -1,4 +1,4 @@
-//! The standards case by case, many of them upstream's, and namespaces that ask for one.
+//! Each check against many of upstream's cases, and namespaces with labels end to end.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn container(name: &str) -> Value {
     json!({"name": name, "image": "i", "securityContext": security})
 }
 
-/// A pod that meets every standard, with these containers and changed so.
+/// A pod that meets every standard, with these containers, after `change`.
 fn pod(containers: &[&str], change: impl FnOnce(&mut Value)) -> Value {
     let containers: Vec<Value> = containers.iter().map(|name| container(name)).collect();
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
@@ -28,7 +28,7 @@ fn pod(containers: &[&str], change: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[test]
-fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
+fn each_check_reports_the_violations_of_upstream() {
     type Change = fn(&mut Value);
     fn each(pod: &mut Value, change: impl Fn(&mut Value)) {
         pod["spec"]["containers"]
@@ -39,7 +39,7 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
     }
     const LATEST: u8 = u8::MAX;
     let (baseline, restricted) = (Level::Baseline, Level::Restricted);
-    // (level, version, what is changed in a good pod of two containers, what is wrong then)
+    // (level, version, change of a compliant pod with two containers, expected violations)
     let cases: [(Level, u8, Change, &str); 33] = [
         (restricted, LATEST, |_| {}, ""),
         (
@@ -329,8 +329,8 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
 }
 
 #[test]
-fn labels_are_read_by_upstreams_rules() {
-    // (labels, enforced, warned of, errors)
+fn labels_select_standards_by_the_rules_of_upstream() {
+    // (labels, enforced standard, warned standard, errors)
     type Labels = &'static [(&'static str, &'static str)];
     let cases: [(Labels, &str, &str, &[&str]); 9] = [
         (&[], "privileged:latest", "privileged:latest", &[]),
@@ -455,7 +455,7 @@ async fn send(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() {
+async fn labels_refuse_pods_and_warn_about_workloads() {
     let cluster = DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()));
     let label = |mode: &str, level: &str| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{mode}"): level}}});
     let namespace =
@@ -463,7 +463,7 @@ async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() 
     cluster.create(namespace("safe")).await.unwrap();
     let (all, safe) = ("/api/v1/namespaces", "/api/v1/namespaces/safe");
 
-    // Before anything is asked for, everything goes.
+    // Without labels, every pod is accepted.
     let host = pod(&["a"], |p| {
         (p["spec"]["hostNetwork"], p["metadata"]["name"]) = (json!(true), json!("host"))
     });
@@ -516,7 +516,7 @@ async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() 
             .await
             .1,
         [""; 0],
-        "less is asked for"
+        "a lower level causes no warnings"
     );
     send(
         &cluster,
@@ -535,7 +535,7 @@ async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() 
     let expected = "pods \"again\" is forbidden: violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
     assert_eq!((status, message.as_str()), (403, expected));
 
-    // What makes such pods is let in, with a warning; it is the pods that fail.
+    // A workload with such a template is accepted with a warning; its pods are refused later.
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": host["spec"]});
     let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
@@ -549,7 +549,7 @@ async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() 
     let expected = "299 - \"would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)\"";
     assert_eq!((status, warnings), (201, vec![expected.to_owned()]));
 
-    // A pod that was there may stay and have its labels changed, but gets no other image.
+    // An existing pod can stay and change its labels, but not its image.
     let path = format!("{safe}/pods/host");
     assert_eq!(
         send(

@@ -24,8 +24,8 @@ use crate::status::Status;
 
 /// Optional admission plugins for pods. LimitRanges, pod security and quotas are always active.
 ///
-/// A real API server has both plugins. Without controllers, such as under envtest, they are usually
-/// off: without its ServiceAccount no pod can be created.
+/// A real API server has both plugins. They are usually off where no controllers run, such as under
+/// envtest, because the first one refuses pods without an existing account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
     /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from

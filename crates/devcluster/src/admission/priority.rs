@@ -59,8 +59,8 @@ impl Server {
                     .iter()
                     .map(|class| class.to_value())
                     .filter(|class| class["globalDefault"] == true);
-                // Of several defaults, the lowest value wins, as in upstream's `getDefaultPriorityClass`.
-                // wins.
+                // Of several defaults, the lowest value wins, as in upstream's
+                // `getDefaultPriorityClass`.
                 defaults.min_by_key(|class| class["value"].as_i64())
             }
         };

@@ -1,5 +1,8 @@
-//! What a request wants, in the terms that rules are written in. It is read off the path alone:
-//! whether there is such a resource is not asked before it is known that the user may ask.
+//! Attributes of a request: verb and resource, or verb and path, as RBAC rules name them.
+//!
+//! The path alone determines them. Authorization therefore runs before the lookup of the resource,
+//! and a refused user cannot learn which resources exist. Upstream: `RequestInfoFactory` in
+//! `k8s.io/apiserver/pkg/endpoints/request`.
 
 use http::Method;
 
@@ -7,16 +10,16 @@ use super::User;
 use crate::rest::percent_decode;
 use crate::status::{Qualified, Status};
 
-/// A verb and what it is applied to.
+/// A verb, and the resource or path of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// `get`, `list`, ...; of other paths the lower case method.
+    /// `get`, `list` and so on; for path_request paths the lower-case HTTP method.
     pub verb: String,
-    /// What the verb is applied to.
+    /// The object of the verb.
     pub object: Wanted,
 }
 
-/// What a verb is applied to.
+/// The object of a verb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// Objects.
@@ -31,7 +34,8 @@ impl Default for Wanted {
     }
 }
 
-/// A resource, and the part of it that is wanted; what is empty is not limited.
+/// A resource, optionally limited to a subresource, namespace and name. An empty field means no
+/// limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
     /// API group.
@@ -66,10 +70,10 @@ impl Attributes {
         }
     }
 
-    /// What a request wants, after upstream's `RequestInfoFactory`. `is_watch` and `named` are what
-    /// the query says about lists: whether it is a watch, and the name its field selector asks for.
+    /// Attributes of an HTTP request. `is_watch` and `named` come from the query of a list: whether
+    /// it is a watch, and the name in its field selector.
     pub fn of_request(method: &Method, path: &str, is_watch: bool, named: Option<&str>) -> Self {
-        let other = || Self {
+        let path_request = || Self {
             verb: method.as_str().to_lowercase(),
             object: Wanted::Path(path.to_owned()),
         };
@@ -77,7 +81,7 @@ impl Attributes {
         let (group, parts) = match parts.as_slice() {
             ["api", _version, rest @ ..] if !rest.is_empty() => ("", rest),
             ["apis", group, _version, rest @ ..] if !rest.is_empty() => (*group, rest),
-            _ => return other(),
+            _ => return path_request(),
         };
         let (legacy, parts) = match parts {
             [verb @ ("watch" | "proxy"), rest @ ..] if !rest.is_empty() => (Some(*verb), rest),
@@ -122,7 +126,7 @@ impl Attributes {
         )
     }
 
-    /// 403 for a user who may not; `reason` is what kept the rules from being found, if anything.
+    /// The 403 answer for this user. `reason` tells why rules are missing, and may be empty.
     pub fn forbidden(&self, user: &User, reason: &str) -> Status {
         let (verb, name) = (&self.verb, &user.name);
         let mut why = match &self.object {
@@ -138,7 +142,7 @@ impl Attributes {
                 )
             }
         };
-        // Upstream sees to it that an answer cannot be taken for HTML.
+        // Upstream escapes these characters, so that browsers cannot take the answer for HTML.
         why = why
             .replace('&', "&amp;")
             .replace('<', "&lt;")
@@ -166,7 +170,7 @@ mod tests {
 
     #[test]
     fn paths_are_verbs_on_resources() {
-        // (method, path, is watch, named by the field selector, verb group/resource namespace name)
+        // (method, path, is watch, name in the field selector, verb group/resource namespace name)
         let cases = [
             ("GET", "/api/v1/pods", false, None, "list /pods  "),
             (

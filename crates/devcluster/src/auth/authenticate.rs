@@ -1,4 +1,7 @@
-//! From credentials to a user.
+//! Authentication: finds the user for the credentials of a request.
+//!
+//! A client certificate comes before a bearer token; a request without either is anonymous.
+//! Upstream: `k8s.io/apiserver/pkg/authentication/request/union`.
 
 use std::sync::Arc;
 
@@ -9,23 +12,23 @@ use super::{Peer, User};
 use crate::rest::Server;
 use crate::status::Status;
 
-/// What is wrong with a token that nobody knows.
+/// The error for a token that no authenticator knows.
 pub(super) const INVALID_TOKEN: &str = "invalid bearer token";
 
 /// The audience of the API server itself.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
 
-/// A token that is valid.
+/// A valid token: its user and audiences.
 #[derive(Debug)]
 pub(crate) struct KnownToken {
     pub(crate) user: Arc<User>,
-    /// Those it was asked for and is for.
+    /// The requested audiences for which the token is valid.
     pub(crate) audiences: Vec<String>,
 }
 
 impl Server {
-    /// The user of a request: the one that the certificate of its `peer` tells, else the one its
-    /// token is of, else anonymous. A token that is not valid is refused with 401.
+    /// The user of a request. The certificate of the connection's `peer` counts first, then the
+    /// bearer token; otherwise the user is anonymous. An invalid token is refused with 401.
     pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -43,14 +46,14 @@ impl Server {
         }
     }
 
-    /// The user that a token for one of `audiences` is of, or what is wrong with it.
+    /// The user of a token for one of `audiences`. The error is the reason that reviews show.
     pub(crate) fn user_of_token(
         &self,
         token: &str,
         audiences: &[&str],
     ) -> Result<KnownToken, String> {
         match self.users.of_token(token) {
-            // Tokens that are known by heart are for every audience.
+            // Static tokens are valid for every audience.
             Some(user) => Ok(KnownToken {
                 user,
                 audiences: audiences
@@ -63,7 +66,7 @@ impl Server {
     }
 }
 
-/// The token of `Authorization: Bearer <token>`.
+/// The token from the header `Authorization: Bearer <token>`.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers
         .get(AUTHORIZATION)?

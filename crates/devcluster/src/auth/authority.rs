@@ -1,5 +1,8 @@
-//! The certificate authorities of a cluster: they vouch for the server to clients, and for clients
-//! to the server.
+//! The certificate authorities of a cluster. They sign certificates of servers, users and front
+//! proxies.
+//!
+//! Every cluster generates its own authorities. Kubeadm has the same two: `ca` and
+//! `front-proxy-ca`.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
@@ -11,7 +14,7 @@ use super::User;
 use super::certificate::{FRONT_PROXY, FRONT_PROXY_CA};
 use super::user::AUTHENTICATED;
 
-/// Names that the server's certificate is for, besides the address of its door.
+/// Names in the certificate of the server, besides the host of its HTTPS address.
 const SERVER_NAMES: [&str; 6] = [
     "localhost",
     "127.0.0.1",
@@ -21,7 +24,7 @@ const SERVER_NAMES: [&str; 6] = [
     "kubernetes.default.svc",
 ];
 
-/// What a client shows over TLS to be a user.
+/// A certificate and key with which a client authenticates over TLS.
 #[derive(Clone)]
 pub struct ClientCertificate {
     /// The certificate.
@@ -38,21 +41,21 @@ impl std::fmt::Debug for ClientCertificate {
     }
 }
 
-/// Why there is no certificate for a user.
+/// The reason that a user gets no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The library that makes certificates knows one organization in a name.
+    /// The certificate library puts only one organization into a name.
     #[error(
         "user {0:?} is in several groups, but a certificate can name one; give the user a token instead"
     )]
     Groups(String),
-    /// Keys or signatures could not be made.
+    /// A key or signature could not be made.
     #[error(transparent)]
     Signature(#[from] rcgen::Error),
 }
 
-/// Signs certificates: one authority for users and servers, and one for proxies that tell users on.
-/// Neither changes while the cluster lives.
+/// Signs certificates. One authority is for users and servers, the other for front proxies. Both
+/// stay the same for the life of the cluster.
 pub(crate) struct Authority {
     users: CertifiedIssuer<'static, KeyPair>,
     proxies: CertifiedIssuer<'static, KeyPair>,
@@ -82,7 +85,7 @@ impl Authority {
         self.proxies.pem()
     }
 
-    /// The certificates of both authorities, whose clients are believed.
+    /// The certificates of both authorities, which the server trusts for clients.
     pub(crate) fn client_roots(&self) -> [CertificateDer<'static>; 2] {
         [&self.users, &self.proxies].map(|issuer| CertificateDer::from(issuer.der().to_vec()))
     }
@@ -127,7 +130,7 @@ impl Authority {
         Ok(client(named(&user.name, group), &self.users)?)
     }
 
-    /// The certificate of the proxy that may tell who its clients are.
+    /// The certificate of the front proxy, which passes on users in headers.
     pub(crate) fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
         Ok(client(named(FRONT_PROXY, None), &self.proxies)?)
     }

@@ -1,7 +1,10 @@
-//! The roles and bindings that an API server starts with, from the table `bootstrap.txt`:
+//! The roles and bindings of a new cluster, from the table `bootstrap.txt`.
+//!
+//! The objects equal upstream's bootstrap policy, so RBAC decisions in tests match a real cluster.
+//! Upstream: `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`. The lines of the table:
 //!
 //! ```text
-//! ClusterRole name [sums=admin] [into=edit]      sums up the roles labelled so, or is one of those
+//! ClusterRole name [sums=admin] [into=edit]      aggregates roles with the label, or has the label
 //!   verbs groups resources [names]               `core` is the group without a name
 //!   verbs url paths
 //! Role namespace/name
@@ -17,7 +20,7 @@ const TABLE: &str = include_str!("bootstrap.txt");
 const GROUP: &str = "rbac.authorization.k8s.io";
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// The objects as a client would create them.
+/// The objects in the form in which a client creates them.
 pub(crate) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in TABLE.lines() {
@@ -32,15 +35,16 @@ pub(crate) fn objects() -> Vec<Value> {
             }
         }
     }
-    // In the order in which each sums up those before it.
+    // Each role aggregates the roles before it, so the order matters.
     for name in ["view", "edit", "admin"] {
-        sum_up(&mut objects, name);
+        aggregate(&mut objects, name);
     }
     objects
 }
 
-/// Writes the rules of other roles into the role that sums them up, as upstream's controller does.
-fn sum_up(objects: &mut [Value], name: &str) {
+/// Writes the rules of labelled roles into the aggregated role, as upstream's ClusterRole
+/// aggregation controller does.
+fn aggregate(objects: &mut [Value], name: &str) {
     let label = format!("{AGGREGATE}{name}");
     let parts = objects
         .iter()
@@ -51,15 +55,15 @@ fn sum_up(objects: &mut [Value], name: &str) {
             rules.push(rule.clone());
         }
     }
-    let is_sum = |object: &&mut Value| {
+    let is_aggregated = |object: &&mut Value| {
         object["aggregationRule"].is_object() && object["metadata"]["name"] == name
     };
-    if let Some(role) = objects.iter_mut().find(is_sum) {
+    if let Some(role) = objects.iter_mut().find(is_aggregated) {
         role["rules"] = Value::from(rules);
     }
 }
 
-/// A role without its rules, or a binding.
+/// A role without rules, or a binding.
 fn head(line: &str) -> Value {
     let mut words = line.split(' ');
     let (kind, key) = (
@@ -115,7 +119,7 @@ fn subject(kind: &str, name: &str) -> Value {
     }
 }
 
-/// A line of the table as a rule.
+/// Parses a line of rules.
 pub(super) fn rule(text: &str) -> Rule {
     let list = |text: &str| {
         text.split(',')

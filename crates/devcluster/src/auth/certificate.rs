@@ -1,4 +1,7 @@
-//! What a client certificate tells: a user, or a proxy that tells the user itself.
+//! Client certificates: each identifies a user, or a front proxy that passes on its users in
+//! headers.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/authentication/request/x509` and `.../headerrequest`.
 
 use std::sync::Arc;
 
@@ -11,32 +14,32 @@ use super::User;
 use super::tokens::CREDENTIAL;
 use crate::rest::percent_decode;
 
-/// The authority whose certificates are those of proxies.
+/// Name of the authority that signs certificates of front proxies.
 pub(super) const FRONT_PROXY_CA: &str = "steersman-dev-front-proxy-ca";
-/// The one name that a proxy may have.
+/// The only common name that a front proxy can have.
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
-/// Where a proxy tells the user's name.
+/// Header with the user's name.
 pub(crate) const USER_HEADER: &str = "X-Remote-User";
-/// Where a proxy tells the user's UID.
+/// Header with the user's UID.
 pub(crate) const UID_HEADER: &str = "X-Remote-Uid";
-/// Where a proxy tells the user's groups.
+/// Header with one of the user's groups.
 pub(crate) const GROUP_HEADER: &str = "X-Remote-Group";
-/// What the headers start with in which a proxy tells more about the user.
+/// Prefix of headers with extra fields of the user.
 pub(crate) const EXTRA_HEADERS: &str = "X-Remote-Extra-";
 
-/// Who is at the other end of a connection.
+/// The client of a TLS connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Peer {
     /// A user.
     User(Arc<User>),
-    /// A proxy that is believed when it tells the user of a request.
+    /// A front proxy. Its headers name the user of each request.
     FrontProxy,
 }
 
 impl Peer {
-    /// Common name and organizations as name and groups; nothing for a certificate without a common
-    /// name. Who signed it has been checked already.
+    /// Reads a certificate that TLS has already verified. The common name becomes the user, and
+    /// organizations become groups. `None` without a common name.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
         let fingerprint: String = digest
@@ -54,6 +57,7 @@ impl Peer {
             .iter_organization()
             .filter_map(|group| group.as_str().ok());
         let mut user = User::new(name, groups);
+        // Upstream's x509 authenticator adds the fingerprint under this key, too.
         user.extra.insert(
             CREDENTIAL.to_owned(),
             vec![format!("X509SHA256={fingerprint}")],
@@ -61,11 +65,11 @@ impl Peer {
         Some(Self::User(Arc::new(user)))
     }
 
-    /// The user of a request, if it tells one.
+    /// The user of a request, or `None` if a proxy names none.
     pub(super) fn user(&self, headers: &HeaderMap) -> Option<Arc<User>> {
         match self {
             Self::User(user) => Some(user.clone()),
-            Self::FrontProxy => told_by_proxy(headers).map(Arc::new),
+            Self::FrontProxy => user_of_proxy_headers(headers).map(Arc::new),
         }
     }
 }
@@ -78,7 +82,7 @@ fn common_name<'a>(name: &'a X509Name<'_>) -> Option<&'a str> {
         .filter(|name| !name.is_empty())
 }
 
-fn told_by_proxy(headers: &HeaderMap) -> Option<User> {
+fn user_of_proxy_headers(headers: &HeaderMap) -> Option<User> {
     let texts = |name: &str| {
         headers
             .get_all(name)

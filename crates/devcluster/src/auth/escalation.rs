@@ -1,4 +1,8 @@
-//! Nobody grants what they do not have: checks on writing roles and bindings.
+//! Privilege escalation checks: users can only grant permissions that they hold.
+//!
+//! Writes of roles need every granted rule, or the verb `escalate`. Writes of bindings need every
+//! rule of the role, or the verb `bind`. Upstream: `pkg/registry/rbac/escalation_check.go` and the
+//! `policybased` storages.
 
 use std::sync::Arc;
 
@@ -13,12 +17,12 @@ use crate::status::{Qualified, Status};
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What only a change of does not grant anything.
+/// Metadata fields that cannot grant permissions when they change.
 const HARMLESS: [&str; 3] = ["ownerReferences", "finalizers", "managedFields"];
 
 impl Server {
-    /// 403 if `new`, which replaces `old`, is a role or binding that gives more than `user` has,
-    /// and `user` is not allowed to `escalate` or `bind` either.
+    /// 403 if `new`, which replaces `old`, grants more than `user` has. The verbs `escalate` for
+    /// roles and `bind` for bindings lift the check.
     pub(super) fn check_escalation(
         &self,
         user: &User,
@@ -33,15 +37,15 @@ impl Server {
         {
             return Ok(());
         }
-        let attempt = Attempt {
+        let check = Attempt {
             policy: self.policy(),
             user,
             target,
             name: new["metadata"]["name"].as_str().unwrap_or_default(),
         };
         match &*resource.plural {
-            "roles" | "clusterroles" => attempt.write_role(old, new),
-            _ => attempt.bind(&RoleRef::of(new)),
+            "roles" | "clusterroles" => check.write_role(old, new),
+            _ => check.bind(&RoleRef::of(new)),
         }
     }
 }
@@ -63,12 +67,14 @@ impl Attempt<'_> {
             return Ok(());
         }
         self.covers(&Rule::all_of(new))?;
-        let sums_up = |role: &Value| {
+        // Roles that controllers later add to an aggregation are unknown now, so the user must hold
+        // every permission.
+        let is_aggregated = |role: &Value| {
             role["aggregationRule"]["clusterRoleSelectors"]
                 .as_array()
                 .is_some_and(|selectors| !selectors.is_empty())
         };
-        if sums_up(new) || old.is_some_and(sums_up) {
+        if is_aggregated(new) || old.is_some_and(is_aggregated) {
             let anything = ["*".to_owned()].to_vec();
             let everything = [
                 Rule {
@@ -153,7 +159,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether a change is one that only the garbage collector minds.
+/// Whether a change only touches metadata that the garbage collector changes.
 fn is_harmless(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

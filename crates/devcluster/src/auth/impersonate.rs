@@ -1,4 +1,6 @@
-//! Users who act as others: `Impersonate-*` headers, for those who may.
+//! Impersonation: `Impersonate-*` headers let a permitted user act as another one.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/endpoints/filters/impersonation`.
 
 use std::sync::Arc;
 
@@ -17,8 +19,8 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 impl Server {
-    /// The user that `user` wants to act as, if any: 403 unless `user` may impersonate each part of
-    /// it.
+    /// The user that the headers name; `user` itself if they name none. 403 unless `user` can
+    /// impersonate every part: name, groups, UID and extra fields.
     pub(crate) fn impersonated(
         &self,
         user: &Arc<User>,
@@ -74,6 +76,7 @@ impl Server {
         };
         match split_service_account(name) {
             Some((namespace, account)) => {
+                // Without explicit groups, a ServiceAccount gets the groups of its namespace.
                 may("", "serviceaccounts", "", namespace, account)?;
                 if groups.is_empty() {
                     other.groups.extend(service_account_groups(namespace));

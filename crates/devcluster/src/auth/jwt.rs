@@ -1,4 +1,7 @@
-//! JSON Web Tokens in the compact form, signed with ES256.
+//! JSON Web Tokens in compact form, signed with ES256.
+//!
+//! Upstream accepts keys for ES256 as well; clusters of kubeadm use RS256. Upstream:
+//! `pkg/serviceaccount/jwt.go`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,12 +12,12 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
-/// How tokens are signed.
+/// The signature algorithm in headers and key sets.
 pub(super) const ALGORITHM: &str = "ES256";
-/// Bytes of a coordinate of a point of P-256.
+/// Length in bytes of one coordinate of a P-256 point.
 const COORDINATE: usize = 32;
 
-/// Signs tokens and tells its own from others.
+/// Signs tokens, and verifies that a token has its signature.
 pub(super) struct Signer {
     key: EcdsaKeyPair,
     id: String,
@@ -28,17 +31,17 @@ impl std::fmt::Debug for Signer {
     }
 }
 
-/// Why a text is not a token of ours.
+/// The reason that verification failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotOurs {
-    /// No token, or one of another issuer.
+pub(super) enum VerifyError {
+    /// The text is no token, or its issuer is another one.
     Foreign,
-    /// It says that it is, but was signed with another key.
+    /// The issuer matches, but the signature does not.
     Signature,
 }
 
 impl Signer {
-    /// With a new key.
+    /// A signer with a new key.
     pub(super) fn generate() -> Result<Self, ring::error::Unspecified> {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)?;
@@ -54,13 +57,13 @@ impl Signer {
 
     /// The public key, as a JSON Web Key Set.
     pub(super) fn key_set(&self) -> Value {
-        // An uncompressed point: a byte that says so, then both coordinates.
+        // An uncompressed point is one format byte, then both coordinates.
         let (x, y) = self.key.public_key().as_ref()[1..].split_at(COORDINATE);
         let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
         json!({"keys": [{"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM, "x": x, "y": y}]})
     }
 
-    /// The claims as a token.
+    /// Signs the claims and returns the token.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, ring::error::Unspecified> {
         let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let signed = format!(
@@ -72,23 +75,23 @@ impl Signer {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// The claims of a token of `issuer`.
-    pub(super) fn verify(&self, token: &str, issuer: &str) -> Result<Value, NotOurs> {
-        let (signed, signature) = token.rsplit_once('.').ok_or(NotOurs::Foreign)?;
-        let (_, claims) = signed.split_once('.').ok_or(NotOurs::Foreign)?;
+    /// The claims of a token of `issuer`, after verification of its signature.
+    pub(super) fn verify(&self, token: &str, issuer: &str) -> Result<Value, VerifyError> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(VerifyError::Foreign)?;
+        let (_, claims) = signed.split_once('.').ok_or(VerifyError::Foreign)?;
         let claims = URL_SAFE_NO_PAD
             .decode(claims)
-            .map_err(|_| NotOurs::Foreign)?;
-        let claims: Value = serde_json::from_slice(&claims).map_err(|_| NotOurs::Foreign)?;
+            .map_err(|_| VerifyError::Foreign)?;
+        let claims: Value = serde_json::from_slice(&claims).map_err(|_| VerifyError::Foreign)?;
         if claims["iss"] != issuer {
-            return Err(NotOurs::Foreign);
+            return Err(VerifyError::Foreign);
         }
         let signature = URL_SAFE_NO_PAD
             .decode(signature)
-            .map_err(|_| NotOurs::Foreign)?;
+            .map_err(|_| VerifyError::Foreign)?;
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref());
         key.verify(signed.as_bytes(), &signature)
-            .map_err(|_| NotOurs::Signature)?;
+            .map_err(|_| VerifyError::Signature)?;
         Ok(claims)
     }
 }
@@ -98,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_has_the_published_key_can_verify_tokens() {
+    fn the_published_key_verifies_tokens() {
         let signer = Signer::generate().unwrap();
         let token = signer.sign(&json!({"iss": "us"})).unwrap();
         let set = signer.key_set();
@@ -119,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_tokens_are_valid() {
+    fn tokens_of_other_issuers_and_keys_are_invalid() {
         let (signer, other) = (Signer::generate().unwrap(), Signer::generate().unwrap());
         let claims = json!({"iss": "us", "sub": "jane"});
         let token = signer.sign(&claims).unwrap();
         assert_eq!(signer.verify(&token, "us"), Ok(claims));
-        assert_eq!(signer.verify(&token, "them"), Err(NotOurs::Foreign));
-        assert_eq!(other.verify(&token, "us"), Err(NotOurs::Signature));
+        assert_eq!(signer.verify(&token, "them"), Err(VerifyError::Foreign));
+        assert_eq!(other.verify(&token, "us"), Err(VerifyError::Signature));
         let forged = URL_SAFE_NO_PAD.encode(json!({"iss": "us", "sub": "root"}).to_string());
         let parts: Vec<&str> = token.split('.').collect();
         let forged = format!("{}.{forged}.{}", parts[0], parts[2]);
-        assert_eq!(signer.verify(&forged, "us"), Err(NotOurs::Signature));
+        assert_eq!(signer.verify(&forged, "us"), Err(VerifyError::Signature));
         for text in ["", "a", "a.b.c", "a.b", &token[..token.len() - 90]] {
             assert!(signer.verify(text, "us").is_err(), "{text:?}");
         }

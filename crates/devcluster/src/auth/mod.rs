@@ -1,9 +1,9 @@
-//! Users: who makes a request, and what they may do.
+//! Authentication and authorization of requests.
 //!
-//! door -> authenticate -> impersonate -> authorize (attributes, policy) -> the API
+//! connection -> authenticate -> impersonate -> authorize (attributes, policy) -> the API
 //!
-//! Members of `system:masters` may do everything; for all others the roles and bindings in the
-//! store decide, as RBAC does.
+//! Members of `system:masters` can do everything. For all other users, the roles and bindings in
+//! the store decide at every request, as upstream's RBAC authorizer does.
 
 mod attributes;
 mod authenticate;
@@ -43,10 +43,10 @@ use serde_json::{Value, json};
 use crate::rest::{Server, Target};
 use crate::status::Status;
 
-/// The path of the keys that tokens of ServiceAccounts are signed with.
+/// Path of the public keys that verify ServiceAccount tokens.
 const KEY_SET: &str = "/openid/v1/jwks";
 
-/// What the server knows about users, beside what is in its store.
+/// Credentials and cached policy, which are not part of the store.
 #[derive(Debug)]
 pub(crate) struct Users {
     authority: Arc<Authority>,
@@ -55,11 +55,11 @@ pub(crate) struct Users {
     policy: Mutex<Option<(Versions, Arc<Policy>)>>,
 }
 
-/// The latest changes of the four kinds that a policy is made of.
+/// Latest revisions of the four resources from which a policy is compiled.
 type Versions = [u64; 4];
 
 impl Users {
-    /// Nobody but those who show a certificate of an authority that is new.
+    /// New authorities and a new signing key, without any static token.
     pub(crate) fn new() -> Self {
         let authority =
             Authority::generate().expect("keys and certificates of a fixed form can be made");
@@ -72,7 +72,7 @@ impl Users {
         }
     }
 
-    /// The same users, for a server that goes its own way from here.
+    /// The same credentials for a forked server. Tokens added later belong to one server only.
     pub(crate) fn fork(&self) -> Self {
         let tokens = self
             .tokens
@@ -91,7 +91,7 @@ impl Users {
         &self.authority
     }
 
-    /// Lets whoever shows `token` in as `user`.
+    /// Registers a static bearer token of `user`.
     pub(crate) fn add_token(&self, token: String, user: User) {
         self.tokens
             .write()
@@ -99,7 +99,7 @@ impl Users {
             .insert(token, Arc::new(user));
     }
 
-    /// Where others find the keys of the tokens of ServiceAccounts; `host` is what they call the
+    /// The OpenID discovery document of the token issuer. `host` is the client's name of the
     /// server.
     pub(crate) fn issuer(&self, host: &str) -> Value {
         json!({
@@ -111,7 +111,7 @@ impl Users {
         })
     }
 
-    /// The keys of these tokens.
+    /// The public keys of the token issuer.
     pub(crate) fn key_set(&self) -> Value {
         self.signer.key_set()
     }
@@ -130,9 +130,9 @@ impl Users {
 }
 
 impl Server {
-    /// 403 for a write that the rules allow, and its author may not make all the same: of roles
-    /// that give more than the author has, and of approvals. A new request for a certificate learns
-    /// who asks.
+    /// 403 for a write that RBAC allows but a further check forbids: privilege escalation, or
+    /// approval and signing of certificates. It also writes the requester into a new
+    /// CertificateSigningRequest.
     pub(crate) fn check_author(
         &self,
         user: &User,
@@ -144,12 +144,12 @@ impl Server {
         self.check_signing(user, target, old, new)
     }
 
-    /// Whether a user may do something, and why.
+    /// Whether a user can do something, and the reason.
     pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
         self.policy().decide(user, wanted)
     }
 
-    /// What is allowed, as of now.
+    /// The policy of the roles and bindings as they are now.
     pub(crate) fn policy(&self) -> Arc<Policy> {
         let kinds = [
             "clusterroles",
@@ -164,7 +164,8 @@ impl Server {
                 .store
                 .clone()
         });
-        // Read before the objects are: a change in between only makes for one compilation too many.
+        // The versions are read before the objects. A write in between then only causes one
+        // unnecessary compilation.
         let versions = kinds.each_ref().map(|store| store.latest());
         let mut cached = self
             .users

@@ -1,4 +1,7 @@
-//! Roles and their bindings, and what they allow whom.
+//! The RBAC policy: which subjects the bindings select, and which rules their roles contain.
+//!
+//! A policy is compiled once per change of a role or binding, because every request needs a
+//! decision. Upstream: `plugin/pkg/auth/authorizer/rbac` and `pkg/registry/rbac/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,15 +14,15 @@ use super::user::{User, service_account_name};
 use crate::selectors::selects;
 use crate::store::Object;
 
-/// The answer to a request.
+/// The decision about a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
-    /// Which binding allowed it, or what kept rules from being found.
+    /// The binding that allowed the request, or the errors in finding rules.
     pub(crate) reason: String,
 }
 
-/// Everything that is allowed, at one moment.
+/// All roles and bindings at one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
     cluster_roles: BTreeMap<String, Arc<[Rule]>>,
@@ -30,7 +33,7 @@ pub(crate) struct Policy {
     bindings: BTreeMap<String, Vec<Binding>>,
 }
 
-/// The objects a policy is made of.
+/// The objects from which a policy is compiled.
 pub(crate) struct Sources<'a> {
     pub(crate) cluster_roles: &'a [Arc<Object>],
     pub(crate) roles: &'a [Arc<Object>],
@@ -47,7 +50,7 @@ struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// The role that a binding is to.
+/// The role that a binding references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RoleRef {
     pub(crate) kind: String,
@@ -107,25 +110,28 @@ impl Binding {
             })
     }
 
-    /// As the reason of a decision names it.
+    /// The text in the reason of a decision.
     fn describe(&self, subject: &Subject) -> String {
         let RoleRef { kind, name } = &self.role;
         let binding = match self.namespace.as_str() {
             "" => format!("ClusterRoleBinding {:?}", self.name),
             namespace => format!("RoleBinding {:?}", format!("{}/{namespace}", self.name)),
         };
-        let who = match subject.kind.as_str() {
+        let subject_name = match subject.kind.as_str() {
             "ServiceAccount" => {
                 format!("{}/{}", subject.name, subject.namespace_in(&self.namespace))
             }
             _ => subject.name.clone(),
         };
-        format!("{binding} of {kind} {name:?} to {} {who:?}", subject.kind)
+        format!(
+            "{binding} of {kind} {name:?} to {} {subject_name:?}",
+            subject.kind
+        )
     }
 }
 
 impl Subject {
-    /// A ServiceAccount without a namespace is one of the binding's.
+    /// The namespace of the subject. A ServiceAccount without one is in the binding's namespace.
     fn namespace_in<'a>(&'a self, binding: &'a str) -> &'a str {
         if self.namespace.is_empty() {
             binding
@@ -136,8 +142,8 @@ impl Subject {
 }
 
 impl Policy {
-    /// The policy that these objects make. The rules of a ClusterRole that sums up others are
-    /// theirs, whether or not a controller has written them into it.
+    /// Compiles a policy from these objects. An aggregated ClusterRole has the rules of the roles
+    /// that it selects, even before a controller has written them into it.
     pub(crate) fn compile(sources: &Sources<'_>) -> Self {
         let rules = |role: &Value| Arc::from(Rule::all_of(role));
         let roles = sources
@@ -152,7 +158,7 @@ impl Policy {
                 .push(Binding::parse(binding));
         }
         Self {
-            cluster_roles: summed_up(sources.cluster_roles),
+            cluster_roles: aggregated(sources.cluster_roles),
             roles: roles.collect(),
             cluster_bindings: sources
                 .cluster_bindings
@@ -163,7 +169,7 @@ impl Policy {
         }
     }
 
-    /// Whether a user may do something. Members of `system:masters` may do everything.
+    /// Whether a user can do something. Members of `system:masters` can do everything.
     pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
         if user.is_master() {
             return Decision {
@@ -195,7 +201,8 @@ impl Policy {
         }
     }
 
-    /// All rules for a user in a namespace (empty: in none), and what kept others from being found.
+    /// All rules of a user in a namespace (empty for cluster-wide rules only), and the errors in
+    /// finding others.
     pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
         for (binding, _) in self.bindings_of(user, namespace) {
@@ -207,7 +214,7 @@ impl Policy {
         (rules, summary(problems))
     }
 
-    /// The rules of a role; `namespace` is that of the binding to it.
+    /// The rules of a role. `namespace` is the namespace of the binding.
     pub(crate) fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<Arc<[Rule]>, String> {
         let RoleRef { kind, name } = role;
         let found = match kind.as_str() {
@@ -242,7 +249,7 @@ impl Policy {
     }
 }
 
-/// Several problems in one line, each once.
+/// Several errors in one line without duplicates.
 fn summary(problems: Vec<String>) -> Option<String> {
     let mut seen = BTreeSet::new();
     let mut problems: Vec<String> = problems
@@ -255,8 +262,8 @@ fn summary(problems: Vec<String>) -> Option<String> {
     }
 }
 
-/// The rules of all ClusterRoles, by name.
-fn summed_up(objects: &[Arc<Object>]) -> BTreeMap<String, Arc<[Rule]>> {
+/// The rules of all ClusterRoles by name, with aggregation resolved.
+fn aggregated(objects: &[Arc<Object>]) -> BTreeMap<String, Arc<[Rule]>> {
     let roles: Vec<(&Arc<Object>, Value)> = objects
         .iter()
         .map(|object| (object, object.to_value()))
@@ -277,15 +284,16 @@ fn summed_up(objects: &[Arc<Object>]) -> BTreeMap<String, Arc<[Rule]>> {
             .collect()
     };
     let parts: Vec<Vec<usize>> = roles.iter().map(|(_, role)| selected(role)).collect();
+    // Aggregated roles can select each other, so each role is visited once.
     let of_role = |index: usize| {
-        let (mut rules, mut seen, mut open) = (Vec::new(), BTreeSet::from([index]), vec![index]);
-        while let Some(next) = open.pop() {
+        let (mut rules, mut seen, mut pending) = (Vec::new(), BTreeSet::from([index]), vec![index]);
+        while let Some(next) = pending.pop() {
             for rule in Rule::all_of(&roles[next].1) {
                 if !rules.contains(&rule) {
                     rules.push(rule);
                 }
             }
-            open.extend(
+            pending.extend(
                 parts[next]
                     .iter()
                     .copied()

@@ -1,4 +1,7 @@
-//! Rules of roles: what they allow, and whether some rules allow all that others do.
+//! RBAC rules: whether a rule allows a request, and whether some rules cover others.
+//!
+//! Upstream: `pkg/apis/rbac/v1/evaluation_helpers.go` and
+//! `k8s.io/component-helpers/auth/rbac/validation`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +20,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// From an element of `rules`.
+    /// Reads an element of a role's `rules`.
     pub(crate) fn parse(rule: &Value) -> Self {
         let texts = |field: &str| {
             let items = rule[field].as_array().into_iter().flatten();
@@ -42,7 +45,7 @@ impl Rule {
             .collect()
     }
 
-    /// As reviews and roles have it.
+    /// The JSON form in roles and reviews.
     pub(crate) fn to_value(&self) -> Value {
         let fields = [
             ("verbs", &self.verbs),
@@ -58,7 +61,7 @@ impl Rule {
             .into()
     }
 
-    /// Whether it lets a request through.
+    /// Whether the rule allows a request.
     pub(crate) fn allows(&self, wanted: &Attributes) -> bool {
         any(&self.verbs, &wanted.verb)
             && match &wanted.object {
@@ -73,7 +76,7 @@ impl Rule {
             && (self.names.is_empty() || self.names.contains(&object.name))
     }
 
-    /// The same as rules of one verb on one resource, name or path each.
+    /// The same permissions as rules with one verb and one resource, name or path each.
     fn broken_down(&self) -> Vec<Self> {
         let mut parts = Vec::new();
         let one = |text: &String| vec![text.clone()];
@@ -108,7 +111,7 @@ impl Rule {
         parts
     }
 
-    /// Whether it allows all that a broken down rule does.
+    /// Whether the rule allows everything that `part` allows. `part` must be broken down.
     fn covers(&self, part: &Self) -> bool {
         part.verbs.iter().all(|verb| any(&self.verbs, verb))
             && part.groups.iter().all(|group| any(&self.groups, group))
@@ -125,7 +128,7 @@ impl Rule {
                     && part.names.iter().all(|name| self.names.contains(name))))
     }
 
-    /// As messages about missing rights have it.
+    /// The form in messages about missing permissions.
     fn compact(&self) -> String {
         let fields = [
             ("APIGroups", &self.groups),
@@ -142,12 +145,13 @@ impl Rule {
     }
 }
 
-/// What of `wanted` is not in `held`, one line each, as upstream words it; nothing when all is.
+/// The permissions in `wanted` that `held` does not cover, one line per resource in upstream's
+/// form.
 pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<String> {
     let parts = wanted.iter().flat_map(Rule::broken_down);
     let missing = parts.filter(|part| !held.iter().any(|rule| rule.covers(part)));
     let mut of_urls = Vec::new();
-    // Verbs on one resource are told in one line.
+    // Verbs of one resource share a line.
     let mut of_resources: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for part in missing {
         match part.urls.is_empty() {
@@ -176,7 +180,7 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<String> {
     lines
 }
 
-/// `["a" "b"]`, as Go prints texts.
+/// `["a" "b"]`, as Go prints a list of strings.
 pub(crate) fn quoted(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", quoted.join(" "))
@@ -186,7 +190,7 @@ fn any(known: &[String], wanted: &str) -> bool {
     known.iter().any(|known| known == "*" || known == wanted)
 }
 
-/// `*`, the resource itself, or `*/status` for `pods/status`.
+/// Matches `*`, the resource itself, or `*/status` for `pods/status`.
 fn covers_resource(known: &[String], wanted: &str) -> bool {
     let part = wanted.split_once('/').map(|(_, part)| part);
     known.iter().any(|known| {
@@ -202,7 +206,7 @@ fn url_covers(url: &str, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `verbs groups resources [names]`, or `verbs url paths`.
+    /// Parses `verbs groups resources [names]`, or `verbs url paths`.
     fn rule(text: &str) -> Rule {
         crate::auth::bootstrap::rule(text)
     }
@@ -229,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_all_of_its_parts_match() {
-        // (rule, wanted, allowed)
+    fn a_rule_allows_requests_that_match_all_of_its_fields() {
+        // (rule, request, allowed)
         let cases = [
             ("get core pods", "get core pods", true),
             ("get core pods", "get core pods p", true),
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_that_are_missing_are_told_by_resource() {
+    fn missing_permissions_are_grouped_by_resource() {
         // (held, wanted, missing)
         let cases: [(&[&str], &[&str], &[&str]); 7] = [
             (

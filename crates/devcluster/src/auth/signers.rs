@@ -1,4 +1,8 @@
-//! Requests for certificates: who asks, and who may approve and sign them.
+//! Admission of CertificateSigningRequests: records the requester, and checks approvers and
+//! signers.
+//!
+//! Upstream: `plugin/pkg/admission/certificates` (`approval`, `signing`, `subjectrestriction`) and
+//! the strategy of the resource.
 
 use serde_json::Value;
 
@@ -9,12 +13,14 @@ use crate::status::Status;
 use crate::validate;
 
 const GROUP: &str = "certificates.k8s.io";
-/// Whose certificates tell users to the API server.
+/// The signer of client certificates that the API server trusts.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 impl Server {
-    /// Writes into a new request who asks; 403 where `user` may not approve or sign what `old` asks
-    /// for, or where a request would make whoever has the certificate a master.
+    /// Writes the requester into a new request, and checks changes of an old one.
+    ///
+    /// 403 if `user` lacks the permission to approve or sign for the signer. 403 also for a new request
+    /// that asks for a client certificate in `system:masters`.
     pub(super) fn check_signing(
         &self,
         user: &User,
@@ -28,7 +34,7 @@ impl Server {
         let refused =
             |why: String| Status::forbidden(target.resource().named(), &target.name, &why);
         let Some(old) = old else {
-            ask_as(user, new);
+            set_requester(user, new);
             let is_for_clients = new["spec"]["signerName"] == CLIENT_SIGNER;
             let groups = if is_for_clients {
                 validate::organizations(new).unwrap_or_default()
@@ -62,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Whether `user` has the verb on the signer, or on all of its domain.
+    /// Whether `user` has the verb on the signer, or on all signers of its domain.
     fn may_sign(&self, user: &User, verb: &str, signer: &str) -> bool {
         let domain = signer.split('/').next().unwrap_or_default();
         [signer.to_owned(), format!("{domain}/*")]
@@ -82,8 +88,8 @@ impl Server {
     }
 }
 
-/// What a client says about who asks is of no matter.
-fn ask_as(user: &User, request: &mut Value) {
+/// Replaces the requester fields, because a client cannot choose them.
+fn set_requester(user: &User, request: &mut Value) {
     let Some(spec) = request["spec"].as_object_mut() else {
         return;
     };

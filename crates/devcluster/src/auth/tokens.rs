@@ -1,4 +1,6 @@
-//! Tokens of ServiceAccounts: what they say, and whether it still holds.
+//! ServiceAccount tokens: issues them, and validates tokens of requests.
+//!
+//! Upstream: `pkg/serviceaccount` (`claims.go`, `jwt.go`).
 
 use std::sync::Arc;
 
@@ -7,33 +9,34 @@ use serde_json::{Value, json};
 
 use super::User;
 use super::authenticate::{AUDIENCE, INVALID_TOKEN, KnownToken};
-use super::jwt::NotOurs;
+use super::jwt::VerifyError;
 use super::rules::quoted;
 use crate::rest::Server;
 use crate::store::Object;
 
-/// Clocks may differ by this much; ours does not, but what upstream takes we take.
+/// Tolerated difference between clocks, the same as upstream's. Issuer and verifier share a clock
+/// here.
 const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
-/// The key of `extra` that tells one credential of a user from another.
+/// Key in a user's `extra` with the identifier of the credential.
 pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// What a token is to say.
+/// The content of a new token.
 pub(crate) struct Claims<'a> {
-    /// Name and UID of the ServiceAccount.
+    /// The ServiceAccount; the token contains its name and UID.
     pub(crate) account: &'a Object,
-    /// What must exist as long as the token is to be valid, with the key that claims have it under
-    /// (`pod`).
+    /// An object that must exist while the token is valid, and its key in the claims (such as
+    /// `pod`).
     pub(crate) bound: Option<(&'static str, &'a Object)>,
-    /// Name and UID of the node that a bound pod is on.
+    /// Name and UID of the node of a bound pod.
     pub(crate) node: Option<(String, String)>,
     pub(crate) audiences: &'a [String],
     pub(crate) lifetime: SignedDuration,
-    /// Upstream counts uses after this.
+    /// After this time, upstream counts the uses of the token in a metric.
     pub(crate) warn_after: Option<SignedDuration>,
 }
 
 impl Server {
-    /// A token that says `claims`, valid from `now` on.
+    /// Signs a token with `claims` that is valid from `now` on.
     pub(crate) fn issue(
         &self,
         claims: &Claims<'_>,
@@ -69,7 +72,8 @@ impl Server {
         self.users.signer().sign(&public)
     }
 
-    /// The ServiceAccount that a token for one of `audiences` is of, or what is wrong with it.
+    /// The ServiceAccount user of a token for one of `audiences`. The error is the reason that
+    /// reviews show.
     pub(super) fn account_of_token(
         &self,
         token: &str,
@@ -80,8 +84,8 @@ impl Server {
             .signer()
             .verify(token, AUDIENCE)
             .map_err(|error| match error {
-                NotOurs::Foreign => INVALID_TOKEN.to_owned(),
-                NotOurs::Signature => "invalid signature".to_owned(),
+                VerifyError::Foreign => INVALID_TOKEN.to_owned(),
+                VerifyError::Signature => "invalid signature".to_owned(),
             })?;
         let own: Vec<String> = texts(&claims["aud"]);
         let common: Vec<String> = own
@@ -101,7 +105,7 @@ impl Server {
         }
         self.check_times(&claims)?;
         Ok(KnownToken {
-            user: Arc::new(self.bearer(&claims)?),
+            user: Arc::new(self.user_of_claims(&claims)?),
             audiences: common,
         })
     }
@@ -122,9 +126,9 @@ impl Server {
         Ok(())
     }
 
-    /// The user of a token, if its account and what it is bound to are still those that it was made
-    /// for.
-    fn bearer(&self, claims: &Value) -> Result<User, String> {
+    /// The user of a token. An error if its account or a bound object was deleted, or has been
+    /// created again with another UID.
+    fn user_of_claims(&self, claims: &Value) -> Result<User, String> {
         let private = &claims["kubernetes.io"];
         let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
         let (namespace, account) = (text(private, "namespace"), &private["serviceaccount"]);
@@ -138,15 +142,17 @@ impl Server {
             ));
         }
         let mut user = User::service_account(&namespace, &name).with_uid(uid);
-        let mut tell = |key: &str, value: String| user.extra.insert(key.to_owned(), vec![value]);
-        tell(CREDENTIAL, format!("JTI={}", text(claims, "jti")));
+        let mut add_extra =
+            |key: &str, value: String| user.extra.insert(key.to_owned(), vec![value]);
+        add_extra(CREDENTIAL, format!("JTI={}", text(claims, "jti")));
         for (kind, plural) in [("secret", "secrets"), ("pod", "pods"), ("node", "nodes")] {
             let bound = &private[kind];
             if bound.is_null() {
                 continue;
             }
             let (name, uid) = (text(bound, "name"), text(bound, "uid"));
-            // The node of a bound pod is only told.
+            // The node of a bound pod only appears in the user's `extra`; its existence is not
+            // checked.
             if kind != "node" || private["pod"].is_null() {
                 let key = if kind == "node" {
                     name.clone()
@@ -165,14 +171,14 @@ impl Server {
                 }
             }
             if kind != "secret" {
-                tell(&format!("authentication.kubernetes.io/{kind}-name"), name);
-                tell(&format!("authentication.kubernetes.io/{kind}-uid"), uid);
+                add_extra(&format!("authentication.kubernetes.io/{kind}-name"), name);
+                add_extra(&format!("authentication.kubernetes.io/{kind}-uid"), uid);
             }
         }
         Ok(user)
     }
 
-    /// A core object by its key in the store.
+    /// A core/v1 object by its key in the store.
     pub(crate) fn find_object(&self, plural: &str, key: &str) -> Option<Arc<Object>> {
         self.registry.find("", "v1", plural)?.store.get(key)
     }

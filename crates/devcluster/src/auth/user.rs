@@ -1,35 +1,37 @@
-//! Who makes a request.
+//! Users: name, groups, UID and extra fields.
+//!
+//! Upstream: `user.Info` in `k8s.io/apiserver/pkg/authentication/user`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// The group whose members may do everything.
+/// Members of this group can do everything.
 pub(super) const MASTERS: &str = "system:masters";
-/// The group of everyone who is known.
+/// The group of all authenticated users.
 pub(super) const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everyone who is not.
+/// The group of all anonymous users.
 pub(super) const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of everyone who is not known.
+/// The name of anonymous users.
 pub(super) const ANONYMOUS: &str = "system:anonymous";
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// A user as authentication made it out: what authorization decides on, and what reviews show.
+/// A user as authentication established it. Authorization decides on it, and reviews show it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Name, such as `jane` or `system:serviceaccount:default:builder`.
     pub name: String,
-    /// Whatever tells users of one name apart over time; may be empty.
+    /// Distinguishes users that had the same name at different times; may be empty.
     pub uid: String,
-    /// Groups, in the order they were found.
+    /// Groups, in the order in which authentication found them.
     pub groups: Vec<String>,
-    /// More about the user, or about the credentials it came with.
+    /// Further data about the user or its credentials.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user of these groups, and of `system:authenticated`.
+    /// A user in these groups and in `system:authenticated`.
     pub fn new<G: Into<String>>(
         name: impl Into<String>,
         groups: impl IntoIterator<Item = G>,
@@ -50,7 +52,7 @@ impl User {
         Self::new("admin", [MASTERS])
     }
 
-    /// Whoever shows no credentials.
+    /// The user of requests without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -59,7 +61,7 @@ impl User {
         }
     }
 
-    /// The user that a ServiceAccount is.
+    /// The user of a ServiceAccount.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::new(
             service_account_name(namespace, name),
@@ -67,7 +69,7 @@ impl User {
         )
     }
 
-    /// The same with a UID.
+    /// The same user with a UID.
     pub fn with_uid(mut self, uid: impl Into<String>) -> Self {
         self.uid = uid.into();
         self
@@ -78,12 +80,12 @@ impl User {
         self.groups.iter().any(|known| known == group)
     }
 
-    /// Whether nothing is forbidden to the user.
+    /// Whether the user is in `system:masters` and can do everything.
     pub fn is_master(&self) -> bool {
         self.is_in(MASTERS)
     }
 
-    /// As `userInfo` of reviews.
+    /// The JSON form in `userInfo` of reviews.
     pub(crate) fn to_value(&self) -> Value {
         let mut value = json!({"username": self.name});
         if !self.uid.is_empty() {
@@ -104,12 +106,12 @@ impl User {
     }
 }
 
-/// The name of the user that a ServiceAccount is.
+/// The user name of a ServiceAccount.
 pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT}{namespace}:{name}")
 }
 
-/// Groups of every ServiceAccount of a namespace.
+/// The groups of every ServiceAccount in a namespace.
 pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
     [
         "system:serviceaccounts".to_owned(),
@@ -117,7 +119,7 @@ pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
     ]
 }
 
-/// Namespace and name of the ServiceAccount that a user name is of.
+/// Namespace and name of the ServiceAccount with this user name, or `None` for other users.
 pub(crate) fn split_service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))

@@ -1,4 +1,6 @@
 //! Tables of custom kinds: the name, then the printer columns of the definition.
+//!
+//! Upstream: `k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +8,7 @@ use serde_json::{Value, json};
 use super::jsonpath::JsonPath;
 use crate::tables::{self, age_since};
 
-/// One `additionalPrinterColumns` entry.
+/// One entry of `additionalPrinterColumns`.
 #[derive(Debug)]
 pub(super) struct Column {
     kind: String,
@@ -15,7 +17,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The columns of a version; a version without any has the age of the object.
+    /// The columns of a version. A version without columns shows the age of its objects.
     pub(super) fn of_version(version: &Value) -> Vec<Self> {
         match version["additionalPrinterColumns"].as_array() {
             Some(columns) if !columns.is_empty() => columns.iter().map(Self::parse).collect(),
@@ -68,7 +70,7 @@ impl Column {
 
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "upstream cuts the fraction off, too"
+    reason = "upstream truncates the fraction, too"
 )]
 fn truncated(number: &serde_json::Number) -> Value {
     number
@@ -76,14 +78,14 @@ fn truncated(number: &serde_json::Number) -> Value {
         .map_or(Value::Null, |number| Value::from(number as i64))
 }
 
-/// `columnDefinitions` of a Table.
+/// The `columnDefinitions` of a Table.
 pub(super) fn definitions(columns: &[Column]) -> Vec<Value> {
     std::iter::once(tables::name_column())
         .chain(columns.iter().map(|column| column.definition.clone()))
         .collect()
 }
 
-/// The cells of one object.
+/// The cells of one object, in the order of the columns.
 pub(super) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<Value> {
     let name = object["metadata"]["name"].clone();
     std::iter::once(name)
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_fit_the_type_of_their_column() {
+    fn cells_have_the_type_of_their_column() {
         let object = json!({"a": {"text": "x", "number": 3.7, "whole": 3, "list": ["y"], "truth": true, "time": "2024-01-01T00:00:00Z"}});
         let now = "2024-01-01T00:01:05Z".parse().unwrap();
         let cases = [

@@ -1,15 +1,17 @@
-//! Pruning and defaulting: what of an object stays, and what is added.
+//! Pruning of unknown fields, and defaulting, by the schema of a custom kind.
+//!
+//! Upstream: `pkg/apiserver/schema/pruning` and `.../defaulting` of apiextensions-apiserver.
 
 use serde_json::{Map, Value};
 
 use super::schema::Schema;
 use crate::schema::shape;
 
-/// The fields that every object has, whatever its schema says.
+/// The fields of every object, independent of its schema.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Drops from a whole object what its schema does not know, and tells the paths
-/// (`spec.list[0].field`), sorted.
+/// Removes fields that the schema does not know from a whole object. Returns their paths, such as
+/// `spec.list[0].field`, sorted.
 pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_fields(schema, object, "", &mut unknown, true);
@@ -20,7 +22,7 @@ pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     unknown
 }
 
-/// The same for a value somewhere in an object.
+/// Prunes a value inside an object.
 pub(super) fn prune_part(schema: &Schema, value: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_value(Some(schema), value, "", &mut unknown);
@@ -32,7 +34,7 @@ fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: 
         (Some(schema), Value::Object(_)) => {
             prune_fields(schema, value, path, unknown, schema.embedded_resource)
         }
-        // Without a schema of the elements there is nothing to know about them.
+        // A list without an item schema keeps its elements if unknown fields are preserved.
         (Some(schema), Value::Array(_))
             if schema.item().is_none() && schema.preserves_unknown() => {}
         (Some(schema), Value::Array(items)) => {
@@ -88,7 +90,7 @@ fn prune_fields(
     });
 }
 
-/// Drops nulls that nothing allows, and fills in defaults. Idempotent.
+/// Removes nulls that the schema forbids, and sets defaults. Idempotent.
 pub(super) fn complete(schema: &Schema, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata") {
         shape::normalize_metadata(metadata);
@@ -111,21 +113,23 @@ fn fill(schema: &Schema, value: &mut Value) {
             }
             for (name, value) in fields {
                 if let Some(child) = schema.child(name) {
-                    fill_place(child, value);
+                    fill_or_default(child, value);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(item) = schema.item() {
-                items.iter_mut().for_each(|value| fill_place(item, value));
+                items
+                    .iter_mut()
+                    .for_each(|value| fill_or_default(item, value));
             }
         }
         _ => {}
     }
 }
 
-/// A null without meaning reads as the default.
-fn fill_place(schema: &Schema, value: &mut Value) {
+/// Sets the default in place of a null that the schema forbids.
+fn fill_or_default(schema: &Schema, value: &mut Value) {
     if value.is_null()
         && !schema.nullable
         && let Some(default) = &schema.default
@@ -135,6 +139,7 @@ fn fill_place(schema: &Schema, value: &mut Value) {
     fill(schema, value);
 }
 
+// Upstream keeps a null only if the field is nullable, or replaces it by the default.
 fn drop_nulls(schema: &Schema, fields: &mut Map<String, Value>) {
     fields.retain(|name, value| {
         let child = schema.child(name).filter(|_| value.is_null());

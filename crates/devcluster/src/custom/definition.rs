@@ -1,4 +1,6 @@
-//! Whether a CustomResourceDefinition is one that can be served, in upstream's words.
+//! Validation of CustomResourceDefinitions, with upstream's messages.
+//!
+//! Upstream: `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +27,7 @@ const COLUMN_FORMATS: [&str; 9] = [
 const MAX_SELECTABLE_FIELDS: usize = 8;
 const MAX_WARNING: usize = 256;
 
-/// What is wrong with a definition besides the form of its metadata.
+/// Appends all errors of a definition, except those of its metadata.
 pub(crate) fn check(definition: &Value, errors: &mut Errors) {
     let spec = at(definition, "spec");
     let name = text(definition, "metadata.name");
@@ -63,7 +65,7 @@ pub(crate) fn check(definition: &Value, errors: &mut Errors) {
     check_approval(definition, errors);
 }
 
-/// What of a definition must stay as it was in `old`.
+/// Appends an error for each immutable field that differs from `old`.
 pub(crate) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
     if is_established(old) {
         errors.immutable(new, old, "spec.scope");
@@ -74,10 +76,10 @@ pub(crate) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 fn check_group(group: &str, errors: &mut Errors) {
-    let complaints = subdomain(group);
+    let problems = subdomain(group);
     match group {
         "" => errors.required("spec.group", ""),
-        _ if !complaints.is_empty() => errors.invalid("spec.group", group, complaints.join(",")),
+        _ if !problems.is_empty() => errors.invalid("spec.group", group, problems.join(",")),
         _ if !group.contains('.') => errors.invalid(
             "spec.group",
             group,
@@ -97,9 +99,9 @@ fn check_versions(spec: &Value, errors: &mut Errors) {
     }
     for (index, version) in versions.iter().enumerate() {
         let name = text(version, "name");
-        let complaints = dns_label(name);
-        if !complaints.is_empty() {
-            errors.invalid(field(index, "name"), name, complaints.join(","));
+        let problems = dns_label(name);
+        if !problems.is_empty() {
+            errors.invalid(field(index, "name"), name, problems.join(","));
         }
         check_deprecation(version, &field(index, "deprecationWarning"), errors);
         let schema = at(version, "schema.openAPIV3Schema");
@@ -180,7 +182,7 @@ fn check_deprecation(version: &Value, field: &str, errors: &mut Errors) {
     }
 }
 
-/// Where replicas are must be a plain path into the right part of the object.
+/// Replica paths must be plain paths into spec or status.
 fn check_scale(scale: &Value, field: &str, errors: &mut Errors) {
     if scale.is_null() {
         return;
@@ -280,18 +282,18 @@ fn check_selectable(fields: &[Value], schema: &Value, field: &str, errors: &mut 
 fn check_names(field: &str, names: &Value, errors: &mut Errors) {
     for name in ["plural", "singular"] {
         let value = text(names, name);
-        let complaints = dns_label(value);
-        if !value.is_empty() && !complaints.is_empty() {
-            errors.invalid(format!("{field}.{name}"), value, complaints.join(","));
+        let problems = dns_label(value);
+        if !value.is_empty() && !problems.is_empty() {
+            errors.invalid(format!("{field}.{name}"), value, problems.join(","));
         }
     }
     for name in ["kind", "listKind"] {
         let value = text(names, name);
-        let complaints = dns_label(&value.to_lowercase());
-        if !value.is_empty() && !complaints.is_empty() {
+        let problems = dns_label(&value.to_lowercase());
+        if !value.is_empty() && !problems.is_empty() {
             let why = format!(
                 "may have mixed case, but should otherwise match: {}",
-                complaints.join(",")
+                problems.join(",")
             );
             errors.invalid(format!("{field}.{name}"), value, why);
         }
@@ -309,12 +311,12 @@ fn check_names(field: &str, names: &Value, errors: &mut Errors) {
         }
         for (index, name) in list(names, entries).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
-            let complaints = dns_label(name);
-            if !complaints.is_empty() {
+            let problems = dns_label(name);
+            if !problems.is_empty() {
                 errors.invalid(
                     format!("{field}.{entries}[{index}]"),
                     name,
-                    complaints.join(","),
+                    problems.join(","),
                 );
             }
         }
@@ -374,7 +376,8 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Groups of the community want to know who approved of their kinds.
+/// Groups under `k8s.io` and `kubernetes.io` are protected. Their kinds need an annotation that
+/// names the API review.
 fn check_approval(definition: &Value, errors: &mut Errors) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text(definition, "spec.group");

@@ -1,4 +1,7 @@
-//! Objects inside of objects: fields whose schema says that they hold a whole resource.
+//! Embedded resources: fields with `x-kubernetes-embedded-resource`, which hold a whole object.
+//!
+//! Their `apiVersion`, `kind` and `metadata` are validated like those of a top-level object.
+//! Upstream: `pkg/apiserver/schema/objectmeta` of apiextensions-apiserver.
 
 use serde_json::Value;
 
@@ -6,7 +9,7 @@ use super::schema::Schema;
 use crate::fielderror::{FieldError, Problem};
 use crate::validate::formats;
 
-/// What is wrong with the resources in a whole object.
+/// The errors of all embedded resources in a whole object.
 pub(super) fn errors(schema: &Schema, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(schema, object, "", &mut errors);

@@ -1,4 +1,7 @@
-//! Whether an object fits the schema of its kind, in the words of upstream's validator.
+//! Validation of an object against the schema of its kind, with upstream's messages.
+//!
+//! Upstream: `k8s.io/kube-openapi/pkg/validation/validate`, with ratcheting from
+//! apiextensions-apiserver.
 
 use serde_json::{Number, Value};
 
@@ -6,8 +9,8 @@ use super::formats;
 use super::schema::{Additional, ListType, Schema};
 use crate::fielderror::{FieldError, Problem};
 
-/// What is wrong with `value`, which is at `path` (empty for a whole object). What an update leaves
-/// as it was in `old` is not asked about again.
+/// The errors of `value` at `path` (empty for a whole object). Values that an update keeps from
+/// `old` are not checked again, so that old objects stay editable after a schema change.
 pub(super) fn check(
     schema: &Schema,
     value: &Value,
@@ -15,8 +18,8 @@ pub(super) fn check(
     path: &str,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // Upstream has no path to name for errors of several schemas together but the one validation
-    // began with.
+    // Errors of combined schemas (`anyOf` and others) name the path at which validation began.
+    // Upstream prints `<nil>` for the root.
     let start = if path.is_empty() { "<nil>" } else { path };
     Check {
         start,
@@ -220,7 +223,7 @@ impl Check<'_> {
         }
     }
 
-    /// `anyOf`, `oneOf`, `allOf` and `not`.
+    /// Checks `anyOf`, `oneOf`, `allOf` and `not`.
     fn alternatives(&mut self, schema: &Schema, value: &Value, path: &str) {
         let start = self.start;
         let errors_of = |schema: &Schema| {
@@ -232,14 +235,14 @@ impl Check<'_> {
             .value(schema, value, None, path);
             errors
         };
-        let together = |why: String| FieldError {
+        let combined = |why: String| FieldError {
             field: start.to_owned(),
             problem: Problem::Invalid(Value::from(""), why),
         };
         if !schema.any_of.is_empty() {
             let failures: Vec<_> = schema.any_of.iter().map(errors_of).collect();
             if failures.iter().all(|errors| !errors.is_empty()) {
-                self.errors.push(together(format!(
+                self.errors.push(combined(format!(
                     "\"{path}\" must validate at least one schema (anyOf)"
                 )));
                 self.errors
@@ -255,7 +258,7 @@ impl Check<'_> {
                 } else {
                     format!("Found {valid} valid alternatives")
                 };
-                self.errors.push(together(format!(
+                self.errors.push(combined(format!(
                     "\"{path}\" must validate one and only one schema (oneOf). {found}"
                 )));
                 if valid == 0 {
@@ -270,7 +273,7 @@ impl Check<'_> {
             self.errors.extend(failures.into_iter().flatten());
             if valid != schema.all_of.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                self.errors.push(together(format!(
+                self.errors.push(combined(format!(
                     "\"{path}\" must validate all the schemas (allOf){none}"
                 )));
             }
@@ -278,14 +281,15 @@ impl Check<'_> {
         if let Some(not) = &schema.not
             && errors_of(not).is_empty()
         {
-            self.errors.push(together(format!(
+            self.errors.push(combined(format!(
                 "\"{path}\" must not validate the schema (not)"
             )));
         }
     }
 }
 
-/// The type of a value, as messages name it. Whole numbers are integers, however they are written.
+/// The type name of a value in messages. A number without a fraction is an integer, even if it is
+/// written as `1.0`.
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -302,7 +306,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// A limit as Go prints it: `9`, not `9.0`.
+/// A limit in the form in which Go prints it: `9` instead of `9.0`.
 fn shown(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => {
@@ -312,14 +316,14 @@ fn shown(number: &Number) -> String {
     }
 }
 
-/// The element of `old` that `value` is a new state of: lists of keyed elements have one, all
-/// others do not tell.
+/// The element of `old` with the same list keys as `value`. Only lists of type `map` have keys;
+/// elements of other lists have no counterpart.
 fn same_element<'a>(schema: &Schema, old: &'a Value, value: &Value) -> Option<&'a Value> {
     let same = |old: &&Value| schema.list_keys().all(|key| old.get(key) == value.get(key));
     (schema.list_type == ListType::Map).then(|| old.as_array()?.iter().find(same))?
 }
 
-/// Elements that are in a set or a keyed list twice.
+/// Errors for duplicate elements in lists of type `set` and `map`.
 pub(super) fn duplicates(schema: &Schema, value: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match value {
@@ -375,7 +379,7 @@ fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
         ListType::Map => items.iter().map(name).collect(),
     };
     for (index, name) in names.iter().enumerate() {
-        // Of several the second one is told.
+        // Only the first repetition of an element is an error.
         if names[..index]
             .iter()
             .filter(|earlier| *earlier == name)
@@ -396,7 +400,7 @@ mod tests {
 
     use super::*;
 
-    fn told(schema: Value, value: Value) -> Vec<String> {
+    fn errors_of(schema: Value, value: Value) -> Vec<String> {
         let schema = Schema::parse(&schema).unwrap();
         let mut errors = check(&schema, &value, None, "");
         errors.extend(duplicates(&schema, &value, ""));
@@ -408,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_in_upstreams_words() {
+    fn invalid_values_have_the_messages_of_upstream() {
         let text = |more: Value| {
             let mut schema = more;
             schema["type"] = json!("string");
@@ -492,15 +496,15 @@ mod tests {
             ),
         ];
         for (schema, value, error) in cases {
-            assert_eq!(told(schema, json!({"a": value})), [error]);
+            assert_eq!(errors_of(schema, json!({"a": value})), [error]);
         }
         let alternatives =
             spec(json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 7}]}));
         let both = "<nil>: Invalid value: \"\": \"a\" must validate one and only one schema (oneOf). Found 2 valid alternatives";
-        assert_eq!(told(alternatives.clone(), json!({"a": 6})), [both]);
-        assert_eq!(told(alternatives, json!({"a": 8})), [""; 0]);
+        assert_eq!(errors_of(alternatives.clone(), json!({"a": 6})), [both]);
+        assert_eq!(errors_of(alternatives, json!({"a": 8})), [""; 0]);
         assert_eq!(
-            told(
+            errors_of(
                 spec(json!({"type": "string", "nullable": true, "enum": ["x"]})),
                 json!({"a": null})
             ),
@@ -509,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_may_leave_what_was_wrong_before() {
+    fn an_update_can_keep_invalid_values() {
         let schema = spec(
             json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 1}, "m": {"type": "integer"}}}),
         );

@@ -1,5 +1,5 @@
-//! The values of `format` that texts are held to; upstream accepts others without looking at the
-//! text.
+//! The string formats that are validated. Every other `format` accepts any string, as in upstream's
+//! `k8s.io/kube-openapi/pkg/validation/strfmt`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use jiff::civil::Date;
 
 use crate::validate::formats::is_subdomain;
 
-/// Whether `text` is what `format` asks for.
+/// Whether `text` is valid for `format`.
 pub(super) fn fits(format: &str, text: &str) -> bool {
     match format {
         "byte" => STANDARD.decode(text).is_ok(),
@@ -44,7 +44,7 @@ fn is_network(text: &str) -> bool {
         || (Ipv6Addr::from_str(address).is_ok() && at_most(128))
 }
 
-/// As Go writes durations (`1h30m`), or a number and a word (`3 days`).
+/// A duration in Go's form (`1h30m`), or a number with a unit (`3 days`).
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 31] = [
         "ns",
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_fit_the_formats_they_are_in() {
+    fn strings_are_validated_by_format() {
         let cases = [
             ("date-time", "2024-01-01T00:00:00Z", "2024-01-01"),
             ("date", "2024-02-29", "2023-02-29"),

@@ -1,22 +1,22 @@
-//! JSONPath as definitions use it: that of RFC 9535, but for the leading `$` and for `\.`, a dot
-//! that belongs to a name.
+//! JSONPath in definitions. The syntax is that of RFC 9535, with two differences: the leading `$`
+//! is optional, and `\.` is a dot inside a name.
 
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
 use serde_json::Value;
 
-/// A path, parsed.
+/// A parsed path.
 #[derive(Debug, Clone)]
 pub(super) struct JsonPath(JpQuery);
 
 impl JsonPath {
-    /// Reads a path; `None` when it is none.
+    /// Parses a path; `None` if the syntax is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        parse_json_path(&standard(text)?).ok().map(Self)
+        parse_json_path(&to_rfc_9535(text)?).ok().map(Self)
     }
 
-    /// The first value that the path leads to.
+    /// The first value that the path selects.
     pub(super) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         js_path_process(&self.0, object)
             .ok()?
@@ -26,7 +26,7 @@ impl JsonPath {
     }
 }
 
-/// The names of a path that has nothing but names, such as `.spec.replicas`.
+/// The names in a path of plain names, such as `.spec.replicas`; `None` for other paths.
 pub(super) fn names(text: &str) -> Option<Vec<&str>> {
     let names: Vec<&str> = text.strip_prefix('.')?.split('.').collect();
     let plain = |name: &&str| {
@@ -38,8 +38,8 @@ pub(super) fn names(text: &str) -> Option<Vec<&str>> {
     names.iter().all(plain).then_some(names)
 }
 
-/// The path as RFC 9535 writes it, with names in brackets.
-fn standard(text: &str) -> Option<String> {
+/// The path in the syntax of RFC 9535, with names in brackets.
+fn to_rfc_9535(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix('$').unwrap_or(text);
     let mut path = String::from("$");
     while !rest.is_empty() {
@@ -66,7 +66,7 @@ fn standard(text: &str) -> Option<String> {
     Some(path)
 }
 
-/// A name up to the next dot or bracket that no backslash protects, and what follows.
+/// A name up to the next unescaped dot or bracket, and the rest of the text.
 fn split_name(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut escaped = false;
@@ -84,7 +84,8 @@ fn split_name(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Where the bracket ends that was opened before `text`: quotes and inner brackets are skipped.
+/// The position of the bracket that closes the one before `text`. Quoted text and inner brackets
+/// are skipped.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, letter) in text.char_indices() {
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_find_what_they_name() {
+    fn paths_select_values() {
         let object = json!({
             "metadata": {"labels": {"app.kubernetes.io/name": "web"}},
             "spec": {"size": 3, "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]},
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_refused() {
         for text in ["spec", ".spec[", ".spec..", ".a[b]", "."] {
             assert!(JsonPath::parse(text).is_none(), "{text}");
         }

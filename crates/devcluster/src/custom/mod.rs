@@ -1,8 +1,11 @@
-//! Custom kinds: what a CustomResourceDefinition makes of a kind.
+//! Custom kinds: everything that a CustomResourceDefinition defines about a kind.
 //!
 //! definition -> [`rows`] of the table of kinds, one per served version, each with its [`Custom`]:
-//! `schema` -> `complete` (pruning, defaults), `validate`, `columns`, `scale`. Which definitions
-//! are served is decided in `rest::definitions`.
+//! `schema` -> `complete` (pruning, defaults), `validate`, `columns`, `scale`. The module
+//! `rest::definitions` decides which definitions are served.
+//!
+//! A custom kind is a row of the same table as built-in kinds, so all request handlers work for
+//! both. Upstream: `k8s.io/apiextensions-apiserver`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,15 +65,15 @@ const SCALE: Subresource = Subresource {
 /// One version of a custom kind.
 #[derive(Debug)]
 pub struct Custom {
-    /// The state of the definition that this was made of.
+    /// Identifies the state of the definition from which this was made.
     pub(crate) source: Source,
     pub(crate) version: String,
     pub(crate) list_kind: String,
-    /// The definition is being deleted: objects can go, but no new ones come.
+    /// The definition is being deleted. Objects can be deleted, but not created.
     pub(crate) terminating: bool,
-    /// The version that objects are kept in, when it is another one.
+    /// The storage version, if this version is a different one.
     pub(crate) storage: Option<Arc<Custom>>,
-    /// The schema as the definition has it.
+    /// The schema as written in the definition.
     pub(crate) document: Value,
     schema: Schema,
     has_status: bool,
@@ -79,7 +82,7 @@ pub struct Custom {
     deprecation: Option<String>,
 }
 
-/// What of a definition decides what is served.
+/// The parts of a definition that determine the served API.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Source {
     pub(crate) uid: String,
@@ -101,7 +104,7 @@ impl Source {
 }
 
 impl Custom {
-    /// `version` is an entry of `spec.versions` of a valid definition.
+    /// Parses `version`, an entry of `spec.versions` of a valid definition.
     fn parse(definition: &Value, version: &Value, storage: Option<Arc<Custom>>) -> Self {
         let document = &version["schema"]["openAPIV3Schema"];
         let mut schema = Schema::parse(document).unwrap_or_default();
@@ -109,8 +112,8 @@ impl Custom {
         let name = text(version, "name");
         let spec = &definition["spec"];
         let deprecated = version["deprecated"] == true;
-        let own_words = version["deprecationWarning"].as_str().map(str::to_owned);
-        let words = || {
+        let own_warning = version["deprecationWarning"].as_str().map(str::to_owned);
+        let default_warning = || {
             format!(
                 "{}/{name} {} is deprecated",
                 text(spec, "group"),
@@ -128,16 +131,16 @@ impl Custom {
             has_status: version["subresources"]["status"].is_object(),
             scale: Scale::parse(&version["subresources"]["scale"]),
             columns: Column::of_version(version),
-            deprecation: deprecated.then(|| own_words.unwrap_or_else(words)),
+            deprecation: deprecated.then(|| own_warning.unwrap_or_else(default_warning)),
         }
     }
 
-    /// Where replicas are, if the kind can be scaled.
+    /// The paths of replicas and selector, if the kind has the scale subresource.
     pub(crate) fn scale(&self) -> Option<&Scale> {
         self.scale.as_ref()
     }
 
-    /// What every answer about a deprecated version warns of.
+    /// The warning in every answer for a deprecated version.
     pub(crate) fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
     }
@@ -166,7 +169,7 @@ impl Custom {
         columns::cells(&self.columns, object, now)
     }
 
-    /// What is wrong with a new object.
+    /// The errors of a new object.
     pub(crate) fn errors(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
         let mut errors = kind_errors(resource, object);
         if errors.is_empty() {
@@ -179,7 +182,7 @@ impl Custom {
         errors
     }
 
-    /// What is wrong with replacing `old` by `new`, as a whole or through `part`.
+    /// The errors of an update from `old` to `new`, through the main endpoint or through `part`.
     pub(crate) fn update_errors(
         &self,
         resource: &Resource,
@@ -205,7 +208,7 @@ impl Custom {
         errors.extend(fit::check(&self.schema, new, Some(old), ""));
         errors.extend(self.scale.iter().flat_map(|scale| scale.errors(new)));
         errors.extend(embedded::errors(&self.schema, new));
-        // Duplicates that were there before do not keep anybody from changing something else.
+        // Duplicates in the old object do not block other changes.
         if fit::duplicates(&self.schema, old, "").is_empty() {
             errors.extend(fit::duplicates(&self.schema, new, ""));
         }
@@ -227,7 +230,7 @@ impl Custom {
     }
 }
 
-/// The rows for the versions of a definition, the storage version's first.
+/// The table rows for all versions of a definition, the storage version first.
 pub(crate) fn rows(definition: &Value, store: &Arc<TypeStore>) -> Vec<Registered> {
     let versions = definition["spec"]["versions"]
         .as_array()
@@ -255,7 +258,7 @@ pub(crate) fn rows(definition: &Value, store: &Arc<TypeStore>) -> Vec<Registered
         .collect()
 }
 
-/// The storage row of a definition, for a store of its objects.
+/// The row of the storage version, for a store of the objects.
 pub(crate) fn stored_row(definition: &Value) -> Option<Resource> {
     let versions = definition["spec"]["versions"].as_array()?;
     let stored = versions.iter().find(|version| version["storage"] == true)?;
@@ -314,7 +317,7 @@ fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
     }
 }
 
-/// Kind and version of an object must be those of the resource.
+/// Kind and apiVersion of an object must equal those of the resource.
 fn kind_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let must_be = |field: &str, wanted: &str| {
         let problem = Problem::Invalid(object[field].clone(), format!("must be {wanted}"));

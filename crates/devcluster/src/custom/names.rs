@@ -1,10 +1,13 @@
-//! Which names a definition gets, and the conditions that tell of it.
+//! Names of custom kinds: decides which names a definition gets, and its conditions NamesAccepted
+//! and Established.
+//!
+//! Upstream: `pkg/controller/status/naming_controller.go` and `.../establish` of
+//! apiextensions-apiserver.
 
 use serde_json::{Value, json};
 
-/// `status.acceptedNames` of a definition, and its conditions NamesAccepted and Established.
-/// `group` are the definitions of its group, itself included; a name stays with the definition that
-/// got it first.
+/// The `status.acceptedNames` of a definition, and its two conditions. `group` has all definitions
+/// of the API group, including this one. A name belongs to the first definition that got it.
 pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]) {
     let taken = |fields: &[&str], name: &str| {
         let is_other =
@@ -36,7 +39,7 @@ pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]
             Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
         };
-        let ours = |name: &str| match &accepted[field] {
+        let is_accepted = |name: &str| match &accepted[field] {
             Value::String(text) => text == name,
             Value::Array(list) => list.iter().any(|text| text == name),
             _ => false,
@@ -97,7 +100,7 @@ fn new_condition(kind: &str, holds: bool, reason: &str, message: &str) -> Value 
     json!({"type": kind, "status": if holds { "True" } else { "False" }, "reason": reason, "message": message})
 }
 
-/// The condition of a type.
+/// The condition of type `kind`.
 pub(crate) fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
     definition["status"]["conditions"]
         .as_array()?
@@ -105,7 +108,7 @@ pub(crate) fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Val
         .find(|condition| condition["type"] == kind)
 }
 
-/// Whether the resources of a definition are served.
+/// Whether the API server serves the resources of a definition.
 pub(crate) fn is_established(definition: &Value) -> bool {
     condition(definition, "Established").is_some_and(|condition| condition["status"] == "True")
 }
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_belong_to_whom_they_were_given_first() {
+    fn names_belong_to_the_first_definition() {
         let mut first = definition("widgets", "Widget", "w");
         let (accepted, conditions) = decide(&first, &[]);
         assert_eq!(accepted, first["spec"]["names"]);
@@ -131,7 +134,7 @@ mod tests {
         );
         first["status"]["acceptedNames"] = accepted;
 
-        // (why, definition, reason, message)
+        // (case, definition, reason, message)
         let cases = [
             (
                 "another kind",

@@ -1,12 +1,14 @@
-//! The `scale` subresource of a custom kind: where its definition says that replicas and selector
-//! are.
+//! The `scale` subresource of a custom kind: reads and writes the replicas and the selector at the
+//! paths of the definition.
+//!
+//! Upstream: `pkg/registry/customresource/etcd.go` of apiextensions-apiserver.
 
 use serde_json::{Map, Value};
 
 use super::jsonpath::names;
 use crate::fielderror::{FieldError, Problem};
 
-/// The paths, as lists of names.
+/// The paths of spec replicas, status replicas and selector.
 #[derive(Debug)]
 pub(crate) struct Scale {
     spec: Path,
@@ -40,7 +42,7 @@ impl Path {
         }
     }
 
-    /// What is wrong with a number of replicas.
+    /// The error of the replicas at this path, if any.
     fn error(&self, object: &Value) -> Option<FieldError> {
         let value = self.find(object)?;
         match value.as_i64() {
@@ -67,29 +69,29 @@ impl Scale {
         })
     }
 
-    /// The replicas that are asked for, that there are, and their selector; the path that has no
-    /// replicas is the error.
+    /// Desired replicas, current replicas and selector. The error is the path at which the desired
+    /// replicas are missing.
     pub(crate) fn read(&self, object: &Value) -> Result<(i64, i64, String), String> {
         let number = |path: &Path| path.find(object).and_then(Value::as_i64);
-        let wanted = number(&self.spec).ok_or_else(|| self.spec.text.clone())?;
+        let desired = number(&self.spec).ok_or_else(|| self.spec.text.clone())?;
         let selector = self
             .selector
             .as_ref()
             .and_then(|path| path.find(object))
             .and_then(Value::as_str);
         Ok((
-            wanted,
+            desired,
             number(&self.status).unwrap_or(0),
             selector.unwrap_or_default().to_owned(),
         ))
     }
 
-    /// The names on the way to the replicas that are asked for.
+    /// The names on the path of the desired replicas.
     pub(crate) fn replicas_path(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.spec.names.iter().map(String::as_str)
     }
 
-    /// Asks for that many replicas.
+    /// Sets the desired replicas.
     pub(crate) fn write(&self, object: &mut Value, replicas: i64) {
         let mut at = object;
         for name in &self.spec.names {

@@ -1,4 +1,6 @@
-//! The structural schema of a custom kind, read from the `openAPIV3Schema` of its definition.
+//! The structural schema of a custom kind, parsed from the `openAPIV3Schema` of its definition.
+//!
+//! Upstream: `pkg/apiserver/schema` of apiextensions-apiserver.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,8 +9,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
-/// One node: what a value at this place may be. Which of the fields a place can have follows from
-/// upstream's structural schemas.
+/// One node of the schema, which describes the value at one place. The validation of structural
+/// schemas decides which fields a node can have.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Schema {
@@ -55,7 +57,7 @@ pub(crate) struct Schema {
     compiled: OnceLock<Option<Regex>>,
 }
 
-/// How elements of a list are told apart.
+/// How a list identifies its elements.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListType {
@@ -65,7 +67,7 @@ pub(crate) enum ListType {
     Map,
 }
 
-/// `additionalProperties`: whether there may be others, or what they look like.
+/// `additionalProperties`: whether other fields are allowed, or their schema.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Additional {
@@ -74,12 +76,12 @@ pub(super) enum Additional {
 }
 
 impl Schema {
-    /// Reads a schema; validation of definitions makes sure that it can be read.
+    /// Parses a schema. Validation of definitions ensures that this succeeds.
     pub(super) fn parse(document: &Value) -> Result<Self, serde_json::Error> {
         Self::deserialize(document)
     }
 
-    /// Whether values are objects with fields or keys.
+    /// Whether values are objects with known fields or keys.
     pub(crate) fn is_object(&self) -> bool {
         self.kind == "object"
             && !(self.properties.is_empty()
@@ -87,12 +89,12 @@ impl Schema {
                 && self.preserve_unknown)
     }
 
-    /// Whether an object has one owner as a whole.
+    /// Whether server-side apply treats an object as one field.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.map_type == "atomic"
     }
 
-    /// Whether fields without a schema are kept.
+    /// Whether pruning keeps fields without a schema.
     pub(crate) fn preserves_unknown(&self) -> bool {
         self.preserve_unknown
             || matches!(self.additional_properties, Some(Additional::Allowed(true)))
@@ -103,7 +105,7 @@ impl Schema {
         self.properties.get(name)
     }
 
-    /// The schema of what is not named.
+    /// The schema of fields that are not in `properties`.
     pub(super) fn additional(&self) -> Option<&Schema> {
         match &self.additional_properties {
             Some(Additional::Like(schema)) => Some(schema),
@@ -116,22 +118,22 @@ impl Schema {
         self.property(key).or_else(|| self.additional())
     }
 
-    /// The schema of the elements of a list.
+    /// The schema of list elements.
     pub(crate) fn item(&self) -> Option<&Schema> {
         self.items.as_deref()
     }
 
-    /// The fields that tell elements of a list apart.
+    /// The fields that identify elements of a list of type `map`.
     pub(crate) fn list_keys(&self) -> impl Iterator<Item = &str> {
         self.list_map_keys.iter().map(String::as_str)
     }
 
-    /// What an absent value reads as.
+    /// The value that an absent field has.
     pub(crate) fn default_value(&self) -> Option<&Value> {
         self.default.as_ref()
     }
 
-    /// Whether `text` matches the pattern; a pattern that is none matches everything.
+    /// Whether `text` matches the pattern. An invalid pattern matches everything.
     pub(super) fn matches(&self, text: &str) -> bool {
         let compiled = self.compiled.get_or_init(|| Regex::new(&self.pattern).ok());
         compiled

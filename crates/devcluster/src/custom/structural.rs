@@ -1,5 +1,7 @@
-//! Whether a schema is structural: says of every field what it is, so that objects can be pruned,
-//! defaulted and merged by it.
+//! Validation of structural schemas. A structural schema specifies a type for every field, so that
+//! objects can be pruned, defaulted and merged.
+//!
+//! Upstream: `pkg/apiserver/schema/validation.go` of apiextensions-apiserver.
 
 use serde_json::{Value, json};
 
@@ -10,9 +12,9 @@ use crate::validate::errors::{Errors, at, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Fields that an alternative of `allOf` and the like cannot have, whether their zero says nothing,
-/// and what they must be.
-const NOT_IN_ALTERNATIVES: [(&str, &str); 11] = [
+/// Fields that are forbidden inside `allOf`, `anyOf`, `oneOf` and `not`, unless they are empty,
+/// with the message.
+const FORBIDDEN_IN_ALTERNATIVES: [(&str, &str); 11] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
     ("default", "must be undefined to be structural"),
@@ -41,7 +43,7 @@ const NOT_IN_ALTERNATIVES: [(&str, &str); 11] = [
     ),
 ];
 
-/// Fields of the schema language that upstream does not have.
+/// Fields of JSON Schema that upstream does not support.
 const NOT_SUPPORTED: [&str; 6] = [
     "$ref",
     "id",
@@ -52,13 +54,14 @@ const NOT_SUPPORTED: [&str; 6] = [
 ];
 
 #[derive(Clone, Copy, PartialEq)]
+/// The place of a node, which decides between messages.
 enum Level {
     Root,
     Item,
     Field,
 }
 
-/// What is wrong with the schema of one version, which is at `field`.
+/// Appends the errors of one version's schema, which is at `field`.
 pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut Errors) {
     let before = errors.len();
     if with_status && !matches!(text(schema, "type"), "" | "object") {
@@ -82,7 +85,7 @@ pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut
     }
 }
 
-/// The invariants of a node that describes a field, and of what is below it.
+/// Appends the errors of a node that describes a field, and of all nodes below it.
 fn node(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     let kind = text(schema, "type");
     let is_set = |name: &str| schema[name] == true;
@@ -172,7 +175,7 @@ fn node(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     resource_fields(schema, level, embedded, field, errors);
 }
 
-/// What a schema may say about the fields that every resource has.
+/// Appends the errors in the schema of `apiVersion`, `kind` and `metadata`.
 fn resource_fields(schema: &Value, level: Level, embedded: bool, field: &str, errors: &mut Errors) {
     if level != Level::Root && !embedded {
         return;
@@ -215,11 +218,11 @@ fn resource_fields(schema: &Value, level: Level, embedded: bool, field: &str, er
     }
 }
 
-/// The alternatives of a node, which only say what values may be, not what fields there are.
+/// Checks the alternatives of a node. They restrict values, but cannot declare fields.
 fn junctors(schema: &Value, field: &str, errors: &mut Errors) {
     let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
     for junctor in ["anyOf", "allOf", "oneOf"] {
-        // The one place where types may be told: the two that an int-or-string has.
+        // Alternatives can specify types in one case: the two types of an int-or-string.
         if junctor == "anyOf"
             && schema["anyOf"] == int_or_string
             && schema["x-kubernetes-int-or-string"] == true
@@ -258,7 +261,7 @@ fn nested(schema: &Value, field: &str, errors: &mut Errors) {
         }
         nested(property, &place, errors);
     }
-    for (name, why) in NOT_IN_ALTERNATIVES {
+    for (name, why) in FORBIDDEN_IN_ALTERNATIVES {
         if !is_zero(&schema[name]) {
             errors.forbidden(format!("{field}.{name}"), why);
         }
@@ -269,7 +272,7 @@ fn is_zero(value: &Value) -> bool {
     matches!(value, Value::Null | Value::Bool(false)) || value == ""
 }
 
-/// Fields that alternatives talk about must be told by the node itself.
+/// Every field in an alternative must also be declared by the node itself.
 fn completeness(schema: &Value, node: &Value, field: &str, place: &str, errors: &mut Errors) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
         for (index, alternative) in list(schema, junctor).iter().enumerate() {
@@ -309,7 +312,7 @@ fn counterpart(schema: &Value, node: &Value, field: &str, place: &str, errors: &
     }
 }
 
-/// What of the schema language may be used, and how the extensions fit together.
+/// Checks the supported part of JSON Schema, and the combinations of extensions.
 fn openapi(schema: &Value, field: &str, errors: &mut Errors) {
     let below = |name: &str| format!("{field}.{name}");
     let kind = text(schema, "type");
@@ -476,7 +479,7 @@ fn keyed_items(items: &Value, keys: &[&str], field: &str, errors: &mut Errors) {
     }
 }
 
-/// Defaults must be values that their own schema accepts and keeps.
+/// Defaults must be valid for their own schema, without unknown fields.
 fn defaults(schema: &Schema, field: &str, errors: &mut Errors) {
     if let Some(default) = &schema.default {
         let place = format!("{field}.default");

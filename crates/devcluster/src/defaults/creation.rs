@@ -1,10 +1,13 @@
-//! What creation adds beyond defaulting.
+//! Fields that creation and updates set beyond defaulting.
+//!
+//! Upstream: the strategies in `pkg/registry` (`PrepareForCreate`, `PrepareForUpdate`) and the
+//! admission plugin `DefaultTolerationSeconds`.
 
 use serde_json::{Map, Value, json};
 
 use super::{apply, qos_class};
 
-/// Kinds whose status a create request cannot set.
+/// Kinds with a status subresource. A create request cannot set their status.
 const STATUS_SUBRESOURCE: [&str; 16] = [
     "CronJob",
     "CustomResourceDefinition",
@@ -24,19 +27,20 @@ const STATUS_SUBRESOURCE: [&str; 16] = [
     "StatefulSet",
 ];
 
-/// Metadata a client cannot start with.
+/// Metadata fields that a create request cannot set.
 const DISCARDED: [&str; 3] = [
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "selfLink",
 ];
 
-/// The count of a DaemonSet's templates, which is a field no more and stands here.
+/// Annotation with the template generation of a DaemonSet. `apps/v1` has no such field any more.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// What updates of `old` through the main endpoint add: tolerations of pods that lost theirs, the
-/// storage version of definitions, the count of a DaemonSet's templates. To be called after
-/// [`apply`], before validation.
+/// Sets the fields that the server changes when a client updates `old` through the main endpoint.
+///
+/// These are tolerations of pods, stored versions of definitions, and the template generation of
+/// DaemonSets. Call it after [`apply`] and before validation.
 pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
     match kind {
         "DaemonSet" => next_template_generation(object, old),
@@ -46,13 +50,15 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
     }
 }
 
-/// What create adds beyond [`apply`]: initial status, admission defaults of pods, and status
-/// dropped where it has a subresource.
+/// Sets the fields that the server adds at creation, beyond [`apply`].
 ///
-/// `defaulted` sees the object before what admission and the server itself add.
+/// These are the initial status and default tolerations. A status that only the subresource can set
+/// is removed.
 ///
-/// Wants the name, the uid (selector of Jobs) and the creation time (conditions of pods) in the
-/// metadata already.
+/// `defaulted` receives the object after defaulting, before admission and the server add more.
+///
+/// The metadata must already have the name, the UID (for the selector of Jobs) and the creation
+/// time (for conditions of pods).
 pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Value)) {
     if STATUS_SUBRESOURCE.contains(&kind)
         && let Some(fields) = object.as_object_mut()
@@ -79,7 +85,8 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
     apply(kind, object);
 }
 
-/// From now on there may be objects in the storage version.
+/// Adds the storage version to `status.storedVersions`, because objects can exist in it from now
+/// on.
 fn stored_version(definition: &mut Value) {
     let versions = definition["spec"]["versions"].as_array();
     let stored =
@@ -97,7 +104,7 @@ fn stored_version(definition: &mut Value) {
     }
 }
 
-/// The object at `path`, made if it is missing.
+/// The object at `path`; creates missing objects on the way.
 fn object_at<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut at = object;
     for step in path {
@@ -149,7 +156,7 @@ fn pod(object: &mut Value) {
     }
 }
 
-/// Five minutes on a lost node, unless the pod says otherwise.
+/// Tolerates a lost node for five minutes, unless the pod has its own tolerations.
 fn tolerate_node_loss(pod: &mut Value) {
     let tolerations = object_at(pod, &["spec"])
         .entry("tolerations")
@@ -161,19 +168,19 @@ fn tolerate_node_loss(pod: &mut Value) {
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
     ] {
-        let says = |toleration: &Value, field: &str, wanted: &str| {
+        let matches = |toleration: &Value, field: &str, wanted: &str| {
             let text = toleration.get(field).and_then(Value::as_str).unwrap_or("");
             text.is_empty() || text == wanted
         };
         if !tolerations.iter().any(|toleration| {
-            says(toleration, "key", taint) && says(toleration, "effect", "NoExecute")
+            matches(toleration, "key", taint) && matches(toleration, "effect", "NoExecute")
         }) {
             tolerations.push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }
 }
 
-/// A Job selects its pods by its own uid, unless its author asked to choose.
+/// A Job selects its pods by its UID, unless `manualSelector` is true.
 fn job_identity(job: &mut Value) {
     if job["spec"]["manualSelector"] == json!(true) {
         return;
@@ -191,7 +198,8 @@ fn job_identity(job: &mut Value) {
         .insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
 }
 
-/// One more with every new template; what a client says is of no matter.
+/// Increments the template generation with every change of the template. The server ignores the
+/// value of the client.
 fn next_template_generation(daemon_set: &mut Value, old: &Value) {
     let before = old["metadata"]["annotations"][TEMPLATE_GENERATION]
         .as_str()

@@ -1,8 +1,10 @@
-//! What the API server fills in for the built-in kinds, as data where it can be.
+//! Defaulting of built-in kinds, as data where possible.
 //!
-//! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that look at other
-//! fields (`rules`). [`on_create`]: what creation adds on top (`creation`), with the same result
+//! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that depend on other
+//! fields (`rules`). [`on_create`]: additions at creation (`creation`), with the same result
 //! whether [`apply`] ran before or not.
+//!
+//! Upstream: the `defaults.go` files in `pkg/apis`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,20 +20,19 @@ mod rules;
 pub use creation::{on_create, on_update};
 pub use qos::qos_class;
 
-/// Constants by type name.
+/// Constant defaults by type name.
 static CONSTANTS: LazyLock<HashMap<&'static str, Vec<Constant>>> =
     LazyLock::new(|| parse(include_str!("constants.txt")));
 
 struct Constant {
     field: &'static str,
     value: Value,
-    /// Filled only where this other field reads this text.
+    /// The constant applies only if this other field has this text.
     condition: Option<(&'static str, &'static str)>,
 }
 
-/// Completes `object` of built-in kind `kind` as upstream's defaulting does, and brings it into the
-/// form the server writes (see [`shape::normalize`]); idempotent. Kinds without a shape are left
-/// alone.
+/// Sets the defaults of an object of built-in kind `kind`, and brings it into the form that the
+/// server writes (see [`shape::normalize`]). Idempotent. Kinds without a shape stay unchanged.
 pub fn apply(kind: &str, object: &mut Value) {
     let Some(shape) = schema::of_object(kind, object) else {
         return;
@@ -84,14 +85,14 @@ impl Constant {
     }
 }
 
-/// Absent, or written with the zero of its type because that is how it is always written.
+/// Whether a field is absent, or has the empty value that the server writes for it.
 fn is_unset(fields: &Map<String, Value>, name: &str) -> bool {
     fields
         .get(name)
         .is_none_or(|value| value.is_null() || value == "")
 }
 
-/// Reads the constants; a broken table is a defect of this crate, so it panics.
+/// Parses the table. A broken table is a defect of this crate, so it panics.
 fn parse(text: &'static str) -> HashMap<&'static str, Vec<Constant>> {
     let mut constants: HashMap<&'static str, Vec<Constant>> = HashMap::new();
     let mut current = "";

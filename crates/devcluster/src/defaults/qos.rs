@@ -1,11 +1,13 @@
-//! Quality of service class of a pod.
+//! The quality of service class of a pod.
+//!
+//! Upstream: `pkg/apis/core/v1/helper/qos`.
 
 use serde_json::Value;
 
 use crate::schema::quantity::Quantity;
 
-/// `Guaranteed` when every container limits cpu and memory to what it requests, `BestEffort` when
-/// none asks for either, else `Burstable`.
+/// `Guaranteed` if every container has limits of CPU and memory, equal to its requests.
+/// `BestEffort` if no container has requests or limits of them. `Burstable` otherwise.
 pub fn qos_class(spec: &Value) -> &'static str {
     let list = |name: &str| {
         spec.get(name)
@@ -23,12 +25,12 @@ pub fn qos_class(spec: &Value) -> &'static str {
         Quantity::parse(text).filter(|quantity| !quantity.is_zero())
     };
     let resources = ["cpu", "memory"];
-    let asks = |container: &Value| {
+    let has_amounts = |container: &Value| {
         resources.iter().any(|r| {
             amount(container, "requests", r).is_some() || amount(container, "limits", r).is_some()
         })
     };
-    // A missing request stands for the limit.
+    // A missing request defaults to the limit.
     let is_bound = |container: &Value| {
         resources.iter().all(|r| {
             match (
@@ -41,7 +43,7 @@ pub fn qos_class(spec: &Value) -> &'static str {
             }
         })
     };
-    if !containers().any(asks) {
+    if !containers().any(has_amounts) {
         "BestEffort"
     } else if containers().all(is_bound) {
         "Guaranteed"
@@ -60,9 +62,9 @@ mod tests {
     fn the_class_follows_from_requests_and_limits() {
         let full = json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}});
         let cases = [
-            ("nothing asked", json!({"containers": [{}]}), "BestEffort"),
+            ("no amounts", json!({"containers": [{}]}), "BestEffort"),
             (
-                "zero asked",
+                "zero request",
                 json!({"containers": [{"resources": {"requests": {"cpu": "0"}}}]}),
                 "BestEffort",
             ),

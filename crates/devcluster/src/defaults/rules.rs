@@ -1,4 +1,6 @@
 //! Defaults that depend on other fields, by type.
+//!
+//! Upstream: the `SetDefaults_*` functions in `pkg/apis`.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +8,7 @@ use super::is_unset;
 
 type Fields = Map<String, Value>;
 
-/// What is more than a constant for the type called `type_name`.
+/// Applies the rule of the type `type_name`, if it has one.
 pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     match type_name {
         "apiextensions.CustomResourceDefinitionSpec" => definition_names(fields),
@@ -38,7 +40,7 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     }
 }
 
-/// Names that follow from the kind.
+/// The singular and list kind of a definition follow from its kind.
 fn definition_names(fields: &mut Fields) {
     set_if_unset(fields, "conversion", json!({"strategy": "None"}));
     let Some(names) = fields.get_mut("names").and_then(Value::as_object_mut) else {
@@ -61,7 +63,7 @@ fn set_if_unset(fields: &mut Fields, name: &str, value: Value) {
     }
 }
 
-/// Numbers that stand for others when they are zero.
+/// Sets numbers that are zero or absent.
 fn not_zero(fields: &mut Fields, defaults: &[(&str, i64)]) {
     for (name, value) in defaults {
         if fields
@@ -79,7 +81,7 @@ fn has_entries(value: Option<&Value>) -> bool {
         .is_some_and(|entries| !entries.is_empty())
 }
 
-/// `Always` for `latest`, said or implied.
+/// `Always` for the tag `latest`, which is also the tag of an image without one.
 fn image_pull_policy(fields: &mut Fields) {
     let image = fields.get("image").and_then(Value::as_str).unwrap_or("");
     let policy = if is_latest(image) {
@@ -91,17 +93,17 @@ fn image_pull_policy(fields: &mut Fields) {
 }
 
 fn is_latest(image: &str) -> bool {
-    // What does not read as a reference has no tag at all.
+    // Invalid image references have no tag.
     let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
     if image.is_empty() || !image.chars().all(is_reference) {
         return false;
     }
-    // A colon before the last slash belongs to the port of the registry.
+    // A colon before the last slash precedes the port of the registry.
     let name = image.rsplit('/').next().unwrap_or(image);
     name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
-/// A bare pod gets more than the pods of a template.
+/// Defaults of pods that do not apply to pod templates.
 fn pod(fields: &mut Fields) {
     let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
@@ -159,7 +161,7 @@ fn host_ports(container: &mut Value) {
     }
 }
 
-/// The deprecated name and the new one always hold the same.
+/// The deprecated field and the new one always have the same value.
 fn service_account_alias(fields: &mut Fields) {
     for (from, to) in [
         ("serviceAccountName", "serviceAccount"),
@@ -171,14 +173,14 @@ fn service_account_alias(fields: &mut Fields) {
     }
 }
 
-/// Fields that became lists keep their first element under the old name.
+/// Fields that became lists keep their first element in the old field.
 fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Value) -> Value) {
     if let Some(value) = fields.get(one).cloned() {
         set_if_unset(fields, list, json!([element(value)]));
     }
 }
 
-/// The other way round for addresses, too.
+/// Addresses default in both directions.
 fn pod_ips(fields: &mut Fields) {
     list_of_one(fields, "podIP", "podIPs", |ip| json!({"ip": ip}));
     if let Some(first) = fields
@@ -202,13 +204,13 @@ fn empty_volume(fields: &mut Fields) {
     }
 }
 
-/// Behavior that says something about one direction says something about both.
+/// Behavior of one direction causes defaults for both.
 fn scaling_rules(fields: &mut Fields) {
     let policy = |kind: &str, value: u8| json!({"type": kind, "value": value, "periodSeconds": 15});
     let up = json!({
         "stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [policy("Pods", 4), policy("Percent", 100)],
     });
-    // How long to wait before scaling down is a flag of the controller's.
+    // The default stabilization window for scaling down is a flag of the controller.
     let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100)]});
     for (name, defaults) in [("scaleUp", up), ("scaleDown", down)] {
         set_if_unset(fields, name, json!({}));
@@ -254,7 +256,7 @@ fn job_spec(fields: &mut Fields) {
     if is_unset(fields, "parallelism") {
         set_if_unset(fields, "completions", json!(1));
         fields.insert("parallelism".to_owned(), json!(1));
-        // An explicit parallelism without completions is a work queue and stays without.
+        // An explicit parallelism without completions is a work queue, so completions stay unset.
     }
     let limit = if is_unset(fields, "backoffLimitPerIndex") {
         6
@@ -285,7 +287,7 @@ fn namespace_label(fields: &mut Fields) {
     }
 }
 
-/// `stringData` is write-only: it ends up in `data`.
+/// `stringData` is write-only. The server merges it into `data`.
 fn fold_string_data(fields: &mut Fields) {
     use base64::Engine as _;
 
@@ -312,7 +314,8 @@ fn target_port(fields: &mut Fields) {
     }
 }
 
-/// One family, except for a headless service without selector, whose endpoints may have any.
+/// One IP family. A headless service without selector accepts both, because its endpoints can have
+/// any.
 fn ip_families(fields: &mut Fields) {
     if fields.get("type").and_then(Value::as_str) == Some("ExternalName") {
         return;
@@ -342,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_latest_is_always_pulled() {
+    fn images_with_tag_latest_are_always_pulled() {
         let cases = [
             ("app", true),
             ("app:latest", true),

@@ -2,14 +2,16 @@ use serde_json::json;
 
 use super::*;
 
+/// The defaulted object. Asserts that defaulting is idempotent.
 fn applied(kind: &str, mut object: Value) -> Value {
     apply(kind, &mut object);
     let once = object.clone();
     apply(kind, &mut object);
-    assert_eq!(object, once, "defaulting twice changes nothing more");
+    assert_eq!(object, once, "defaulting is idempotent");
     object
 }
 
+/// The created object. Asserts that the result is the same whether defaulting ran before.
 fn created(kind: &str, object: Value) -> Value {
     let mut alone = object.clone();
     on_create(kind, &mut alone, |_| {});
@@ -18,11 +20,11 @@ fn created(kind: &str, object: Value) -> Value {
     on_create(kind, &mut defaulted_before, |_| {});
     assert_eq!(
         alone, defaulted_before,
-        "defaulting before creation changes nothing"
+        "defaulting before creation has no effect"
     );
     let mut after = alone.clone();
     apply(kind, &mut after);
-    assert_eq!(after, alone, "a created object is complete");
+    assert_eq!(after, alone, "a created object has all defaults");
     alone
 }
 
@@ -45,7 +47,7 @@ fn every_constant_belongs_to_a_field_of_the_schema() {
 }
 
 #[test]
-fn a_deployment_is_completed() {
+fn a_deployment_gets_all_defaults() {
     let got = created(
         "Deployment",
         json!({"metadata": {"name": "d"}, "status": {"replicas": 7}, "spec": {"selector": {"matchLabels": {"a": "b"}},
@@ -74,7 +76,7 @@ fn recreate_has_no_rolling_update() {
 }
 
 #[test]
-fn a_pod_gets_more_than_the_pods_of_a_template() {
+fn a_pod_gets_more_defaults_than_a_template() {
     let pod = created(
         "Pod",
         json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}}),
@@ -92,8 +94,8 @@ fn a_pod_gets_more_than_the_pods_of_a_template() {
 }
 
 #[test]
-fn tolerations_of_the_author_are_respected() {
-    // (given, keys in the end)
+fn default_tolerations_do_not_replace_existing_ones() {
+    // (tolerations of the pod, keys after creation)
     let (not_ready, unreachable) = (
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
@@ -123,7 +125,7 @@ fn tolerations_of_the_author_are_respected() {
 }
 
 #[test]
-fn a_gated_pod_says_so() {
+fn a_pod_with_scheduling_gates_has_the_condition() {
     let pod = created(
         "Pod",
         json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"}, "spec": {"schedulingGates": [{"name": "g"}]}}),
@@ -136,7 +138,7 @@ fn a_gated_pod_says_so() {
 }
 
 #[test]
-fn volumes_probes_and_references_are_completed_wherever_they_are() {
+fn volumes_probes_and_references_get_defaults_at_any_depth() {
     let got = applied(
         "CronJob",
         json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {
@@ -164,7 +166,7 @@ fn volumes_probes_and_references_are_completed_wherever_they_are() {
 }
 
 #[test]
-fn a_job_selects_by_its_uid() {
+fn a_job_selects_pods_by_its_uid() {
     let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
     let mut got = job.clone();
     on_create("Job", &mut got, |_| {});
@@ -194,7 +196,7 @@ fn a_job_selects_by_its_uid() {
 }
 
 #[test]
-fn the_small_kinds() {
+fn small_kinds_get_defaults() {
     // (kind, object, completed)
     let cases = [
         (
@@ -274,7 +276,7 @@ fn services_get_families_and_target_ports() {
 }
 
 #[test]
-fn the_templates_of_a_daemon_set_are_counted() {
+fn daemon_sets_count_template_generations() {
     let old = created(
         "DaemonSet",
         json!({"spec": {"template": {"spec": {"hostNetwork": false}}}}),
@@ -308,8 +310,8 @@ fn the_templates_of_a_daemon_set_are_counted() {
 }
 
 #[test]
-fn kinds_that_others_act_on_are_completed_too() {
-    // (kind, object, pointer, what is there)
+fn kinds_of_other_components_get_defaults() {
+    // (kind, object, pointer, expected value)
     let cases = [
         (
             "ValidatingWebhookConfiguration",

@@ -1,42 +1,46 @@
-//! Server-side apply: merge, remove what the manager no longer applies, find conflicts.
+//! Server-side apply: merges a configuration, removes fields that the manager no longer applies,
+//! and finds conflicts.
+//!
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/merge` and
+//! `k8s.io/apimachinery/pkg/util/managedfields`.
 
 use serde_json::Value;
 
 use super::compare::{Changes, compare};
 use super::managed::{Author, Entry, Managed, Operation};
-use super::merge::{merge, remove, with_holders};
+use super::merge::{merge, remove, with_parents};
 use super::set::FieldSet;
 use crate::kinds::Resource;
 
-/// Manager of what was there before the first apply, where plain writes were not recorded.
-const BEFORE: &str = "before-first-apply";
+/// Manager of the fields that exist before the first apply, if plain writes were not recorded.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Keeps the configuration that client-side apply saw last.
+/// Annotation with the last configuration of client-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The manager that takes over what client-side apply owns.
+/// The manager that can take over fields from client-side apply without a conflict.
 const KUBECTL: &str = "kubectl";
 
 /// A configuration to apply.
 pub(crate) struct Applied<'a> {
     pub(crate) resource: &'a Resource,
     pub(crate) config: &'a Value,
-    /// What [`super::declared`] found in it, less what the endpoint does not let it change.
+    /// The fields that [`super::declared`] found, limited to those that the endpoint can change.
     pub(crate) set: FieldSet,
-    /// The fields that the endpoint shows, where it is not the whole object.
+    /// For a subresource: the fields of the object that its endpoint shows.
     pub(crate) part: Option<FieldSet>,
     pub(crate) author: Author,
     pub(crate) force: bool,
-    /// Now, as the API writes it.
+    /// The current time in the API's format.
     pub(crate) time: String,
 }
 
-/// Fields that others manage and the configuration wants otherwise.
+/// Fields that other managers own and the configuration changes.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conflicts(Vec<(Author, FieldSet)>);
 
 impl Conflicts {
-    /// The same as the endpoint of one field shows it, in its own version and under its own path.
+    /// The conflicts as a subresource with one field shows them, with its own version and path.
     pub(crate) fn seen_as(self, api_version: &str, field: &FieldSet) -> Self {
         let seen = |(author, _): (Author, FieldSet)| {
             (
@@ -50,7 +54,7 @@ impl Conflicts {
         Self(self.0.into_iter().map(seen).collect())
     }
 
-    /// One `conflict with ...` and its path for each field.
+    /// One cause per field: the text `conflict with ...` and the path.
     pub(crate) fn causes(&self) -> Vec<(String, String)> {
         let paths = |(author, set): &(Author, FieldSet)| {
             let shown = author.shown();
@@ -79,7 +83,7 @@ impl Conflicts {
     }
 }
 
-/// The object that `live` becomes, and its entries.
+/// The object after the apply, and its managed fields.
 pub(crate) fn apply(
     live: &Value,
     managed: &Managed,
@@ -92,6 +96,7 @@ pub(crate) fn apply(
         Some(part) => !entry.set.intersection(part).is_empty(),
         None => true,
     });
+    // Earlier fields get an owner, so that the next apply finds conflicts with them.
     if !is_managed
         && live
             .get("metadata")
@@ -103,7 +108,7 @@ pub(crate) fn apply(
             before.touched = before.touched.intersection(part);
         }
         let author = Author {
-            manager: BEFORE.to_owned(),
+            manager: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
             subresource: "".into(),
             ..applied.author.clone()
@@ -123,10 +128,10 @@ pub(crate) fn apply(
         set: applied.set.clone(),
     };
     if let Some(Entry { set: last, .. }) = &last {
-        // What holds a part of an object holds more than that part.
+        // The owner of a field inside a struct also owns the struct.
         let whole = |set: &FieldSet| {
             if applied.part.is_none() {
-                with_holders(shape, set)
+                with_parents(shape, set)
             } else {
                 set.clone()
             }
@@ -145,7 +150,7 @@ pub(crate) fn apply(
     }
     managed.release(&changes);
     if changes.is_empty() {
-        // The time is that of the latest change, and there is none of an author who changed nothing
+        // The time is that of the author's latest change. An author without changes has no time
         // yet.
         entry.time = last.and_then(|last| last.time);
     }
@@ -160,7 +165,8 @@ fn conflicts(
     live: &Value,
     applied: &Applied<'_>,
 ) -> Conflicts {
-    // A part of an object does not show what was applied to the whole.
+    // A subresource such as `scale` does not show which configuration was applied to the whole
+    // object.
     let allowed = if applied.author.manager == KUBECTL && applied.part.is_none() {
         last_applied(applied.resource, live)
     } else {
@@ -180,7 +186,7 @@ fn conflicts(
     Conflicts(conflicts)
 }
 
-/// Fields that client-side apply wrote and nobody changed since.
+/// Fields that client-side apply wrote and that have not changed since.
 fn last_applied(resource: &Resource, live: &Value) -> Option<FieldSet> {
     let config: Value =
         serde_json::from_str(live["metadata"]["annotations"][LAST_APPLIED].as_str()?).ok()?;

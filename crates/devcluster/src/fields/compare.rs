@@ -1,11 +1,13 @@
-//! What differs between two objects, and what a configuration declares, as sets of fields.
+//! Differences between two objects, and fields that a configuration declares, as field sets.
+//!
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/typed`.
 
 use serde_json::{Map, Value};
 
 use super::set::FieldSet;
 use super::shape::Shape;
 
-/// The server's own part of the metadata, which nobody manages.
+/// Metadata fields that the server sets. They have no managers.
 const UNMANAGED: &[&str] = &[
     "name",
     "namespace",
@@ -17,12 +19,12 @@ const UNMANAGED: &[&str] = &[
     "resourceVersion",
 ];
 
-/// What a write did.
+/// The changes of a write.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Changes {
-    /// Fields that are new or read differently.
+    /// New and changed fields.
     pub(crate) touched: FieldSet,
-    /// Fields that are gone.
+    /// Removed fields.
     pub(crate) removed: FieldSet,
 }
 
@@ -37,7 +39,7 @@ impl Changes {
     }
 }
 
-/// What became of `old` in `new`, both whole objects of this shape.
+/// The changes from `old` to `new`, two whole objects of this shape.
 pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
     let mut changes = compare_maps(shape, old, new, &["kind", "apiVersion", "metadata"]);
     let metadata = || {
@@ -88,7 +90,7 @@ fn compare_values(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) ->
     })
 }
 
-/// An absent value is of the other one's form.
+/// Whether both values are maps. An absent value counts as a map.
 fn is_map(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
     [old, new]
         .into_iter()
@@ -129,7 +131,7 @@ fn compare_maps(shape: Shape<'_>, old: &Value, new: &Value, skip: &[&str]) -> Ch
     changes
 }
 
-/// `None` when an element has no name, and the list can only be seen as a whole.
+/// `None` if an element has no key; the list then counts as one field.
 fn compare_lists(shape: Shape<'_>, old: &Value, new: &Value) -> Option<Changes> {
     let (old, new) = (shape.elements(old)?, shape.elements(new)?);
     let mut changes = Changes::default();
@@ -155,8 +157,8 @@ fn compare_lists(shape: Shape<'_>, old: &Value, new: &Value) -> Option<Changes> 
     Some(changes)
 }
 
-/// The fields that `config`, a whole object of this shape, says something about; or what in it no
-/// such object can have.
+/// The fields in `config`, a whole object of this shape. The error lists fields that are not in its
+/// schema.
 pub(crate) fn declared(shape: Shape<'_>, config: &Value) -> Result<FieldSet, String> {
     let mut errors = Vec::new();
     let mut set = FieldSet::default();

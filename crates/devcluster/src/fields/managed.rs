@@ -1,4 +1,6 @@
-//! The entries of `metadata.managedFields`, and what plain writes do to them.
+//! The entries of `metadata.managedFields`, and their changes by plain writes.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/managedfields/internal`.
 
 use std::borrow::Cow;
 
@@ -7,26 +9,26 @@ use serde_json::{Map, Value, json};
 use super::compare::Changes;
 use super::set::FieldSet;
 
-/// Update entries that an object keeps; the oldest ones are joined beyond that.
+/// Update entries per object. Beyond this number, the oldest ones are joined.
 const MAX_UPDATE_ENTRIES: usize = 10;
 
 /// Manager of the joined entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// How a manager came to its fields.
+/// How a manager obtained its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Apply,
     Update,
 }
 
-/// Who writes, in one of their roles.
+/// The identity of an entry: a manager with its operation, version and subresource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Author {
     pub(crate) manager: String,
     pub(crate) operation: Operation,
     pub(crate) api_version: String,
-    /// Empty for the object itself.
+    /// Empty for the main endpoint.
     pub(crate) subresource: Cow<'static, str>,
 }
 
@@ -42,7 +44,7 @@ pub(super) struct Entry {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Managed(pub(super) Vec<Entry>);
 
-/// Whether a client asks for all entries to be dropped: an empty list, or one empty entry.
+/// Whether a client resets all entries, with an empty list or a list of one empty entry.
 pub(crate) fn is_reset(managed_fields: &Value) -> bool {
     match managed_fields.as_array().map(Vec::as_slice) {
         Some([]) => true,
@@ -52,12 +54,12 @@ pub(crate) fn is_reset(managed_fields: &Value) -> bool {
 }
 
 impl Author {
-    /// When an entry of this author was written; those of scales do not tell.
+    /// The time of an entry of this author. Entries of `scale` have none, as upstream.
     pub(crate) fn time(&self, now: String) -> Option<String> {
         (self.subresource != "scale").then_some(now)
     }
 
-    /// As messages about conflicts show it.
+    /// The name of the author in messages about conflicts.
     pub(super) fn shown(&self) -> String {
         let mut text = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
@@ -71,8 +73,8 @@ impl Author {
 }
 
 impl Managed {
-    /// Reads `metadata.managedFields`; nothing reads as no entries, `None` is something that nobody
-    /// can have written.
+    /// Parses `metadata.managedFields`. An absent value means no entries; `None` means invalid
+    /// content.
     pub(crate) fn parse(managed_fields: &Value) -> Option<Managed> {
         let entries = managed_fields.as_array().map_or(&[][..], Vec::as_slice);
         entries
@@ -86,14 +88,14 @@ impl Managed {
         self.0.is_empty()
     }
 
-    /// `metadata.managedFields`, in upstream's order; `None` without entries.
+    /// `metadata.managedFields` in upstream's order; `None` if there are no entries.
     pub(crate) fn to_value(&self) -> Option<Value> {
         let mut entries: Vec<&Entry> = self.0.iter().collect();
         entries.sort_by(|a, b| a.order().cmp(&b.order()));
         (!entries.is_empty()).then(|| entries.into_iter().map(Entry::to_value).collect())
     }
 
-    /// Gives what a write changed to `author`, at `time`.
+    /// Records the changes of a write as fields of `author`, at `time`.
     pub(crate) fn update(&mut self, author: Author, changes: &Changes, time: Option<String>) {
         self.release(changes);
         if !changes.touched.is_empty() {
@@ -113,7 +115,7 @@ impl Managed {
         self.join_oldest();
     }
 
-    /// Nobody manages what changed.
+    /// Removes changed fields from all entries.
     pub(super) fn release(&mut self, changes: &Changes) {
         for entry in &mut self.0 {
             entry.set.subtract(&changes.touched);
@@ -144,7 +146,7 @@ impl Managed {
         self.0 = applied.into_iter().chain(joined).chain(kept).collect();
     }
 
-    /// Whether both say the same, apart from times.
+    /// Whether both have equal entries, apart from times.
     pub(crate) fn same_but_times(&self, other: &Managed) -> bool {
         let same = |a: &&Entry, b: &Entry| a.author == b.author && a.set == b.set;
         self.0.len() == other.0.len()

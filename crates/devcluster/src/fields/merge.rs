@@ -1,11 +1,13 @@
-//! An applied configuration over the live object, and fields taken out of an object.
+//! Merges an applied configuration into the live object, and removes fields of an object.
+//!
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/typed` (`merge.go`, `remove.go`).
 
 use serde_json::{Map, Value};
 
 use super::set::FieldSet;
 use super::shape::Shape;
 
-/// `live` with everything that `config` says.
+/// `live` with the values of `config`.
 pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     if shape.is_map(live) && shape.is_map(config) {
         let mut merged = live.as_object().cloned().unwrap_or_default();
@@ -27,8 +29,8 @@ pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     config.clone()
 }
 
-/// Elements of both lists are in the order of the configuration, those of the live list alone keep
-/// their place between them.
+/// Elements of the configuration keep its order. Elements of the live list only keep their place
+/// among them.
 fn merge_lists(
     shape: Shape<'_>,
     live: &[(String, &Value)],
@@ -42,6 +44,8 @@ fn merge_lists(
         .map(|(name, _)| name)
         .peekable();
     let mut merged = Vec::with_capacity(live.len().max(config.len()));
+    // Both lists advance together; `shared` has the next common element in the configuration's
+    // order.
     let (mut at, mut next) = (0, 0);
     while at < live.len() || next < config.len() {
         if let (Some((old, value)), Some((new, applied))) = (live.get(at), config.get(next)) {
@@ -63,7 +67,7 @@ fn merge_lists(
                     at += 1;
                     continue;
                 }
-                // It was merged when the configuration named it.
+                // This element was merged at its place in the configuration.
                 Some(place) if place < next => {
                     at += 1;
                     continue;
@@ -87,7 +91,7 @@ fn merge_lists(
     merged
 }
 
-/// Takes the fields of `set` out of `value`, and containers that are left empty by that.
+/// Removes the fields of `set` from `value`, and containers that become empty.
 pub(super) fn remove(shape: Shape<'_>, value: &mut Value, set: &FieldSet) {
     match value {
         Value::Object(fields) if !matches!(shape, Shape::Leaf) => {
@@ -125,14 +129,14 @@ fn keep(shape: Shape<'_>, value: &mut Value, set: Option<&FieldSet>) -> bool {
     }
 }
 
-/// Adds the fields of structs that lead to something in the set.
-pub(super) fn with_holders(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
+/// Adds the struct fields on the path to each member of the set.
+pub(super) fn with_parents(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
     let mut full = set.clone();
-    add_holders(shape, &mut full);
+    add_parents(shape, &mut full);
     full
 }
 
-fn add_holders(shape: Shape<'_>, set: &mut FieldSet) {
+fn add_parents(shape: Shape<'_>, set: &mut FieldSet) {
     for (element, child) in set.children_mut() {
         let below = shape.below(element);
         if element
@@ -141,6 +145,6 @@ fn add_holders(shape: Shape<'_>, set: &mut FieldSet) {
         {
             child.include_here();
         }
-        add_holders(below, child);
+        add_parents(below, child);
     }
 }

@@ -1,8 +1,10 @@
-//! Who manages which field: the model behind `metadata.managedFields` and server-side apply.
+//! Managers of fields: the model of `metadata.managedFields` and server-side apply.
 //!
-//! [`set`]: sets of field paths; [`shape`]: what of a value can have an owner; [`compare`]: what a
-//! write touched; [`merge`]: an applied configuration laid over the live object; [`managed`]: the
-//! entries of an object, and what writes do to them.
+//! [`set`]: sets of field paths; [`shape`]: which values can have their own manager; [`compare`]:
+//! the fields that a write changed; [`merge`]: an applied configuration merged into the live
+//! object; [`managed`]: the entries of an object.
+//!
+//! Upstream: `sigs.k8s.io/structured-merge-diff` and `k8s.io/apimachinery/pkg/util/managedfields`.
 
 mod apply;
 mod compare;

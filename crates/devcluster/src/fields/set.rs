@@ -1,23 +1,25 @@
-//! Sets of fields, in the tree form of `FieldsV1`.
+//! Sets of fields, as trees in the format of `FieldsV1`.
+//!
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/fieldpath`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// A set of paths, as a tree. Its elements are the steps of paths in the words of `FieldsV1`:
-/// `f:name`, `k:{"name":"c"}`, `v:"a"`.
+/// A set of paths, as a tree. The steps of paths are written as in `FieldsV1`: `f:name`,
+/// `k:{"name":"c"}`, `v:"a"`.
 ///
-/// No child is empty.
+/// Invariant: no child is empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct FieldSet {
-    /// Whether the path that leads here is in the set.
+    /// Whether the path to this node is in the set.
     member: bool,
     children: BTreeMap<String, FieldSet>,
 }
 
 impl FieldSet {
-    /// The path that leads here, and nothing below it.
+    /// Only the path to this node.
     pub(super) fn here() -> Self {
         Self {
             member: true,
@@ -25,12 +27,12 @@ impl FieldSet {
         }
     }
 
-    /// The path of fields with these names.
+    /// The path of nested fields with these names.
     pub(crate) fn path<'a>(names: impl DoubleEndedIterator<Item = &'a str>) -> Self {
         names.rev().fold(Self::here(), |below, name| {
-            let mut holder = Self::default();
-            holder.put(|| format!("f:{name}"), below);
-            holder
+            let mut parent = Self::default();
+            parent.put(|| format!("f:{name}"), below);
+            parent
         })
     }
 
@@ -50,21 +52,21 @@ impl FieldSet {
         self.children.get(element)
     }
 
-    /// Puts `child` below `element`; an empty one leaves nothing there.
+    /// Sets the child of `element`. An empty child is not stored.
     pub(super) fn put(&mut self, element: impl FnOnce() -> String, child: FieldSet) {
         if !child.is_empty() {
             self.children.insert(element(), child);
         }
     }
 
-    /// Without the top fields that do not pass.
+    /// The set reduced to top-level fields for which `passes` is true.
     pub(crate) fn limited(mut self, passes: impl Fn(&str) -> bool) -> Self {
         self.children
             .retain(|element, _| element.strip_prefix("f:").is_none_or(&passes));
         self
     }
 
-    /// Takes out the path of fields with these names, and all that is below it.
+    /// Removes the path of nested fields with these names, and everything below it.
     pub(crate) fn forget(&mut self, names: &[&str]) {
         let Some((name, rest)) = names.split_first() else {
             return;
@@ -95,7 +97,7 @@ impl FieldSet {
         }
     }
 
-    /// Takes out the paths of `other`; what is below them stays.
+    /// Removes the paths of `other`, but keeps paths below them.
     pub(crate) fn subtract(&mut self, other: &FieldSet) {
         self.member &= !other.member;
         if other.children.is_empty() {
@@ -122,7 +124,7 @@ impl FieldSet {
         common
     }
 
-    /// The paths as messages show them: `.spec.containers[name="c"].image`.
+    /// The paths in the form of messages: `.spec.containers[name="c"].image`.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths("", &mut paths);
@@ -138,7 +140,7 @@ impl FieldSet {
         }
     }
 
-    /// Reads `FieldsV1`; `None` when it is something else.
+    /// Parses `FieldsV1`; `None` if the value is invalid.
     pub(crate) fn parse(value: &Value) -> Option<FieldSet> {
         let mut set = FieldSet::default();
         for (element, below) in value.as_object()? {
@@ -173,7 +175,7 @@ impl FieldSet {
     }
 }
 
-/// One step of a path as messages show it.
+/// One step of a path in the form of messages.
 pub(super) fn shown(element: &str) -> String {
     let (kind, rest) = element.split_at(2);
     match kind {

@@ -1,37 +1,39 @@
-//! What of a value can have an owner of its own, after the types of the built-in kinds and the
-//! schemas of custom ones.
+//! The structure of values for field management: which parts of a value can have their own manager.
+//!
+//! It follows the types of built-in kinds and the schemas of custom kinds. Upstream: the schema of
+//! structured-merge-diff, with `x-kubernetes-list-type`, `-list-map-keys` and `-map-type`.
 
 use serde_json::Value;
 
 use crate::custom::{ListType, Schema};
 use crate::schema::{self, Field, Struct, Topology, Type};
 
-/// How a value is taken apart.
+/// How field sets divide a value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape<'a> {
-    /// Not at all.
+    /// As one field.
     Leaf,
-    /// Maps by their keys, everything else not: values without a type.
+    /// A value without a type: maps divide by key, everything else is one field.
     Free,
     Struct(&'static Struct),
     Map(&'static Type),
-    /// A list of scalars that are there or not.
+    /// A list of scalars; each value is an element.
     Set,
-    /// A list of structs that are told apart by these fields.
+    /// A list of structs that these fields identify.
     Keyed(&'static [&'static str], Option<&'static Struct>),
-    /// An object of a custom kind, or in one.
+    /// An object of a custom kind, or an object inside one.
     Custom(&'a Schema),
-    /// A list in an object of a custom kind whose elements are told apart by the list's keys.
+    /// A list in a custom kind with list map keys.
     CustomKeyed(&'a Schema),
 }
 
 impl<'a> Shape<'a> {
-    /// Of a whole object of a built-in kind.
+    /// The shape of a whole object of a built-in kind.
     pub(crate) fn of_object(kind: &str, object: &Value) -> Self {
         schema::of_object(kind, object).map_or(Shape::Free, Shape::Struct)
     }
 
-    /// Of the metadata of any object.
+    /// The shape of the metadata of any object.
     pub(super) fn metadata() -> Self {
         Shape::Struct(schema::metadata())
     }
@@ -66,7 +68,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Of the value under `key`.
+    /// The shape of the value under `key`.
     pub(super) fn child(self, key: &str) -> Self {
         match self {
             Shape::Struct(shape) => shape.field(key).map_or(Shape::Free, Shape::of_field),
@@ -77,7 +79,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Whether a value under `key` is one that objects of the type can have.
+    /// Whether the type has a field `key`, or accepts any key.
     pub(super) fn knows(self, key: &str) -> bool {
         match self {
             Shape::Struct(shape) => shape.field(key).is_some(),
@@ -86,7 +88,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Whether `key` is a field of the type, rather than a key that somebody chose.
+    /// Whether `key` is a field of the type, in contrast to a key of a map.
     pub(super) fn is_field(self, key: &str) -> bool {
         match self {
             Shape::Struct(shape) => shape.field(key).is_some(),
@@ -95,7 +97,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Of the value of the child named by an element of a field set.
+    /// The shape of the child that an element of a field set names.
     pub(super) fn below(self, element: &str) -> Self {
         match (self, element.strip_prefix("f:")) {
             (_, Some(key)) => self.child(key),
@@ -103,7 +105,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Of the elements of the list.
+    /// The shape of the elements of the list.
     pub(super) fn item(self) -> Self {
         match self {
             Shape::Keyed(_, Some(shape)) if !shape.atomic => Shape::Struct(shape),
@@ -126,12 +128,12 @@ impl<'a> Shape<'a> {
         self.names_elements() && (value.is_array() || value.is_null())
     }
 
-    /// Whether elements of the list have names.
+    /// Whether field sets name the elements of the list.
     pub(super) fn names_elements(self) -> bool {
         matches!(self, Shape::Set | Shape::Keyed(..) | Shape::CustomKeyed(_))
     }
 
-    /// The fields that tell elements of the list apart.
+    /// The fields that identify elements of the list.
     fn keys(self) -> Vec<&'a str> {
         match self {
             Shape::Keyed(keys, _) => keys.to_vec(),
@@ -140,10 +142,10 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// What an absent key stands for.
+    /// The default of an absent key, as JSON.
     fn default_of_key(self, key: &str) -> Option<String> {
         match self {
-            // The only key of built-in kinds that has a default.
+            // `protocol` is the only key of built-in kinds with a default.
             Shape::Keyed(..) => (key == "protocol").then(|| "\"TCP\"".to_owned()),
             Shape::CustomKeyed(list) => list
                 .item()?
@@ -160,13 +162,13 @@ impl<'a> Shape<'a> {
         self.keys().into_iter().find(lacks).unwrap_or_default()
     }
 
-    /// The name of an element of the list, as field sets have it; `None` for one without its keys.
+    /// The name of a list element in field sets; `None` if it lacks a key without default.
     pub(super) fn element(self, item: &Value) -> Option<String> {
         if !matches!(self, Shape::Keyed(..) | Shape::CustomKeyed(_)) {
             return Some(format!("v:{item}"));
         }
         let mut keys = self.keys();
-        // Upstream writes the keys of a name in this order, whatever the order in the schema is.
+        // Upstream sorts the keys of a name, independent of the order in the schema.
         keys.sort_unstable();
         let mut name = String::from("k:{");
         for (at, key) in keys.into_iter().enumerate() {
@@ -183,7 +185,7 @@ impl<'a> Shape<'a> {
         Some(name)
     }
 
-    /// The elements with their names; `None` when one has none.
+    /// The elements with their names; `None` if any element has no name.
     pub(super) fn elements(self, list: &Value) -> Option<Vec<(String, &Value)>> {
         let items = list.as_array().map_or(&[][..], Vec::as_slice);
         items

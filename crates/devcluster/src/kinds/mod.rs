@@ -1,9 +1,8 @@
-//! The kinds the server knows, as data: one row per resource. What differs between kinds is a
-//! column here, not a branch in a handler.
-
+//! The resources of the server as data: one row per resource and version.
 //!
-//! Built-in kinds and custom ones are rows alike; what a row's kind means for its objects (shape,
-//! defaults, validation, columns) is asked of the row, in `rules`.
+//! Differences between kinds are columns of the row, so request handlers have no branches per kind.
+//! Built-in and custom kinds are rows of the same table. The methods in `rules` answer for both of
+//! them: shape, defaults, validation, columns.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,24 +23,24 @@ pub use convert::Conversion;
 
 type Text = Cow<'static, str>;
 
-/// When `metadata.generation` grows.
+/// The rule for increments of `metadata.generation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
-    /// The server has no rule: whatever a client set on create stays.
+    /// The server has no rule. A value that the client sets at creation stays.
     Unmanaged,
-    /// Starts at 1, grows with `spec`.
+    /// Starts at 1; increments with changes of `spec`.
     Spec,
-    /// Starts at 1, grows with `spec` or annotations (Deployment).
+    /// Starts at 1; increments with changes of `spec` or annotations (Deployment).
     SpecAndAnnotations,
-    /// Starts at 1, grows with anything outside `metadata` and `status`.
+    /// Starts at 1; increments with changes outside `metadata` and `status`.
     Content,
-    /// Starts at 1, grows with anything outside `metadata`.
+    /// Starts at 1; increments with changes outside `metadata`.
     ContentAndStatus,
-    /// Starts at 1 and stays.
+    /// Starts at 1 and never changes.
     One,
 }
 
-/// What `DELETE` answers when the object is gone at once.
+/// The body of a `DELETE` answer when the object is removed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteAnswer {
     /// The last state of the object.
@@ -50,38 +49,38 @@ pub enum DeleteAnswer {
     Status,
 }
 
-/// A field that field selectors may name, beyond `metadata.name` and `metadata.namespace`.
+/// A field for field selectors, besides `metadata.name` and `metadata.namespace`.
 #[derive(Debug, Clone)]
 pub struct SelectableField {
-    /// The name in the selector.
+    /// The field name in selectors.
     pub label: Text,
     /// JSON pointer of the value.
     pub pointer: Text,
-    /// The value of an absent field: `""`, or what the Go zero value prints as (`false`, `0`).
+    /// The value of an absent field: `""`, or the text of Go's zero value (`false`, `0`).
     pub absent: &'static str,
 }
 
-/// A part of an object with its own path.
+/// An endpoint for a part of an object, such as `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subresource {
     /// Last path segment.
     pub name: &'static str,
-    /// Kind of what is read and written there; empty for that of the resource.
+    /// Kind of the body; empty if it is the kind of the resource.
     pub kind: &'static str,
-    /// Group and version of that kind where they differ from the resource's.
+    /// Group and version of the body's kind, if they differ from the resource's.
     pub group_version: Option<(&'static str, &'static str)>,
-    /// Allowed verbs, in discovery's order.
+    /// Allowed verbs, in the order of discovery.
     pub verbs: &'static [&'static str],
 }
 
-/// How the objects of a version are kept.
+/// The version in which objects are stored.
 #[derive(Debug, Clone, Copy)]
 pub enum Storage {
-    /// In this version.
+    /// This version.
     Own,
-    /// As another version of a built-in kind; converted when read and written.
+    /// Another version of a built-in kind, with conversion at reads and writes.
     Converted(&'static Conversion),
-    /// As another version of a custom kind; converted when read and written.
+    /// Another version of a custom kind, with conversion at reads and writes.
     OtherVersion,
 }
 
@@ -98,35 +97,35 @@ pub struct Resource {
     pub plural: Text,
     /// Singular resource name.
     pub singular: Text,
-    /// Short names of kubectl.
+    /// Short names for kubectl.
     pub short_names: Vec<Text>,
     /// Categories, such as `all`.
     pub categories: Vec<Text>,
-    /// Whether objects live in namespaces.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Allowed verbs, in discovery's order.
+    /// Allowed verbs, in the order of discovery.
     pub verbs: &'static [&'static str],
-    /// Parts with their own path.
+    /// Subresources.
     pub subresources: &'static [Subresource],
     /// Generation rule.
     pub generation: Generation,
     /// Extra field selectors.
     pub fields: Cow<'static, [SelectableField]>,
-    /// Whether an unknown field selector is told in the words of types with extra fields.
+    /// Whether the error for an unknown field selector has the text of types with their own fields.
     pub own_field_labels: bool,
     /// Answer of `DELETE`.
     pub delete_answer: DeleteAnswer,
-    /// `PUT` of a missing object creates it.
+    /// Whether `PUT` of a missing object creates it.
     pub create_on_update: bool,
-    /// `PUT` without a resourceVersion is allowed.
+    /// Whether `PUT` without a resourceVersion is allowed.
     pub unconditional_update: bool,
-    /// Dependents are orphaned unless the client says otherwise (ReplicationController, Job).
+    /// Whether deletion orphans dependents by default (ReplicationController, Job).
     pub orphans_by_default: bool,
-    /// Deletion never leaves a garbage collector's finalizer (Event).
+    /// Whether deletion can add the finalizers of the garbage collector (all kinds but Event).
     pub garbage_collected: bool,
-    /// How objects are kept.
+    /// The version in which objects are stored.
     pub storage: Storage,
-    /// What a CustomResourceDefinition says about the kind; `None` for built-in kinds.
+    /// The parsed definition of a custom kind; `None` for built-in kinds.
     pub custom: Option<Arc<Custom>>,
 }
 
@@ -140,7 +139,7 @@ impl Resource {
         }
     }
 
-    /// Group and plural, as most messages name the resource.
+    /// Group and plural, the name of the resource in most messages.
     pub fn named(&self) -> Qualified<'_> {
         Qualified {
             group: &self.group,
@@ -148,7 +147,7 @@ impl Resource {
         }
     }
 
-    /// Group and kind, as validation names it: those it is kept as.
+    /// Group and kind of the stored version, the name in validation messages.
     pub fn named_kind(&self) -> Qualified<'_> {
         let group: &str = match self.storage {
             Storage::Own | Storage::OtherVersion => &self.group,
@@ -165,7 +164,7 @@ impl Resource {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
-    /// Kind of what is read and written at `part`.
+    /// Kind of the body at the subresource `part`.
     pub fn kind_at(&self, part: &Subresource) -> &str {
         if part.kind.is_empty() {
             &self.kind
@@ -174,7 +173,7 @@ impl Resource {
         }
     }
 
-    /// Kind of a list of objects.
+    /// Kind of a list of these objects.
     pub fn list_kind(&self) -> String {
         self.custom.as_ref().map_or_else(
             || format!("{}List", self.kind),
@@ -182,37 +181,37 @@ impl Resource {
         )
     }
 
-    /// Whether this is the built-in kind of that name: custom kinds may be named like one.
+    /// Whether this is the built-in kind `kind`. A custom kind can have the same name.
     pub fn is(&self, kind: &str) -> bool {
         self.custom.is_none() && self.kind == kind
     }
 
-    /// Whether objects are kept as those of another version of the kind.
+    /// Whether objects are stored in another version of the same built-in kind.
     pub fn is_converted(&self) -> bool {
         matches!(self.storage, Storage::Converted(_))
     }
 
-    /// Whether `status` is written apart from the rest.
+    /// Whether the kind has a status subresource.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 }
 
-/// A resource together with the place its objects are kept in.
+/// A resource with the store of its objects.
 #[derive(Debug)]
 pub struct Registered {
     /// The row.
     pub resource: Resource,
-    /// The objects, shared with other versions of the same kind.
+    /// The objects. All versions of a kind share one store.
     pub store: Arc<TypeStore>,
-    /// Whether requests find it: definitions can have versions that only storage knows.
+    /// Whether requests can use it. A definition can have versions that are not served.
     pub served: bool,
-    /// Cancelled when the row is replaced or goes: watches end then.
+    /// Cancelled when the row is replaced or removed; its watches end then.
     pub retired: CancellationToken,
 }
 
 impl Registered {
-    /// A row that is served, with its objects.
+    /// A served row with its store.
     pub fn new(resource: Resource, store: Arc<TypeStore>) -> Self {
         Self {
             resource,
@@ -223,7 +222,7 @@ impl Registered {
     }
 }
 
-/// A group as discovery shows it.
+/// An API group in discovery.
 #[derive(Debug, Clone)]
 pub struct Group {
     /// Name, empty for core.
@@ -232,7 +231,7 @@ pub struct Group {
     pub versions: Vec<String>,
 }
 
-/// The resources being served. Rows can be added while the server runs.
+/// The served resources. Rows can be added while the server runs.
 #[derive(Debug)]
 pub struct Registry {
     served: RwLock<Served>,
@@ -240,15 +239,15 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Served {
-    /// Built-in ones in the order of the table, then those that only custom kinds have, by name.
+    /// Groups of built-in kinds in the order of the table, then groups of custom kinds only, by
+    /// name.
     groups: Vec<Group>,
     /// By group, version and plural.
     resources: BTreeMap<(String, String, String), Arc<Registered>>,
 }
 
 impl Served {
-    /// Brings the groups up to date with the resources: those of built-in kinds stay where they
-    /// are.
+    /// Recomputes the groups from the resources. Groups of built-in kinds keep their order.
     fn regroup(&mut self) {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for ((group, version, _), _) in self.resources.iter().filter(|(_, row)| row.served) {
@@ -292,7 +291,7 @@ impl Served {
 }
 
 impl Registry {
-    /// All built-in kinds.
+    /// A registry of all built-in kinds.
     pub fn built_in() -> Self {
         let registry = Self {
             served: RwLock::default(),
@@ -303,8 +302,7 @@ impl Registry {
         registry
     }
 
-    /// Serves one more resource; a row with [`Storage::Converted`] shares the objects of the
-    /// version that is kept.
+    /// Adds a resource. A row with [`Storage::Converted`] shares the store of the stored version.
     pub fn add(&self, resource: Resource) {
         let store = match resource.storage {
             Storage::Converted(kept) => {
@@ -342,8 +340,8 @@ impl Registry {
             .insert(key, Arc::new(Registered::new(resource, store)));
     }
 
-    /// Serves `rows` instead of the custom rows that `plural` of `group` has so far; without any,
-    /// it is gone. Built-in rows stay.
+    /// Replaces the custom rows of `plural` in `group` by `rows`. Without rows, the resource is
+    /// removed. Built-in rows stay.
     pub(crate) fn replace_custom(&self, group: &str, plural: &str, rows: Vec<Registered>) {
         let mut served = self.write();
         served.resources.retain(|_, row| {
@@ -366,7 +364,7 @@ impl Registry {
         served.regroup();
     }
 
-    /// The rows of custom kinds, served or not.
+    /// All rows of custom kinds, including versions that are not served.
     pub(crate) fn custom(&self) -> Vec<Arc<Registered>> {
         self.read(|served| {
             served
@@ -378,7 +376,7 @@ impl Registry {
         })
     }
 
-    /// The rows of one custom kind, one per served version.
+    /// The rows of one custom kind, one per version.
     pub(crate) fn custom_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
         let is_one = |row: &&Arc<Registered>| {
             row.resource.custom.is_some()
@@ -388,8 +386,8 @@ impl Registry {
         self.read(|served| served.resources.values().filter(is_one).cloned().collect())
     }
 
-    /// The same resources with the same objects, and from now on apart; all as they were at the
-    /// revision in the answer.
+    /// A copy of all resources and objects, which is independent from now on. All objects are as of
+    /// the revision in the answer.
     pub(crate) fn fork(&self, revisions: &Revisions) -> (Self, Revisions) {
         self.read(|served| {
             let mut frozen: Vec<(&Arc<TypeStore>, Frozen<'_>)> = Vec::new();
@@ -435,8 +433,8 @@ impl Registry {
         })
     }
 
-    /// One resource per store: of a kind with several versions the first, of a built-in one that
-    /// which is kept.
+    /// One resource per store. For kinds with several versions it is the stored version of a
+    /// built-in kind, or the first version of a custom kind.
     pub fn stored(&self) -> Vec<Arc<Registered>> {
         self.read(|served| {
             let mut found: Vec<Arc<Registered>> = Vec::new();
@@ -456,7 +454,7 @@ impl Registry {
         })
     }
 
-    /// The resource of that group, version and plural name.
+    /// The served resource with this group, version and plural.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Registered>> {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());
         self.read(|served| {
@@ -468,8 +466,8 @@ impl Registry {
         })
     }
 
-    /// The resource of that plural name in whatever group has it: built-in ones first, of these
-    /// core first.
+    /// The served resource with this plural in any group. Built-in kinds come first, and the core
+    /// group comes first among them.
     pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
             let named = served
@@ -487,8 +485,8 @@ impl Registry {
         })
     }
 
-    /// The resource of that group and plural name, in whatever version; of a built-in one in that
-    /// which is kept.
+    /// The resource with this group and plural, in any version; for built-in kinds in the stored
+    /// version.
     pub fn find_in_group(&self, group: &str, plural: &str) -> Option<Arc<Registered>> {
         let is_it = |entry: &&Arc<Registered>| {
             entry.resource.group == group && entry.resource.plural == plural
@@ -503,7 +501,7 @@ impl Registry {
         })
     }
 
-    /// The resource that serves objects of that `apiVersion` and kind.
+    /// The served resource of this `apiVersion` and kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
             let is_it = |entry: &&Arc<Registered>| {
@@ -515,7 +513,7 @@ impl Registry {
         })
     }
 
-    /// Whether the group is known, and if so, whether it has the version.
+    /// Whether the group has the version; `None` for an unknown group.
     pub fn has_version(&self, group: &str, version: &str) -> Option<bool> {
         self.read(|served| {
             let known = served.groups.iter().find(|known| known.name == group)?;
@@ -523,12 +521,12 @@ impl Registry {
         })
     }
 
-    /// Groups in the order they were added.
+    /// Groups in the order in which they were added.
     pub fn groups(&self) -> Vec<Group> {
         self.read(|served| served.groups.clone())
     }
 
-    /// Resources of one group version, by plural name.
+    /// Served resources of one group version, by plural.
     pub fn resources(&self, group: &str, version: &str) -> Vec<Arc<Registered>> {
         self.read(|served| {
             let of_version = |entry: &&Arc<Registered>| {

@@ -1,5 +1,5 @@
-//! What the server does with the objects of a row: by the tables of built-in kinds, or by the
-//! schema of a custom one.
+//! Operations of the server on objects of a row. Built-in kinds use tables, and custom kinds their
+//! schema.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Resource {
         self.custom.as_deref()
     }
 
-    /// The 400 text for an object with a field of a type that cannot be read.
+    /// The 400 message for an object with a field of the wrong type.
     pub(crate) fn decode_check(&self, object: &Value) -> Result<(), String> {
         match self.custom() {
             Some(_) => schema::decode::metadata_check(&self.kind, object),
@@ -25,7 +25,7 @@ impl Resource {
         }
     }
 
-    /// The same, in the words of a patch.
+    /// The same check, with the message of patches.
     pub(crate) fn decode_error(&self, object: &Value) -> Option<String> {
         match self.custom() {
             Some(_) => schema::decode::metadata_error(object),
@@ -33,7 +33,7 @@ impl Resource {
         }
     }
 
-    /// Drops the fields that the kind does not know, and tells their paths.
+    /// Removes unknown fields and returns their paths.
     pub(crate) fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
         match self.custom() {
             Some(custom) => custom.prune(object),
@@ -41,7 +41,7 @@ impl Resource {
         }
     }
 
-    /// Completes an object.
+    /// Sets the defaults of an object.
     pub(crate) fn complete(&self, object: &mut Value) {
         match self.custom() {
             Some(custom) => custom.complete(object),
@@ -49,8 +49,8 @@ impl Resource {
         }
     }
 
-    /// Completes a new object; `manage` records who made it before the server adds what nobody
-    /// asked for.
+    /// Sets the defaults of a new object. `manage` records the managed fields before the server
+    /// adds its own fields.
     pub(crate) fn complete_new(&self, object: &mut Value, manage: impl FnOnce(&mut Value)) {
         match self.custom() {
             Some(custom) => {
@@ -61,14 +61,14 @@ impl Resource {
         }
     }
 
-    /// What a change of `old` adds on top of [`Self::complete`].
+    /// Sets the fields that an update of `old` adds to [`Self::complete`].
     pub(crate) fn complete_change(&self, object: &mut Value, old: &Value) {
         if self.custom.is_none() {
             defaults::on_update(&self.kind, object, old);
         }
     }
 
-    /// What is wrong with a complete new object.
+    /// The validation errors of a new object with defaults.
     pub(crate) fn errors(&self, object: &Value) -> Vec<FieldError> {
         match self.custom() {
             Some(custom) => custom.errors(self, object),
@@ -82,7 +82,7 @@ impl Resource {
         }
     }
 
-    /// What is wrong with replacing `old` by `new` through the main endpoint or `part`.
+    /// The validation errors of an update from `old` to `new`, through the main endpoint or `part`.
     pub(crate) fn update_errors(
         &self,
         part: Option<&str>,
@@ -95,16 +95,17 @@ impl Resource {
         }
     }
 
-    /// What is accepted with a word of warning.
+    /// Warnings for an accepted object.
     pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
         match self.custom() {
-            // Their deprecation is told with every answer, and there is nothing else.
+            // Warnings about deprecated versions are sent with every answer, elsewhere. Custom
+            // kinds have no others.
             Some(_) => Vec::new(),
             None => validate::warnings(&self.kind, object),
         }
     }
 
-    /// What of an object can have an owner of its own.
+    /// The shape of an object for field management.
     pub(crate) fn shape(&self, object: &Value) -> Shape<'_> {
         match self.custom() {
             Some(custom) => custom.shape(),
@@ -112,7 +113,7 @@ impl Resource {
         }
     }
 
-    /// An object before anybody wrote anything into it.
+    /// The empty object from which a first write starts.
     pub(crate) fn zero(&self, object: &Value) -> Value {
         let built_in = if self.custom.is_none() {
             schema::of_object(&self.kind, object)
@@ -125,7 +126,7 @@ impl Resource {
         )
     }
 
-    /// `columnDefinitions` of a Table.
+    /// The `columnDefinitions` of a Table.
     pub(crate) fn columns(&self) -> Vec<Value> {
         match self.custom() {
             Some(custom) => custom.columns(),
@@ -133,7 +134,7 @@ impl Resource {
         }
     }
 
-    /// The cells of one row of a Table.
+    /// The cells of one Table row.
     pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match self.custom() {
             Some(custom) => custom.cells(object, now),
@@ -141,7 +142,7 @@ impl Resource {
         }
     }
 
-    /// `conditions` of a row of a Table.
+    /// The `conditions` of a Table row.
     pub(crate) fn row_conditions(&self, object: &Value) -> Option<Value> {
         if self.custom.is_none() {
             tables::row_conditions(&self.kind, object)
@@ -150,8 +151,7 @@ impl Resource {
         }
     }
 
-    /// A stored object as this version shows it, where both differ in nothing but the version's own
-    /// schema.
+    /// A stored object in this version, if the versions differ only in their schemas.
     pub(crate) fn shown(&self, object: Value) -> Value {
         if matches!(self.storage, Storage::OtherVersion) {
             self.reread(object)
@@ -160,7 +160,7 @@ impl Resource {
         }
     }
 
-    /// An object in the form in which it is worked with, as clients see it in this version.
+    /// A stored object in the form of this version, as clients see it.
     pub(crate) fn converted(&self, object: Value) -> Value {
         match self.storage {
             Storage::Converted(conversion) => (conversion.from_kept)(object),
@@ -176,8 +176,8 @@ impl Resource {
         }
     }
 
-    /// A stored object as its storage version reads it: pruned and completed by a schema that may
-    /// be newer than the object.
+    /// A stored object as its storage version reads it. The schema can be newer than the object, so
+    /// it prunes and defaults again.
     pub(crate) fn reread(&self, mut object: Value) -> Value {
         object["apiVersion"] = Value::from(self.api_version());
         self.drop_unknown(&mut object);
@@ -185,7 +185,7 @@ impl Resource {
         object
     }
 
-    /// An object of this version as it is kept.
+    /// An object of this version in its stored form.
     pub(crate) fn to_stored(&self, mut object: Value) -> Value {
         if let (Storage::OtherVersion, Some(custom)) = (self.storage, self.custom.as_ref()) {
             let storage: &Arc<Custom> = custom.storage.as_ref().unwrap_or(custom);

@@ -1,4 +1,4 @@
-//! The rows. Verbs and names as discovery of 1.36 shows them.
+//! The rows of built-in resources. Verbs and names equal the discovery of 1.36.
 
 use std::borrow::Cow;
 
@@ -118,7 +118,7 @@ const POD_FIELDS: &[SelectableField] = &[
     field("spec.hostNetwork", "/spec/hostNetwork", "false"),
     field("status.phase", "/status/phase", ""),
     field("status.podIP", "/status/podIP", ""),
-    // Upstream accepts it and gives it no value.
+    // Upstream accepts this field and never gives it a value.
     field("status.podIPs", "/status/podIPs/-", ""),
     field("status.nominatedNodeName", "/status/nominatedNodeName", ""),
 ];
@@ -157,7 +157,8 @@ const EVENT_FIELDS: &[SelectableField] = &[
     field("reportingController", "/reportingComponent", ""),
 ];
 
-/// A row with the usual columns: every verb, no subresource, no generation, a `Status` on deletion.
+/// A row with the usual columns: all verbs, no subresources or generation, and a `Status` as answer
+/// of deletion.
 fn row(
     group: &'static str,
     version: &'static str,
@@ -247,8 +248,8 @@ impl Resource {
     }
 }
 
-/// The groups in the order of upstream's discovery, which decides which of two kinds of one name a
-/// client means.
+/// Groups in the order of upstream's discovery. Clients resolve an ambiguous kind name to the first
+/// group.
 const GROUPS: [&str; 21] = [
     "",
     "apiregistration.k8s.io",
@@ -273,12 +274,12 @@ const GROUPS: [&str; 21] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// Every built-in resource; the order of groups is that of discovery.
+/// All built-in resources, with groups in the order of discovery.
 pub(super) fn rows() -> Vec<Resource> {
     let mut rows = core();
     rows.extend(workloads());
     rows.extend(policies());
-    rows.extend(the_rest());
+    rows.extend(storage_admission_and_others());
     rows.extend(devices_and_fairness());
     rows.sort_by_key(|row| GROUPS.iter().position(|group| *group == row.group));
     rows
@@ -540,7 +541,7 @@ fn policies() -> Vec<Resource> {
     ]
 }
 
-fn the_rest() -> Vec<Resource> {
+fn storage_admission_and_others() -> Vec<Resource> {
     use Generation::{Content, One, Spec};
     let storage = |kind, plural| row("storage.k8s.io", "v1", kind, plural, false).answers_object();
     let admission = |kind, plural| {

@@ -1,9 +1,11 @@
-//! The order of versions in a group: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all others
-//! by name.
+//! The order of versions in a group: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all other
+//! names in alphabetical order.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/version`.
 
 use std::cmp::{Ordering, Reverse};
 
-/// Which of two versions discovery prefers; the smaller one comes first.
+/// Compares two versions; the smaller one is preferred by discovery.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -13,7 +15,7 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability (0 is stable), then the numbers, higher ones first.
+/// Stability (0 is stable), then both numbers, higher ones first. `None` for other names.
 fn parse(version: &str) -> Option<(u8, Reverse<u32>, Reverse<u32>)> {
     let number = |digits: &str| {
         digits

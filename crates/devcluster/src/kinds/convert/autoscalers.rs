@@ -1,8 +1,11 @@
-//! HorizontalPodAutoscalers of autoscaling/v1, which are kept as v2.
+//! Conversion between autoscaling/v1 and the stored version autoscaling/v2 of
+//! HorizontalPodAutoscalers.
 //!
-//! What v1 has no fields for (metrics other than the utilization of cpu, behavior, current metrics,
-//! conditions) is in annotations, as JSON of upstream's older types. They are there in v1 only, and
-//! what clients write there counts.
+//! Some fields of v2 do not exist in v1: metrics other than CPU utilization, behavior, current
+//! metrics and conditions. In v1 they are annotations, with JSON of upstream's older types. These
+//! annotations exist in v1 only, and changes by clients take effect.
+//!
+//! Upstream: `pkg/apis/autoscaling/v1/conversion.go` and `pkg/apis/autoscaling/helpers.go`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +13,7 @@ use super::Conversion;
 use crate::schema::quantity::Quantity;
 use crate::schema::shape;
 
-/// As `autoscaling/v1` shows them.
+/// The conversion of `autoscaling/v1`.
 pub(crate) static AUTOSCALERS: Conversion = Conversion {
     group: "autoscaling",
     version: "v2",
@@ -24,7 +27,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-/// All that are made here or were by older servers.
+/// All annotations of the conversion, including those of older servers.
 const ANNOTATIONS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -34,7 +37,7 @@ const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// The fields that describe the types of metrics, in the order of upstream's types.
+/// The fields of metric sources, in the order of upstream's types.
 const SOURCES: [&str; 5] = [
     "object",
     "pods",
@@ -45,9 +48,10 @@ const SOURCES: [&str; 5] = [
 
 fn to_v2(mut object: Value) -> Value {
     object["apiVersion"] = json!("autoscaling/v2");
-    let said = take_annotations(&mut object);
+    let values = take_annotations(&mut object);
     let annotation = |name: &str| {
-        said.get(name)?
+        values
+            .get(name)?
             .as_str()
             .and_then(|text| serde_json::from_str::<Value>(text).ok())
     };
@@ -105,7 +109,7 @@ fn to_v2(mut object: Value) -> Value {
 fn from_v2(mut object: Value) -> Value {
     object["apiVersion"] = json!("autoscaling/v1");
     take_annotations(&mut object);
-    let mut says: Vec<(&str, String)> = Vec::new();
+    let mut annotations: Vec<(&str, String)> = Vec::new();
     if let Some(spec) = object["spec"].as_object_mut() {
         let metrics = take_list(spec, "metrics");
         if let Some(percent) = metrics.iter().find_map(cpu_target) {
@@ -117,10 +121,10 @@ fn from_v2(mut object: Value) -> Value {
             .map(|metric| metric_from_v2(metric, Part::Target))
             .collect();
         if !others.is_empty() {
-            says.push((METRICS, Value::from(others).to_string()));
+            annotations.push((METRICS, Value::from(others).to_string()));
         }
         if let Some(behavior) = spec.remove("behavior") {
-            says.push((BEHAVIOR, behavior_in_annotation(&behavior).to_string()));
+            annotations.push((BEHAVIOR, behavior_in_annotation(&behavior).to_string()));
         }
     }
     if let Some(status) = object["status"].as_object_mut() {
@@ -141,24 +145,24 @@ fn from_v2(mut object: Value) -> Value {
                 .iter()
                 .map(|metric| metric_from_v2(metric, Part::Current))
                 .collect();
-            says.push((CURRENT_METRICS, Value::from(current).to_string()));
+            annotations.push((CURRENT_METRICS, Value::from(current).to_string()));
         }
         let conditions = take_list(status, "conditions");
         if !conditions.is_empty() {
-            says.push((CONDITIONS, Value::from(conditions).to_string()));
+            annotations.push((CONDITIONS, Value::from(conditions).to_string()));
         }
     }
-    if !says.is_empty() && !object["metadata"]["annotations"].is_object() {
+    if !annotations.is_empty() && !object["metadata"]["annotations"].is_object() {
         object["metadata"]["annotations"] = json!({});
     }
-    for (name, text) in says {
+    for (name, text) in annotations {
         object["metadata"]["annotations"][name] = Value::from(text);
     }
     shape::normalize(KIND, &mut object);
     object
 }
 
-/// Takes out the annotations of which the other version has fields.
+/// Removes and returns the annotations that stand for fields of v2.
 fn take_annotations(object: &mut Value) -> Map<String, Value> {
     let mut taken = Map::new();
     let Some(annotations) = object["metadata"]
@@ -188,7 +192,7 @@ fn put(fields: &mut Map<String, Value>, name: &str, list: Vec<Value>) {
     }
 }
 
-/// The one metric that v1 has a field for.
+/// The CPU metric, the only one with a field in v1.
 fn cpu(part: &str, amount: Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", part: amount}})
 }
@@ -200,7 +204,7 @@ fn cpu_target(metric: &Value) -> Option<&Value> {
         .filter(|percent| is_cpu && !percent.is_null())
 }
 
-/// Whether a metric is wanted or found; the older types have it in the names of their fields.
+/// The target or the current value of a metric. The older types have it in their field names.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Target,
@@ -219,7 +223,7 @@ impl Part {
         format!("{}{amount}", self.name())
     }
 
-    /// A found amount is always written, a wanted one if it is there.
+    /// Current amounts are always written, target amounts only if they are set.
     fn always(self, value: Option<Value>) -> Option<Value> {
         value.or_else(|| (self == Self::Current).then(zero))
     }
@@ -296,7 +300,7 @@ fn metric_to_v2(metric: &Value, part: Part) -> Value {
                 ("selector", own(selector)),
             ]))
         };
-        // What is wanted also says which amount counts.
+        // Only targets have a `type`, which selects the effective amount.
         let amount = |kind: &str, amounts: Vec<(&str, Option<Value>)>| {
             let kind = (part == Part::Target).then(|| Value::from(kind));
             Some(of(std::iter::once(("type", kind)).chain(amounts)))
@@ -374,8 +378,8 @@ fn is_zero(quantity: &Value) -> bool {
         .is_some_and(|quantity| quantity.is_zero())
 }
 
-/// Upstream writes a type without JSON names there, so its fields have their names in Go, and those
-/// that are not set are null.
+/// Behavior as upstream writes it into the annotation. The type there has no JSON names: fields
+/// have their Go names, and unset fields are null.
 fn behavior_in_annotation(behavior: &Value) -> Value {
     let policy = |policy: &Value| {
         let field = |name: &str| policy.get(name).cloned().unwrap_or(Value::Null);
@@ -397,7 +401,7 @@ fn behavior_in_annotation(behavior: &Value) -> Value {
     json!({"ScaleUp": rules("scaleUp"), "ScaleDown": rules("scaleDown")})
 }
 
-/// `value` with the first letter of every key changed.
+/// `value` with the first letter of each key changed by `first`.
 fn with_keys(value: Value, first: fn(char) -> String) -> Value {
     match value {
         Value::Object(fields) => {
@@ -447,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_v1_has_fields_for_is_in_fields() {
+    fn cpu_utilization_is_a_field_of_v1() {
         let v1 = autoscaler(
             "v1",
             json!({"x": "y"}),
@@ -474,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_in_annotations_and_comes_back() {
+    fn other_metrics_are_annotations_of_v1_and_survive_conversion() {
         let selector = json!({"matchLabels": {"a": "b"}});
         let service = json!({"kind": "Service", "name": "s", "apiVersion": "v1"});
         let metrics = json!([
@@ -523,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_cannot_be_read_are_dropped() {
+    fn unreadable_annotations_are_dropped() {
         let v1 = autoscaler(
             "v1",
             json!({METRICS: "{", BEHAVIOR: "7"}),

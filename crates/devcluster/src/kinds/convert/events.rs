@@ -1,11 +1,13 @@
-//! Events have two versions with different field names; they are kept in the core one.
+//! Conversion between events.k8s.io/v1 and the stored version core/v1 of Events.
+//!
+//! Only field names differ. Upstream: `pkg/apis/events/v1/conversion.go`.
 
 use serde_json::{Map, Value};
 
 use super::Conversion;
 use crate::fielderror::{FieldError, Problem};
 
-/// As `events.k8s.io/v1` shows them.
+/// The conversion of `events.k8s.io/v1`.
 pub(crate) static EVENTS: Conversion = Conversion {
     group: "",
     version: "v1",
@@ -14,7 +16,7 @@ pub(crate) static EVENTS: Conversion = Conversion {
     errors: new_style_errors,
 };
 
-/// (core/v1, events.k8s.io/v1)
+/// Field names: (core/v1, events.k8s.io/v1).
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -25,7 +27,7 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// An event of either version as core/v1.
+/// An Event of either version as core/v1.
 fn to_core(event: Value) -> Value {
     renamed(event, "v1", |name| {
         NAMES
@@ -35,7 +37,7 @@ fn to_core(event: Value) -> Value {
     })
 }
 
-/// What this version demands of new events beyond the core one.
+/// Validation of new Events that only this version has.
 fn new_style_errors(event: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if event["eventTime"].is_null() {
@@ -55,7 +57,8 @@ fn new_style_errors(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A core/v1 event as events.k8s.io/v1, where empty reporters are left out.
+/// A core/v1 Event as events.k8s.io/v1. Empty fields of the reporter and of `regarding` are
+/// omitted, as upstream.
 fn from_core(event: Value) -> Value {
     let mut event = renamed(event, "events.k8s.io/v1", |name| {
         NAMES
@@ -108,7 +111,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_event_reads_the_same_in_both_versions() {
+    fn events_convert_between_both_versions() {
         let core = json!({
             "kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"},
             "involvedObject": {"name": "p"}, "message": "m", "source": {"component": "c"}, "count": 2,

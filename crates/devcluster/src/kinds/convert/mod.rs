@@ -1,5 +1,7 @@
-//! Built-in kinds with two versions: one of them is kept, the other is made of it when it is read
-//! and turned into it when it is written.
+//! Conversion of built-in kinds with two served versions.
+//!
+//! The server stores one version. It converts objects of the other version when a client reads or
+//! writes them.
 
 use serde_json::Value;
 
@@ -11,17 +13,17 @@ mod events;
 pub(crate) use autoscalers::AUTOSCALERS;
 pub(crate) use events::EVENTS;
 
-/// How the objects of one version are kept as those of another.
+/// Conversion between a version and the stored version of the same kind.
 #[derive(Debug)]
 pub struct Conversion {
-    /// Group of the version that is kept.
+    /// Group of the stored version.
     pub group: &'static str,
-    /// The version that is kept.
+    /// The stored version.
     pub version: &'static str,
-    /// An object as it is kept.
+    /// Converts an object of this version into the stored version.
     pub to_kept: fn(Value) -> Value,
-    /// A kept object as this version shows it.
+    /// Converts a stored object into this version.
     pub from_kept: fn(Value) -> Value,
-    /// What this version demands of a new object, as it is kept, beyond what the other one does.
+    /// Validation of a new object (in stored form) that only this version has.
     pub errors: fn(&Value) -> Vec<FieldError>,
 }

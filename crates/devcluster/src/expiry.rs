@@ -1,8 +1,8 @@
-//! Events leave some time after their last write, as with kube-apiserver's `--event-ttl`, where
-//! etcd's leases do it.
+//! Expiry of Events after their time to live, as `--event-ttl` of kube-apiserver. Upstream uses
+//! leases of etcd.
 //!
-//! history of Events -> when each was written last -> sleep until the oldest is due -> removed,
-//! which watches see as a deletion
+//! history of Events -> time of the last write of each -> sleep until the oldest expires ->
+//! deletion, which watches see
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::kinds::Registered;
 use crate::rest::Server;
 use crate::store::{Change, EventKind};
 
-/// Changes read at once.
+/// Changes per read of the history.
 const BATCH: usize = 256;
 
-/// What is stored, by the revision of its last write, which is the order in which it is due.
+/// Expiry times of Events, by the revision of their last write. This is also the order of expiry.
 struct Expiry {
     server: Arc<Server>,
     events: Arc<Registered>,
@@ -26,8 +26,8 @@ struct Expiry {
     due: BTreeMap<u64, (Instant, Arc<str>)>,
 }
 
-/// Removes Events that were last written longer than `ttl` ago, until it is dropped. One that is
-/// there before is as old as this.
+/// Deletes Events that were last written longer than `ttl` ago, until dropped. Events that exist at
+/// the start count as written then.
 pub(crate) async fn expire_events(server: Arc<Server>, ttl: Duration) {
     // `events.k8s.io` serves the same store.
     let Some(events) = server.registry.find("", "v1", "events") else {
@@ -41,7 +41,7 @@ pub(crate) async fn expire_events(server: Arc<Server>, ttl: Duration) {
         seen: 0,
         due: BTreeMap::new(),
     };
-    expiry.begin_anew();
+    expiry.relist();
     loop {
         committed.borrow_and_update();
         expiry.catch_up();
@@ -61,7 +61,7 @@ pub(crate) async fn expire_events(server: Arc<Server>, ttl: Duration) {
 }
 
 impl Expiry {
-    /// Learns what was written since the last time.
+    /// Reads the writes since the last call.
     fn catch_up(&mut self) {
         loop {
             let Ok((changes, complete)) =
@@ -69,7 +69,7 @@ impl Expiry {
                     .store
                     .events_after(&self.server.revisions, self.seen, BATCH)
             else {
-                return self.begin_anew();
+                return self.relist();
             };
             for change in &changes {
                 if let Some(old) = &change.old {
@@ -86,9 +86,9 @@ impl Expiry {
         }
     }
 
-    /// Goes by what is stored, when the history does not tell any more; what is known already keeps
-    /// its time.
-    fn begin_anew(&mut self) {
+    /// Lists all Events, at the start and after the history was compacted. Events with a known
+    /// revision keep their expiry time.
+    fn relist(&mut self) {
         let mut known = std::mem::take(&mut self.due);
         let stored = self.events.store.list(&self.server.revisions, "");
         for object in stored.objects {
@@ -101,7 +101,7 @@ impl Expiry {
     }
 
     fn written(&mut self, revision: u64, key: Arc<str>) {
-        // Beyond what the clock can count is never.
+        // A time to live beyond the range of the clock never expires.
         if let Some(at) = Instant::now().checked_add(self.ttl) {
             self.due.insert(revision, (at, key));
         }
@@ -121,7 +121,8 @@ impl Expiry {
             else {
                 continue;
             };
-            // Who was faster wrote it anew, which gives it another term, or deleted it.
+            // The commit fails if another write changed or deleted the Event in between. Then the
+            // Event has a new expiry time, or is gone.
             let _ = self.events.store.commit(
                 &self.events.resource,
                 &self.server.revisions,

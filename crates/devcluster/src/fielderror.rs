@@ -1,19 +1,21 @@
-//! Field errors, worded as upstream's `field.Error`.
+//! Field errors with upstream's texts.
+//!
+//! Upstream: `field.Error` in `k8s.io/apimachinery/pkg/util/validation/field`.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// One thing that is wrong with an object.
+/// One invalid field of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
     /// Path, such as `spec.template.metadata.labels`.
     pub field: String,
-    /// What kind of wrong.
+    /// The kind of error.
     pub problem: Problem,
 }
 
-/// Kinds of field errors; the variant decides `reason` of the cause and the first words of the
+/// Kinds of field errors. The variant determines the `reason` of the cause and the start of the
 /// message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Problem {
@@ -21,7 +23,7 @@ pub enum Problem {
     Required(String),
     /// `Invalid value: <json>[: detail]`.
     Invalid(Value, String),
-    /// The same, for a value of another type than the schema's.
+    /// `Invalid value` for a value of another type than the schema has.
     TypeInvalid(Value, String),
     /// `Unsupported value: "x": supported values: "A", "B"`.
     NotSupported(Value, Vec<String>),
@@ -53,7 +55,7 @@ impl FieldError {
         }
     }
 
-    /// The message without the path, as a cause carries it.
+    /// The message without the path, as in a cause.
     pub fn detail(&self) -> String {
         let tail = |text: &str| {
             if text.is_empty() {

@@ -1,35 +1,35 @@
-//! Which requests and watch events a rule is about.
+//! Matchers: select the requests or watch events that a rule applies to.
 
 use std::fmt;
 
 use crate::rest::{Target, Verb};
 
-/// Which requests a rule is about; `None` matches all. Of a watch, its events: resource, namespace
-/// and name are those of the object.
+/// Selects requests by their attributes; `None` matches all. For rules of watch events, resource,
+/// namespace and name are those of the object.
 #[derive(Debug, Clone, Default)]
 pub struct Matcher {
     /// Verb, such as `create`.
     pub verb: Option<String>,
     /// Plural resource, such as `pods`; empty for discovery.
     pub resource: Option<String>,
-    /// Subresource, such as `status`; `Some("")` matches only requests for the object itself.
+    /// Subresource, such as `status`; `Some("")` matches only requests for the main endpoint.
     pub subresource: Option<String>,
     /// Namespace.
     pub namespace: Option<String>,
     /// Name in the path.
     pub name: Option<String>,
-    /// A part of the `User-Agent`.
+    /// Text that the `User-Agent` contains.
     pub client: Option<String>,
-    /// Nothing but creations, updates, patches and deletions.
+    /// Whether only creations, updates, patches and deletions match.
     pub writes_only: bool,
     /// Plural resources that never match.
     pub except: Vec<String>,
-    /// How many matches pass before the first that counts.
+    /// Number of matches to skip before the rule applies.
     pub skip: usize,
 }
 
 impl Matcher {
-    /// Requests with this verb on this resource itself, not on its subresources.
+    /// Requests with this verb on the main endpoint of this resource.
     pub fn new(verb: &str, resource: &str) -> Self {
         let subresource = Some(String::new());
         Self {
@@ -40,7 +40,7 @@ impl Matcher {
         }
     }
 
-    /// Requests with this verb on every resource, subresources included.
+    /// Requests with this verb on all resources and subresources.
     pub fn verb(verb: &str) -> Self {
         Self {
             verb: Some(verb.to_owned()),
@@ -48,13 +48,13 @@ impl Matcher {
         }
     }
 
-    /// Requests for discovery documents: `/api`, `/apis` and what is below them that names no
-    /// objects. In rules and logs they are a `get` of no resource, with the path as the name.
+    /// Requests for discovery documents: `/api`, `/apis` and the paths below them that name no
+    /// objects. Rules and logs show them as `get` without a resource, with the path as name.
     pub fn discovery() -> Self {
         Self::new("get", "")
     }
 
-    /// Every request that changes something.
+    /// Every request that writes.
     pub fn writes() -> Self {
         Self {
             writes_only: true,
@@ -62,37 +62,37 @@ impl Matcher {
         }
     }
 
-    /// The same, on one subresource.
+    /// Limits the matcher to one subresource.
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.subresource = Some(subresource.to_owned());
         self
     }
 
-    /// The same, in one namespace.
+    /// Limits the matcher to one namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// The same, on one object.
+    /// Limits the matcher to one object.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The same, of clients whose `User-Agent` contains `client`.
+    /// Limits the matcher to clients with `client` in their `User-Agent`.
     pub fn client(mut self, client: &str) -> Self {
         self.client = Some(client.to_owned());
         self
     }
 
-    /// The same, but for this plural resource.
+    /// Excludes this plural resource.
     pub fn except(mut self, resource: &str) -> Self {
         self.except.push(resource.to_owned());
         self
     }
 
-    /// The same, from the `n`th match on, counted from 1 and from when the rule is made.
+    /// Starts at the `n`th match, counted from 1 since the rule was added.
     pub fn nth(mut self, n: usize) -> Self {
         self.skip = n.saturating_sub(1);
         self
@@ -116,7 +116,7 @@ impl Matcher {
     }
 }
 
-/// What matchers look at.
+/// The attributes that matchers compare.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) verb: Verb,

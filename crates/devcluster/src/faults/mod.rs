@@ -1,8 +1,8 @@
-//! What goes wrong on purpose: refusals, delays, lost answers, groups that cannot be discovered, a
-//! cache that lags, and watches that fall silent, break, or leave events out.
+//! Injected failures: rejected requests, delays, lost answers, hidden API groups, a lagging watch
+//! cache, and watches that stall, break or lose events.
 //!
-//! A rule applies to the requests, or watch events, that its [`Matcher`] matches, for the next `n`
-//! of them or until it is removed.
+//! A rule applies to the requests or watch events that its [`Matcher`] selects. It applies to the
+//! next `n` matches, or until it is removed.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,17 +14,17 @@
 //! let cluster = DevCluster::builder().start().await?;
 //! let faults = cluster.faults();
 //!
-//! // The first creation of a pod takes three seconds, the second is refused, and the third is stored but never answered.
+//! // Delay the first creation of a pod, reject the second, and lose the answer of the third.
 //! faults.delay(Matcher::new("create", "pods"), 3 * second, Some(1));
 //! faults.reject(Matcher::new("create", "pods").nth(2), throttled(5), Some(1));
 //! let lost = faults.on_request(Matcher::new("create", "pods").nth(3), RequestFault::LoseAnswer, Some(1));
 //!
-//! // Other ways to say no, and to whom.
+//! // Further answers, limited by subresource, client or namespace.
 //! faults.reject(Matcher::new("patch", "pods").subresource("status"), conflict(), Some(1));
 //! faults.reject(Matcher::new("list", "pods").client("my-operator"), expired(), Some(1));
 //! faults.reject(Matcher::writes().namespace("elsewhere"), internal_error(), None);
 //!
-//! // Watches of `my-operator` never send the first event of the pod `b`; two seconds later they end with 410.
+//! // Watches of `my-operator` lose the first event of pod `b`, and end with 410 two seconds later.
 //! let missed = EventFault::Drop { repaired_after: 2 * second };
 //! faults.on_event(Matcher::new("watch", "pods").name("b").client("my-operator"), missed, Some(1));
 //!
@@ -32,14 +32,14 @@
 //!                         "spec": {"containers": [{"name": "main", "image": "web:1"}]}});
 //! assert!(cluster.create(pod("a")).await.is_ok());
 //! assert_eq!(cluster.create(pod("b")).await.unwrap_err().code, 429);
-//! assert!(cluster.create(pod("b")).await.is_err(), "nobody learns that it was stored");
+//! assert!(cluster.create(pod("b")).await.is_err(), "the pod is stored, but the answer is lost");
 //! assert_eq!((cluster.count("pods"), faults.hits(lost)), (2, 1));
 //! # Ok(())
 //! # }
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! What happens to watches, also to those that are open already:
+//! Failures of watches also apply to watches that are already open:
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,13 +54,13 @@
 //! let (faults, maps) = (cluster.faults(), Api::<ConfigMap>::default_namespaced(cluster.client()));
 //! let mut watch = maps.watch(&WatchParams::default().disable_bookmarks(), "0").await?.boxed();
 //!
-//! // It says nothing for a while, and tells afterwards what it missed.
+//! // A stalled watch sends the missed events after it resumes.
 //! faults.stall_watches("configmaps");
 //! cluster.create(map("1")).await?;
 //! faults.resume_watches("configmaps");
 //! assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
 //!
-//! // Of the changes of a second only what came of them is told.
+//! // Changes within one second become one event with the last state.
 //! let coalesced = EventFault::Coalesce(std::time::Duration::from_secs(1));
 //! faults.on_event(Matcher::new("watch", "configmaps"), coalesced, Some(1));
 //! for data in ["2", "3"] {
@@ -69,7 +69,7 @@
 //! let Some(Ok(WatchEvent::Modified(last))) = watch.next().await else { panic!("an event comes") };
 //! assert_eq!(last.data.unwrap()["k"], "3");
 //!
-//! // It breaks off.
+//! // The watch closes.
 //! faults.break_watches("configmaps");
 //! assert!(watch.next().await.is_none());
 //! # Ok(())
@@ -99,30 +99,30 @@ pub(crate) use watches::WatchFaults;
 use rules::{Effect, Rules};
 use watches::View;
 
-/// In the place of a group: discovery does not answer at all.
+/// In place of a group: all of discovery answers 503.
 pub const EVERY_GROUP: &str = "*";
 
-/// What happens to a request. Of several rules that match, all delays count, and the first of the
-/// others.
+/// The failure of a request. If several rules match, all delays add up, and the first other failure
+/// applies.
 #[derive(Debug, Clone)]
 pub enum RequestFault {
-    /// It is answered with this, and not handled.
+    /// The server answers with this status and does not handle the request.
     Reject(Status),
-    /// It is handled later.
+    /// The server handles the request after this time.
     Delay(Duration),
-    /// The same, by a random time up to this.
+    /// The same after a random time up to this limit.
     DelayUpTo(Duration),
-    /// The connection is reset before it is handled.
+    /// The connection is reset before the server handles the request.
     Reset,
-    /// It is handled, and the connection is reset in place of the answer.
+    /// The server handles the request, then resets the connection instead of answering.
     LoseAnswer,
-    /// It is neither handled nor answered; the connection stays open.
+    /// The server ignores the request; the connection stays open.
     Hang,
-    /// It is handled, but never answered; the connection stays open.
+    /// The server handles the request but never answers; the connection stays open.
     HangAfterwards,
 }
 
-/// 409, as upon a write to a version that is no longer the latest.
+/// 409, as for a write with an outdated resource version.
 pub fn conflict() -> Status {
     let why = "the object has been modified; please apply your changes to the latest version and try again";
     Status::new(
@@ -132,7 +132,7 @@ pub fn conflict() -> Status {
     )
 }
 
-/// 410, as for a revision that was compacted.
+/// 410, as for a compacted revision.
 pub fn expired() -> Status {
     Status::expired("The provided resource version is too old.")
 }
@@ -152,7 +152,7 @@ pub fn internal_error() -> Status {
     Status::internal("etcdserver: leader changed")
 }
 
-/// What becomes of the connection of a request.
+/// How the connection of a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,
@@ -160,12 +160,12 @@ pub(crate) enum Fate {
     Silence,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 pub(crate) enum Verdict {
-    /// It is handled.
+    /// The server handles it.
     Handle(Fate),
     Refuse(Status),
-    /// It is not even looked at.
+    /// The server ignores it.
     Ignore(Fate),
 }
 
@@ -173,17 +173,17 @@ pub(crate) enum Verdict {
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Rules>,
-    /// How many of the rules are about events, so that watches need no lock when there are none.
+    /// Number of event rules. Watches take no lock while it is zero.
     event_rules: AtomicUsize,
-    /// Signalled when a rule is met.
+    /// Signalled when a rule applies.
     met: Notify,
     watches: watch::Sender<WatchFaults>,
-    /// Groups as if their aggregated server were down.
+    /// Groups that look as if their aggregated API server were down.
     undiscoverable: Mutex<Vec<String>>,
 }
 
 impl Faults {
-    /// Does this to matching requests, the next `times` times, or until removed.
+    /// Applies `fault` to the next `times` matching requests, or until removed.
     pub fn on_request(
         &self,
         matcher: Matcher,
@@ -193,29 +193,28 @@ impl Faults {
         self.add(matcher, Effect::Request(fault), times)
     }
 
-    /// Does this to matching events of watches, also of those that are open already, the next
-    /// `times` times, or until removed. The state that a watch begins with is not meant.
+    /// Applies `fault` to the next `times` matching watch events, or until removed. It also applies
+    /// to open watches, but not to the initial events of a watch.
     pub fn on_event(&self, matcher: Matcher, fault: EventFault, times: Option<usize>) -> RuleId {
         self.add(matcher, Effect::Event(fault), times)
     }
 
-    /// Answers matching requests with `status`, the next `times` times, or until removed.
+    /// Answers the next `times` matching requests with `status`, or until removed.
     pub fn reject(&self, matcher: Matcher, status: Status, times: Option<usize>) -> RuleId {
         self.on_request(matcher, RequestFault::Reject(status), times)
     }
 
-    /// Lets matching requests wait before they are handled, the next `times` times, or until
-    /// removed.
+    /// Delays the next `times` matching requests, or until removed.
     pub fn delay(&self, matcher: Matcher, by: Duration, times: Option<usize>) -> RuleId {
         self.on_request(matcher, RequestFault::Delay(by), times)
     }
 
-    /// Starts the sequence of random delays anew; without this, it is the same in every cluster.
+    /// Seeds the random delays. The default seed is the same in every cluster.
     pub fn seed(&self, seed: u64) {
         self.lock().seed(seed);
     }
 
-    /// Ends a rule, or the lag of a cache ([`Faults::hold_view`], [`Faults::lag_view`]).
+    /// Removes a rule, or a lagging view ([`Faults::hold_view`], [`Faults::lag_view`]).
     pub fn remove(&self, id: RuleId) {
         let mut rules = self.lock();
         rules.remove(id);
@@ -225,17 +224,17 @@ impl Faults {
         self.watches.send_modify(|watches| watches.release(id));
     }
 
-    /// How many requests or events a rule has met, also after it ended.
+    /// Number of requests or events to which a rule has applied, including finished rules.
     pub fn hits(&self, id: RuleId) -> usize {
         self.lock().hits(id)
     }
 
-    /// The last request or event that a rule has met, in words: `update deployments/status web`.
+    /// The last request or event of a rule, as text: `update deployments/status web`.
     pub fn last_hit(&self, id: RuleId) -> Option<String> {
         self.lock().last(id)
     }
 
-    /// Waits until a rule has met a request or event.
+    /// Waits until a rule has applied once.
     pub async fn met(&self, id: RuleId) {
         loop {
             let met = self.met.notified();
@@ -246,10 +245,11 @@ impl Faults {
         }
     }
 
-    /// Shows matching requests nothing later than `revision` until [`Faults::remove`], as a server
-    /// does whose cache lags behind the database: lists and gets with `resourceVersion=0` answer
-    /// with the state of then, and watches fall silent. Requests that ask for the latest state get
-    /// it, or, where only the cache can serve them, 504 after three seconds, as upstream's do.
+    /// Shows matching requests no revision later than `revision`, until [`Faults::remove`].
+    ///
+    /// This simulates a watch cache that lags behind etcd. Lists and gets with `resourceVersion=0`
+    /// return the old state, and watches stall. Requests for the latest state get it from etcd.
+    /// Where only the cache can serve them, they fail with 504 after three seconds, as upstream.
     ///
     /// ```
     /// # use steersman_devcluster::DevCluster;
@@ -272,8 +272,8 @@ impl Faults {
         self.limit_view(matcher, View::At(revision))
     }
 
-    /// The same, but the cache moves on: it always lacks the latest so many `revisions`, which are
-    /// changes to whatever objects.
+    /// Keeps the cache the given number of `revisions` behind, so that it still advances. Writes of
+    /// all resources count.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -302,9 +302,9 @@ impl Faults {
         id
     }
 
-    /// Discovery knows no more than the name of this group, as when the aggregated API server
-    /// behind it is down; its objects are still served (refuse them with [`Faults::reject`]). With
-    /// [`EVERY_GROUP`] discovery answers nothing but 503.
+    /// Hides a group from discovery, as if its aggregated API server were down. Only the group's
+    /// name remains. Its objects are still served; reject them with [`Faults::reject`]. With
+    /// [`EVERY_GROUP`], all of discovery answers 503.
     pub fn hide_from_discovery(&self, group: &str) {
         let mut hidden = self.hidden();
         if !hidden.iter().any(|known| known == group) {
@@ -327,8 +327,8 @@ impl Faults {
             .expect("nothing panics while it holds the lock")
     }
 
-    /// Watches of this resource stay open and say nothing until [`Faults::resume_watches`]; then
-    /// they send what they missed.
+    /// Watches of this resource stay open without events until [`Faults::resume_watches`]. Then
+    /// they send the missed events.
     pub fn stall_watches(&self, plural: &str) {
         self.watches.send_modify(|watches| watches.stall(plural));
     }
@@ -338,7 +338,7 @@ impl Faults {
         self.watches.send_modify(|watches| watches.resume(plural));
     }
 
-    /// Closes the watches of this resource that are open now.
+    /// Closes all open watches of this resource.
     pub fn break_watches(&self, plural: &str) {
         self.watches
             .send_modify(|watches| watches.break_open(plural));
@@ -348,13 +348,13 @@ impl Faults {
         self.watches.subscribe()
     }
 
-    /// The latest revision that the cache shows to this request, when it lags behind `current`, the
-    /// server's.
+    /// The latest revision that a lagging cache shows to this request. `current` is the revision of
+    /// the server.
     pub(crate) fn view(&self, seen: &Seen<'_>, current: u64) -> Option<u64> {
         self.watches.borrow().view(seen, current)
     }
 
-    /// Applies the rules to a request: waits as long as delays say, and tells what becomes of it.
+    /// Applies the rules to a request: waits for its delays, and returns the decision.
     pub(crate) async fn check(&self, seen: &Seen<'_>) -> Verdict {
         let effects = self.meet(seen, |effect| match effect {
             Effect::Request(fault) => Some(fault.clone()),
@@ -386,7 +386,7 @@ impl Faults {
         verdict.unwrap_or(Verdict::Handle(Fate::Answered))
     }
 
-    /// What happens to an event that a watch is about to send.
+    /// The failures of an event that a watch is about to send.
     pub(crate) fn on_watch(&self, seen: &Seen<'_>) -> Vec<EventFault> {
         if self.event_rules.load(Ordering::Relaxed) == 0 {
             return Vec::new();

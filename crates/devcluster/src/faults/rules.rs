@@ -1,4 +1,4 @@
-//! The rules in force: which have been met how often, and which are used up.
+//! The active rules, with their remaining matches and the number of their hits.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use super::matcher::Seen;
 use super::{EventFault, Matcher, RequestFault};
 
-/// Handle of a rule, to remove it.
+/// Identifies a rule, to remove it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(u64);
 
@@ -24,7 +24,7 @@ struct Rule {
     id: RuleId,
     matcher: Matcher,
     effect: Effect,
-    /// `None` means until removed.
+    /// Remaining matches; `None` means until removed.
     left: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ struct Rule {
 pub(super) struct Rules {
     list: Vec<Rule>,
     issued: u64,
-    /// How often each rule was met, also after it ended, and what it met last.
+    /// Number of hits of each rule, and its last hit. Finished rules stay listed.
     hits: HashMap<RuleId, (usize, String)>,
     random: StdRng,
 }
@@ -90,7 +90,7 @@ impl Rules {
             .count()
     }
 
-    /// What the rules that `select` picks do to what was seen.
+    /// The effects of all rules that match `seen` and that `select` selects. Counts their hits.
     pub(super) fn meet<T>(
         &mut self,
         seen: &Seen<'_>,

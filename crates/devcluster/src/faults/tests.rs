@@ -1,4 +1,4 @@
-//! Each fault, as a client meets it.
+//! Each failure as a client observes it.
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -42,8 +42,8 @@ async fn delete(cluster: &DevCluster, name: &str) {
     cluster.delete(&format!("{MAPS}/{name}")).await.unwrap();
 }
 
-/// What a watch of the config maps of `default` sends, as `TYPE name`, `TYPE name=value` or `ERROR
-/// code`.
+/// The events of a watch of the ConfigMaps in `default`, as `TYPE name`, `TYPE name=value` or
+/// `ERROR code`.
 async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, String> {
     let request = Request::get(format!("{MAPS}?watch=1&{options}"))
         .body(Full::<bytes::Bytes>::default())
@@ -68,7 +68,7 @@ fn summary(frame: Value) -> String {
     }
 }
 
-/// What comes until nothing does for ten seconds; `end` when the watch ended.
+/// The events until ten seconds pass without one. The last entry is `end` if the watch has ended.
 async fn rest(frames: &mut BoxStream<'static, String>) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -84,7 +84,7 @@ async fn rest(frames: &mut BoxStream<'static, String>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_gets_no_answer_was_handled_or_not_as_its_rule_says() {
+async fn unanswered_requests_are_handled_as_the_fault_says() {
     let cases = [
         (RequestFault::Reset, false, true),
         (RequestFault::LoseAnswer, true, true),
@@ -120,7 +120,7 @@ async fn a_request_that_gets_no_answer_was_handled_or_not_as_its_rule_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_counts_from_the_match_it_names_and_only_clients_it_names() {
+async fn rules_skip_matches_and_filter_clients() {
     let cluster = cluster();
     let faults = cluster.faults();
     let third = faults.reject(
@@ -129,7 +129,7 @@ async fn a_rule_counts_from_the_match_it_names_and_only_clients_it_names() {
         Some(1),
     );
     let others = faults.reject(
-        Matcher::writes().client("somebody-else"),
+        Matcher::writes().client("another-client"),
         internal_error(),
         None,
     );
@@ -172,14 +172,14 @@ async fn discovery_fails_like_other_requests() {
     ] {
         assert!(cluster.get(fine).await.is_ok(), "{fine}");
     }
-    // What is about objects is no discovery, nor is what else the server says about itself.
+    // Discovery excludes requests for objects, and `/version`.
     let all = faults.reject(Matcher::discovery(), internal_error(), None);
     assert!(cluster.get("/version").await.is_ok() && cluster.get(MAPS).await.is_ok());
     assert_eq!(faults.hits(all), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_the_ones_clients_know_how_to_treat() {
+async fn rejections_have_the_codes_of_upstream() {
     let cases = [
         (conflict(), 409, None),
         (expired(), 410, None),
@@ -257,7 +257,7 @@ async fn a_dropped_event_is_missing_until_the_watch_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_at_an_event_and_goes_on_where_it_ended() {
+async fn a_watch_ends_at_the_event_and_a_new_one_sees_all() {
     for (fault, end) in [
         (EventFault::Close, vec!["ADDED a", "end"]),
         (EventFault::Expire, vec!["ADDED a", "ERROR 410", "end"]),
@@ -276,7 +276,7 @@ async fn a_watch_ends_at_an_event_and_goes_on_where_it_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_event_holds_up_those_behind_it() {
+async fn a_delayed_event_delays_later_events() {
     let cluster = cluster();
     let mut frames = watch(&cluster, "resourceVersion=1").await;
     cluster.faults().on_event(
@@ -354,7 +354,7 @@ async fn a_held_view_lags_until_it_is_released() {
     assert_eq!(
         names(cluster.get(MAPS).await.unwrap()),
         ["new", "old"],
-        "the database is asked"
+        "a read without resourceVersion bypasses the cache"
     );
     let old = cluster
         .get(&format!("{MAPS}/old?resourceVersion=0"))
@@ -381,7 +381,7 @@ async fn a_held_view_lags_until_it_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_that_lags_moves_on_with_every_change() {
+async fn a_lagging_view_advances_with_every_change() {
     let cluster = cluster();
     create(&cluster, &["a"]).await;
     let view = cluster.faults().lag_view(Matcher::default(), 2);
@@ -405,7 +405,7 @@ async fn a_view_that_lags_moves_on_with_every_change() {
     create(&cluster, &["b", "c"]).await;
     assert_eq!(cached(&cluster).await, (1, 2));
     assert_eq!(rest(&mut following).await, [""; 0]);
-    // A change of whatever type moves it.
+    // A write of any resource advances the view.
     cluster
         .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}))
         .await
@@ -420,7 +420,7 @@ async fn a_view_that_lags_moves_on_with_every_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_waits_for_a_view_that_lags() {
+async fn a_read_waits_for_a_lagging_view() {
     let cluster = cluster();
     create(&cluster, &["a"]).await;
     let latest = format!("{MAPS}/a?resourceVersion={}", cluster.revision());

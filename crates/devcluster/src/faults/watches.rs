@@ -1,50 +1,48 @@
-//! What goes wrong on watches that are open.
+//! Failures of open watches, and views of a lagging watch cache.
 
 use std::time::Duration;
 
 use super::matcher::Seen;
 use super::{Matcher, RuleId};
 
-/// What a watch does when it comes to an event. Every rule counts the events of all the watches it
-/// matches.
+/// The failure of a watch at an event. A rule counts the events of all watches that it matches.
 #[derive(Debug, Clone)]
 pub enum EventFault {
-    /// The event, and what follows it on that watch, comes late.
+    /// The event and all later events of that watch are delayed.
     Delay(Duration),
-    /// The same, by a random time up to this.
+    /// The same with a random delay up to this limit.
     DelayUpTo(Duration),
-    /// The event is never sent. So long afterwards the watch ends with 410, upon which clients list
-    /// again.
+    /// The event is lost. The watch ends with 410 later, so that clients list again.
     Drop {
-        /// Until the watch ends.
+        /// Time until the watch ends.
         repaired_after: Duration,
     },
-    /// Everything from this event on is held back for so long. Of each object only the last state
-    /// is sent then; nothing of an object that was created and deleted meanwhile; a deletion and a
-    /// creation of one created anew.
+    /// This and later events are held back for this time. Then each object gets one event with its
+    /// last state. An object that was created and deleted in between gets none. An object that was
+    /// deleted and created again gets both events.
     Coalesce(Duration),
-    /// The watch closes before it sends the event.
+    /// The watch closes before the event.
     Close,
-    /// The watch ends with 410 in place of the event.
+    /// The watch ends with 410 instead of the event.
     Expire,
 }
 
-/// What watches and cached reads are told.
+/// The current failures of watches and cached reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchFaults {
     stalled: Vec<String>,
-    /// Grows each time the watches of a resource are to break.
+    /// Counts how often the watches of a resource were closed.
     broken: Vec<(String, u64)>,
-    /// Who sees how much.
+    /// Rules that limit the visible revision.
     views: Vec<(RuleId, Matcher, View)>,
 }
 
-/// How far a cache that lags has come.
+/// The latest visible revision.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum View {
-    /// To this revision.
+    /// This revision.
     At(u64),
-    /// All but so many revisions.
+    /// This number of revisions before the latest.
     Behind(u64),
 }
 
@@ -69,8 +67,8 @@ impl WatchFaults {
             .map_or(0, |(_, count)| *count)
     }
 
-    /// The latest revision that the cache shows to this request, when it lags behind `current`, the
-    /// server's.
+    /// The latest revision that a lagging cache shows to this request. `current` is the revision of
+    /// the server.
     pub(crate) fn view(&self, seen: &Seen<'_>, current: u64) -> Option<u64> {
         let views = self
             .views

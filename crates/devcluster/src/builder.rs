@@ -1,8 +1,7 @@
-//! [`Builder`]: a cluster with everything in it that a test, or whoever tries something, wants to
-//! find at its start.
+//! [`Builder`]: a cluster with objects, nodes, controllers and programs.
 //!
 //! server (empty, or of a snapshot) -> objects -> nodes -> controllers, synced -> programs of the
-//! user's own
+//! caller
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,8 +24,8 @@ use crate::running::{Program, Running};
 use crate::snapshot::Snapshot;
 use crate::status::Status;
 
-/// Says what a [`DevCluster`] begins with; see [`DevCluster::builder`].
-#[must_use = "nothing is there before `start`"]
+/// Describes the initial state of a [`DevCluster`]; see [`DevCluster::builder`].
+#[must_use = "a builder has no effect before `start`"]
 pub struct Builder {
     clock: Option<Clock>,
     managed_fields: bool,
@@ -42,7 +41,7 @@ pub struct Builder {
     programs: Vec<Program>,
 }
 
-/// Where objects come from, and how they get in.
+/// An object or manifest, and the way it is stored.
 enum Source {
     Stored(Result<Value, serde_json::Error>),
     Created(Result<Value, serde_json::Error>),
@@ -50,30 +49,30 @@ enum Source {
     File(PathBuf),
 }
 
-/// A cluster could not be started as it was described.
+/// A cluster that cannot be started as described.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An object does not serialise.
+    /// An object cannot be serialized.
     #[error("an object cannot be written as JSON: {0}")]
     Serialize(#[from] serde_json::Error),
-    /// An object was refused.
+    /// The server refused an object.
     #[error("{object}: {source}")]
     Object {
         /// Kind and name.
         object: String,
-        /// The server's words.
+        /// The answer of the server.
         #[source]
         source: Status,
     },
-    /// A manifest cannot be read or was refused.
+    /// A manifest cannot be read, or the server refused it.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// No controller of the table is called so.
+    /// No controller in the table has this name.
     #[error("no controller is called {name:?}; there are {}", known.join(", "))]
     UnknownController {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Those there are.
+        /// The names in the table.
         known: Vec<&'static str>,
     },
     /// A controller could not be built.
@@ -82,7 +81,7 @@ pub enum StartError {
     /// The simulated nodes could not be set up.
     #[error(transparent)]
     Nodes(#[from] NodesError),
-    /// Metrics of the machinery clash.
+    /// A metric is registered twice.
     #[error("set up controllers: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -110,46 +109,46 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Where the times of stored objects come from. Without it they begin with the machine's time
-    /// and move with Tokio's, so that a test that pauses and advances Tokio's time moves them, too.
+    /// The clock of stored times. The default starts at the current time and follows Tokio's time.
+    /// A test that pauses and advances Tokio's time thus moves it, too.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Whether writes are recorded in `metadata.managedFields` from creation on, as a real server
-    /// does; on unless switched off. Off, recording begins with the first server-side apply to an
-    /// object, and writes are faster.
+    /// Whether all writes are recorded in `metadata.managedFields`, as a real server does. The
+    /// default is true. Otherwise recording starts at the first server-side apply of an object, and
+    /// writes are faster.
     pub fn managed_fields(mut self, recorded: bool) -> Self {
         self.managed_fields = recorded;
         self
     }
 
-    /// What happens to new pods beyond limits and quotas; nothing without it, or what happened
-    /// where the snapshot was taken.
+    /// Optional admission plugins. By default none is active, or those of the snapshot.
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = Some(admission);
         self
     }
 
-    /// How long after its last write an Event is deleted, as with kube-apiserver's `--event-ttl`.
-    /// Zero, as it is unless set, keeps Events for ever: a test that lets days pass finds them all.
+    /// Time after its last write at which an Event is deleted, as `--event-ttl` of kube-apiserver.
+    /// The default is zero, which keeps Events forever: tests that advance time by days still find
+    /// them.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
         self
     }
 
-    /// How many of the latest requests [`DevCluster::requests`] tells; 10,000 unless set, which
-    /// weigh some megabytes. Counts are of all requests, whatever this is.
+    /// Number of latest requests that [`DevCluster::requests`] returns. The default is 10,000,
+    /// which need some megabytes. Counts always cover all requests.
     pub fn kept_requests(mut self, kept: usize) -> Self {
         self.log = RequestLog::of_latest(kept);
         self
     }
 
-    /// What is drawn is drawn from this, so that the next cluster with the same seed draws the
-    /// same: names, UIDs, how long watches stay open, how long things take on the nodes, the random
-    /// delays of [`faults`](crate::faults). Which of two requests comes first is still a matter of
-    /// their tasks.
+    /// Seed of random values. Clusters with the same seed get the same names, UIDs, lengths of
+    /// watches, latencies of nodes and random delays of [`faults`](crate::faults).
+    ///
+    /// The order of concurrent requests still depends on their tasks.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -168,55 +167,53 @@ impl Builder {
         self
     }
 
-    /// Begins with the objects of a snapshot, in place of an empty cluster.
+    /// Starts with the objects of a snapshot instead of an empty cluster.
     pub fn snapshot(mut self, snapshot: &Snapshot) -> Self {
         self.snapshot = Some(snapshot.clone());
         self
     }
 
-    /// An object that is created through the API: defaulted, checked, with a new UID. It may be
-    /// JSON or a type of `k8s-openapi`.
+    /// Creates an object through the API, with defaults, validation and a new UID. It can be JSON
+    /// or a type of `k8s-openapi`.
     pub fn object(mut self, object: impl Serialize) -> Self {
         self.objects
             .push(Source::Created(serde_json::to_value(object)));
         self
     }
 
-    /// An object that is stored just as it is, with UID, status and times, as [`DevCluster::load`]
-    /// does.
+    /// Stores an object unchanged, with UID, status and times, as [`DevCluster::load`] does.
     pub fn load(mut self, object: impl Serialize) -> Self {
         self.objects
             .push(Source::Stored(serde_json::to_value(object)));
         self
     }
 
-    /// Objects in YAML or JSON, in several documents or a `List`, that are applied as `kubectl
-    /// apply` would.
+    /// Applies objects in YAML or JSON, several documents or a `List`, as `kubectl apply` does.
     pub fn manifest(mut self, text: impl Into<String>) -> Self {
         self.objects.push(Source::Text(text.into()));
         self
     }
 
-    /// The same from a file, or from all files of a directory.
+    /// Applies a file, or all files of a directory.
     pub fn manifest_file(mut self, path: impl AsRef<Path>) -> Self {
         self.objects.push(Source::File(path.as_ref().to_owned()));
         self
     }
 
-    /// So many simulated nodes, which run the pods that are created; none without it.
+    /// Number of simulated nodes that run created pods; zero by default.
     pub fn nodes(mut self, count: usize) -> Self {
         self.nodes.count = count;
         self
     }
 
-    /// Simulated nodes with names, latencies and stages of their own.
+    /// Simulated nodes with configured names, latencies and stages.
     pub fn simulated_nodes(mut self, config: NodesConfig) -> Self {
         self.nodes = config;
         self
     }
 
-    /// All controllers of a table that are on by default; Steersman's own table is
-    /// `steersman_controllers::ALL`. One that has the name of another added before takes its place.
+    /// Adds all controllers of a table that are enabled by default; Steersman's table is
+    /// `steersman_controllers::ALL`. A controller replaces an earlier one of the same name.
     pub fn controllers(mut self, table: &[Descriptor]) -> Self {
         table
             .iter()
@@ -225,11 +222,11 @@ impl Builder {
         self
     }
 
-    /// The controllers of a table with these names or aliases (`deployment`), whether or not they
-    /// are on by default. That one does not exist is told by [`start`](Self::start).
+    /// Adds the controllers of a table with these names or aliases (`deployment`), including those
+    /// that are disabled by default. [`start`](Self::start) returns the error for an unknown name.
     ///
-    /// Steersman's own are `.controllers_named(steersman_controllers::ALL, ["deployment",
-    /// "replicaset"])`; one of the user's own is a [`Descriptor`], too:
+    /// For Steersman's own controllers, call `.controllers_named(steersman_controllers::ALL,
+    /// ["deployment", "replicaset"])`. A controller of the caller is a [`Descriptor`], too:
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -265,7 +262,7 @@ impl Builder {
     ///             for pod in (self.pods)() {
     ///                 let (namespace, name) = (Some(pod.meta.namespace.as_str()), Some(&*pod.meta.name));
     ///                 let target = Target { resource: &PODS, namespace, name, subresource: None };
-    ///                 self.client.delete(target, &json!({})).await.expect("nobody else deletes pods");
+    ///                 self.client.delete(target, &json!({})).await.expect("no other client deletes pods");
     ///             }
     ///         })
     ///     }
@@ -276,7 +273,7 @@ impl Builder {
     ///     .controllers_named(&[REAPER], ["reaper"])
     ///     .start()
     ///     .await?;
-    /// cluster.wait_for("pods", std::time::Duration::from_secs(60), |pods| pods.is_empty()).await.expect("the pod goes");
+    /// cluster.wait_for("pods", std::time::Duration::from_secs(60), |pods| pods.is_empty()).await.expect("the pod is deleted");
     /// # Ok(())
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
@@ -304,8 +301,8 @@ impl Builder {
         self
     }
 
-    /// A program that runs beside the cluster from the start, such as an operator under test, until
-    /// it ends by itself or [`DevCluster::stop`] drops it.
+    /// Runs a program beside the cluster, such as an operator under test. It runs until it returns,
+    /// or until [`DevCluster::stop`] drops it.
     pub fn run<F>(
         mut self,
         name: &str,
@@ -327,9 +324,8 @@ impl Builder {
         self.controllers.push(descriptor);
     }
 
-    /// Starts it all. When this returns the objects are there, the nodes are ready, and the
-    /// controllers have seen everything that was there before them. Must be called inside a Tokio
-    /// runtime.
+    /// Starts the cluster. When this returns, the objects exist, the nodes are ready, and the
+    /// controllers are synced. Must be called inside a Tokio runtime.
     pub async fn start(mut self) -> Result<DevCluster, StartError> {
         if let Some(unknown) = self.unknown {
             return Err(unknown);
@@ -352,7 +348,7 @@ impl Builder {
         let server = Arc::new(server);
         let mut cluster = DevCluster::over(Arc::clone(&server));
         for source in self.objects {
-            source.bring_in(&cluster).await?;
+            source.store(&cluster).await?;
         }
         let running =
             Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
@@ -365,7 +361,7 @@ impl Builder {
 }
 
 impl Source {
-    async fn bring_in(self, cluster: &DevCluster) -> Result<(), StartError> {
+    async fn store(self, cluster: &DevCluster) -> Result<(), StartError> {
         let refused = |object: &Value, source| {
             let text = |pointer: &str| {
                 object

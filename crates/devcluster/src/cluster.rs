@@ -1,5 +1,4 @@
-//! [`DevCluster`]: one server with its doors, and the shortcuts that tests take through the same
-//! API.
+//! [`DevCluster`]: one server with an in-process and an HTTPS endpoint, and shortcuts for tests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -30,11 +29,11 @@ use crate::store::{Change, Compacted, Event};
 
 /// A Kubernetes API server in this process. Clones share the same state.
 ///
-/// It has two doors to one store: [`DevCluster::client`] in the process, without a port, and
-/// [`DevCluster::serve_https`]. Nothing runs in the background but what was asked for: a door,
-/// nodes, controllers. All waiting uses Tokio's time, so that tests may pause it.
+/// One store has two endpoints: [`DevCluster::client`] works in process, without a port, and
+/// [`DevCluster::serve_https`] opens a port. Only requested parts run in the background: HTTPS,
+/// nodes, controllers. All waits use Tokio's time, so that tests can pause it.
 ///
-/// [`DevCluster::builder`] starts one with objects, simulated nodes and controllers in it:
+/// [`DevCluster::builder`] starts a cluster with objects, simulated nodes and controllers:
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,7 +48,7 @@ use crate::store::{Change, Compacted, Event};
 ///     .await?;
 ///
 /// let a_minute = std::time::Duration::from_secs(60);
-/// cluster.wait_for("pods", a_minute, |pods| pods[0]["status"]["phase"] == "Running").await.expect("the pod starts");
+/// cluster.wait_for("pods", a_minute, |pods| pods[0]["status"]["phase"] == "Running").await.expect("the pod runs");
 /// let pods: Api<Pod> = Api::default_namespaced(cluster.client());
 /// assert_eq!(pods.list(&ListParams::default()).await?.items.len(), 1);
 /// # Ok(())
@@ -57,9 +56,9 @@ use crate::store::{Change, Compacted, Event};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
 /// ```
 ///
-/// Under paused time (`#[tokio::test(start_paused = true)]`) whatever waits, be it a node, a
-/// controller or a test, waits no longer than the machine needs, and nothing depends on how fast
-/// that is. Without `start_paused` the same runs in real time.
+/// With paused time (`#[tokio::test(start_paused = true)]`), nodes, controllers and tests only wait
+/// as long as the machine needs. Results are then independent of the machine's speed. Without
+/// `start_paused`, the same code runs in real time.
 #[derive(Debug, Clone)]
 pub struct DevCluster {
     server: Arc<Server>,
@@ -67,7 +66,8 @@ pub struct DevCluster {
 }
 
 impl DevCluster {
-    /// Describes a cluster with objects, simulated nodes and controllers, to be started.
+    /// Describes a cluster with objects, simulated nodes and controllers. [`Builder::start`] starts
+    /// it.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -100,23 +100,22 @@ impl DevCluster {
         }
     }
 
-    /// `running` ends with the last clone of this.
+    /// `running` stops when the last clone of this is dropped.
     pub(crate) fn keep(&mut self, running: Running) {
         self.running = Some(Arc::new(running));
     }
 
-    /// Ends the controllers, programs and nodes that the builder started, in this order, and waits
-    /// until they have ended. The server goes on. Dropping the last clone ends them, too, without
-    /// waiting.
+    /// Stops the controllers, programs and nodes of the builder, in this order, and waits until
+    /// they end. The server keeps running. Dropping the last clone stops them without waiting.
     pub async fn stop(&self) {
         if let Some(running) = &self.running {
             running.stop().await;
         }
     }
 
-    /// All objects as they are now, to look at later or to begin other clusters with: to try
-    /// several things from one starting point, or to set up once what many tests need. Takes no
-    /// longer for many objects than for few.
+    /// A snapshot of all objects, to inspect or to start other clusters from. Use it to try several
+    /// things from one state, or to prepare a state once for many tests. Its cost is independent of
+    /// the number of objects.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -135,7 +134,8 @@ impl DevCluster {
         Snapshot::of(&self.server)
     }
 
-    /// A cluster of its own that begins with the objects of this one; nothing runs in it.
+    /// An independent cluster that starts with the objects of this one. No nodes or controllers run
+    /// in it.
     pub fn fork(&self) -> Self {
         self.snapshot().fork()
     }
@@ -146,39 +146,40 @@ impl DevCluster {
         Self::over(Arc::new(Server::new(clock, false)))
     }
 
-    /// The same, but who manages which field is recorded from creation on, as upstream does. Writes
-    /// take about twice as long with that, so it is a choice; without it recording begins with the
-    /// first server-side apply.
+    /// A cluster like [`DevCluster::new`] that records all field managers from creation on, as
+    /// upstream does. This doubles the time of writes, so it is optional. Otherwise, recording
+    /// starts at the first server-side apply.
     pub fn with_managed_fields(clock: Clock) -> Self {
         Self::over(Arc::new(Server::new(clock, true)))
     }
 
-    /// The same with all of [`Admission`], as in a cluster of kubeadm's: what `steersman dev` and
-    /// `steersman apiserver` serve.
+    /// A cluster with managed fields and all [`Admission`] plugins, as made by kubeadm. `steersman
+    /// dev` and `steersman apiserver` serve such a cluster.
     pub fn full(clock: Clock) -> Self {
         let mut server = Server::new(clock, true);
         server.set_admission(Admission::FULL);
         Self::over(Arc::new(server))
     }
 
-    /// A client that talks to the server without a network. Must be called inside a Tokio runtime.
+    /// An in-process client, without a network. Must be called inside a Tokio runtime.
     ///
-    /// It is the client of the user `admin`, who may do everything.
+    /// Its user is `admin`, with all permissions.
     pub fn client(&self) -> kube::Client {
         self.client_as(User::admin())
     }
 
-    /// The same, of a user who may do what roles and bindings allow.
+    /// An in-process client of a user with the permissions of its roles and bindings.
     pub fn client_as(&self, user: User) -> kube::Client {
         kube::Client::new(self.service_as(user), "default")
     }
 
-    /// The server as a service, for clients with layers of their own; the user is `admin`.
+    /// The server as a service, for clients with additional layers. The user is `admin`.
     pub fn service(&self) -> InProcess {
         self.service_as(User::admin())
     }
 
-    /// The same, for a user. A request that shows a bearer token is of that token's user instead.
+    /// The server as a service for a user. A request with a bearer token has the user of the token
+    /// instead.
     pub fn service_as(&self, user: User) -> InProcess {
         InProcess {
             server: self.server.clone(),
@@ -186,41 +187,41 @@ impl DevCluster {
         }
     }
 
-    /// Lets whoever shows a bearer token in as `user`, through either door.
+    /// Registers a bearer token of `user`, for both endpoints.
     pub fn add_token(&self, token: impl Into<String>, user: User) {
         self.server.users.add_token(token.into(), user);
     }
 
-    /// A certificate that every HTTPS door of this cluster takes for `user`, who may be in one
+    /// A client certificate of `user` for every HTTPS port of this cluster. The user can have one
     /// group besides `system:authenticated`.
     pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
         self.server.users.authority().client_certificate(user)
     }
 
-    /// The certificate of a proxy that may tell, in `X-Remote-User`, `X-Remote-Group` and so on,
-    /// who its clients are: kube-aggregator's. Who else is to believe it finds the authority in the
+    /// The certificate of a front proxy, as kube-aggregator has one. The proxy names its users in
+    /// `X-Remote-User`, `X-Remote-Group` and so on. Other servers find the authority in the
     /// ConfigMap `kube-system/extension-apiserver-authentication`.
     pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
         self.server.users.authority().front_proxy_certificate()
     }
 
-    /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 picks one.
+    /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 selects a free port.
     pub async fn serve_https(&self, address: SocketAddr) -> std::io::Result<HttpsDoor> {
         HttpsDoor::open(self.server.clone(), address).await
     }
 
-    /// What goes wrong on purpose.
+    /// The injected failures of this cluster.
     pub fn faults(&self) -> &Faults {
         &self.server.faults
     }
 
-    /// The clock that stored times come from.
+    /// The clock of stored times.
     pub fn clock(&self) -> &Clock {
         &self.server.clock
     }
 
-    /// The latest requests through either door, oldest first; the newest 10,000 are kept unless
-    /// [`Builder::kept_requests`] says otherwise.
+    /// The latest requests at both endpoints, oldest first. The default limit is 10,000; see
+    /// [`Builder::kept_requests`].
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -242,19 +243,19 @@ impl DevCluster {
         self.server.log.all()
     }
 
-    /// How many requests there were so far of clients of this product, the first part of their user
-    /// agent, by verb and resource.
+    /// Number of all requests by verb and resource, of clients with this product name. The product
+    /// is the first part of the user agent.
     pub fn request_counts(&self, product: &str) -> RequestCounts {
         self.server.log.counts(product)
     }
 
-    /// From now on [`DevCluster::requests`] also tells what requests and answers said; see
+    /// Keeps the bodies of requests and answers from now on, for [`DevCluster::requests`]; see
     /// [`Transcript`](crate::transcript::Transcript).
     pub fn keep_contents(&self) {
         self.server.log.keep_contents();
     }
 
-    /// Forgets the requests so far.
+    /// Clears the request log.
     pub fn clear_requests(&self) {
         self.server.log.clear();
     }
@@ -264,13 +265,12 @@ impl DevCluster {
         self.server.revisions.current()
     }
 
-    /// All objects of a plural resource (`pods`), in the order of their keys; nothing for an
-    /// unknown one.
+    /// All objects of a plural resource (`pods`), sorted by key. Empty for an unknown resource.
     pub fn objects(&self, plural: &str) -> Vec<Value> {
         self.server.objects(plural)
     }
 
-    /// How many objects of a plural resource there are.
+    /// Number of objects of a plural resource.
     pub fn count(&self, plural: &str) -> usize {
         self.server
             .registry
@@ -278,8 +278,8 @@ impl DevCluster {
             .map_or(0, |entry| entry.store.len())
     }
 
-    /// Every change after a revision, to objects of all types and in the order they happened, while
-    /// the histories reach back that far; each with the plural name of its resource.
+    /// All changes after a revision in order, across all resources, each with the plural name of
+    /// its resource. An error if the histories no longer reach back to the revision.
     pub fn changes(&self, after: u64) -> Result<Vec<(String, Arc<Event>)>, Compacted> {
         let mut changes = Vec::new();
         for entry in self.server.registry.stored() {
@@ -297,16 +297,16 @@ impl DevCluster {
         Ok(changes)
     }
 
-    /// Forgets the history of a plural resource, as compaction does: watches from before now are
-    /// answered with 410.
+    /// Removes the history of a plural resource, as compaction does. Watches from earlier revisions
+    /// get 410.
     pub fn compact(&self, plural: &str) {
         if let Some(entry) = self.server.registry.find_plural(plural) {
             entry.store.compact(&self.server.revisions);
         }
     }
 
-    /// Waits until the objects of a plural resource are as `condition` wants them, and returns
-    /// them; after `limit`, the objects that are not.
+    /// Waits until `condition` is true for the objects of a plural resource, and returns them.
+    /// After `limit`, the error has the current objects.
     pub async fn wait_for(
         &self,
         plural: &str,
@@ -346,10 +346,12 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Stores an object just as it is, with its UID, status, times and owners, as another API
-    /// server left it; only `metadata.resourceVersion` is given anew. Nothing is defaulted, checked
-    /// or logged as a request. An object of that name is replaced. Fails for an unknown kind, and
-    /// for an object without a name or, where the kind has any, namespace.
+    /// Stores an object unchanged, with its UID, status, times and owners, as another API server
+    /// left it. Only `metadata.resourceVersion` is new.
+    ///
+    /// The object gets no defaults, validation or entry in the request log. It replaces an object
+    /// of the same name. Fails for an unknown kind, and for an object without a required name or
+    /// namespace.
     pub fn load(&self, object: Value) -> Result<(), Status> {
         let text = |pointer: &str| {
             object
@@ -400,17 +402,17 @@ impl DevCluster {
             .await
     }
 
-    /// Reads what a path names, such as `/api/v1/namespaces/default/pods/a`; lists, too.
+    /// Reads the object or list at a path, such as `/api/v1/namespaces/default/pods/a`.
     pub async fn get(&self, path: &str) -> Result<Value, Status> {
         self.call(Method::GET, path, "", String::new()).await
     }
 
-    /// Deletes what a path names, with default options.
+    /// Deletes the object at a path, with default options.
     pub async fn delete(&self, path: &str) -> Result<Value, Status> {
         self.call(Method::DELETE, path, "", String::new()).await
     }
 
-    /// Deletes what a path names, with these fields of DeleteOptions.
+    /// Deletes the object at a path, with these fields of DeleteOptions.
     pub async fn delete_with(&self, path: &str, options: Value) -> Result<Value, Status> {
         self.call(
             Method::DELETE,
@@ -421,7 +423,7 @@ impl DevCluster {
         .await
     }
 
-    /// Applies a JSON merge patch to what a path names; a path may end in `/status`.
+    /// Applies a JSON merge patch to the object at a path, which can end in `/status`.
     pub async fn patch(&self, path: &str, patch: Value) -> Result<Value, Status> {
         self.call(
             Method::PATCH,
@@ -432,8 +434,8 @@ impl DevCluster {
         .await
     }
 
-    /// Path of an object of a plural resource: `path("pods", "default", "a")`. `namespace` is
-    /// ignored for cluster resources.
+    /// Path of an object of a plural resource: `path("pods", "default", "a")`. Cluster-scoped
+    /// resources ignore `namespace`.
     pub fn path(&self, plural: &str, namespace: &str, name: &str) -> String {
         let entry = self.server.registry.find_plural(plural);
         let collection = entry.map_or_else(
@@ -447,7 +449,7 @@ impl DevCluster {
         }
     }
 
-    /// Path of the collection of a kind in `namespace`, which is ignored for cluster resources.
+    /// Path of the collection of a kind in `namespace`, which cluster-scoped resources ignore.
     pub(crate) fn collection(
         &self,
         api_version: &str,
@@ -483,7 +485,7 @@ impl DevCluster {
         })
     }
 
-    /// One request through the API. An answer of 400 or more is an error.
+    /// Sends one request through the API. A status of 400 or more is an error.
     pub async fn call(
         &self,
         method: Method,
@@ -572,7 +574,7 @@ fn status_of(code: u16, body: &Value) -> Status {
     }
 }
 
-/// The in-process door.
+/// The in-process endpoint, a tower [`Service`].
 #[derive(Debug, Clone)]
 pub struct InProcess {
     server: Arc<Server>,

@@ -1,5 +1,7 @@
-//! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, users by
-//! client certificate or bearer token.
+//! The HTTPS endpoint: TLS with the cluster's certificate authority, HTTP/1.1 and HTTP/2. Users
+//! authenticate with a client certificate or a bearer token.
+//!
+//! Limits of streams, buffers and times follow kube-apiserver where clients can observe them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,33 +31,34 @@ use crate::requests::Through;
 use crate::rest::{self, Body, Server, refusal};
 use crate::status::Status;
 
-/// Streams of one HTTP/2 connection, as kube-apiserver has it: clients must open further
-/// connections for more watches.
+/// Concurrent streams per HTTP/2 connection, as kube-apiserver. Clients need further connections
+/// for more watches.
 const MAX_STREAMS: u32 = 100;
-/// How much of its bodies a client may send ahead, per stream and in all; what kube-apiserver
-/// allows. With less, a burst of requests is cut into fragments so small that the HTTP/2 library
-/// takes them for an attack and drops the connection.
+/// Flow control windows for request bodies, in bytes per stream and per connection, as
+/// kube-apiserver. With smaller windows, a burst of requests arrives in tiny fragments. The HTTP/2
+/// library then suspects an attack and closes the connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 100 * STREAM_WINDOW;
-/// Frames are gathered to so many bytes, one TLS record, before they are encrypted and sent: a
-/// watch sends many small ones.
+/// Output buffer in bytes, the size of one TLS record. A watch sends many small frames, and the
+/// buffer encrypts and sends them together.
 const WRITE_BUFFER: usize = 16 << 10;
-/// How much of an answer waits ahead of the network, per stream. While requests keep the server
-/// busy, a watch comes to its turn once in a hundred of their changes or so, and must be able to
-/// send more than that at a time. Watches share their frames, so that only lists take memory for
-/// it.
+/// Buffered bytes of an answer per stream. On a busy server, a watch task may run only once per
+/// hundred changes and must then send all of them. Watches share their frames, so only lists use
+/// this memory.
 const SEND_BUFFER: usize = 1 << 20;
-/// A body may be a little larger than what the API accepts, so that the refusal can say why.
+/// Bodies can be a little larger than the API accepts, so that the refusal can explain the limit.
 const MAX_READ: usize = rest::MAX_BODY + (1 << 20);
+/// Time for a client to finish its TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Upstream's limit for requests that are no watches.
+/// Upstream's timeout for requests other than watches.
 const BODY_LIMIT: Duration = Duration::from_secs(60);
+/// Wait after a failed accept, such as one that ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// On stop watches end at once; requests get this long.
+/// Time for requests to finish at stop. Watches end at once.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// An open HTTPS port. It closes when this is dropped; [`HttpsDoor::stop`] also waits for requests
-/// under way.
+/// An open HTTPS port. It closes when this is dropped; [`HttpsDoor::stop`] also waits for running
+/// requests.
 #[derive(Debug)]
 pub struct HttpsDoor {
     address: SocketAddr,
@@ -95,7 +98,7 @@ impl HttpsDoor {
         Ok(door)
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -105,23 +108,23 @@ impl HttpsDoor {
         format!("https://{}", self.address)
     }
 
-    /// The bearer token of the admin.
+    /// The bearer token of the user `admin`.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The certificate authority that signed the server's certificate, as PEM.
+    /// The certificate of the authority that signed the server's certificate, as PEM.
     pub fn authority_pem(&self) -> &str {
         &self.authority_pem
     }
 
-    /// A kubeconfig for the admin, complete in itself.
+    /// A self-contained kubeconfig for the user `admin`.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig_of("admin", &self.admin)
     }
 
-    /// A kubeconfig for the user of a certificate (see [`crate::DevCluster::client_certificate`]),
-    /// complete in itself; `name` is what the file calls it.
+    /// A self-contained kubeconfig for the user of a certificate (see
+    /// [`crate::DevCluster::client_certificate`]). `name` is the user's name in the file.
     pub fn kubeconfig_of(&self, name: &str, user: &ClientCertificate) -> String {
         let url = self.url();
         let authority = STANDARD.encode(&self.authority_pem);
@@ -151,7 +154,7 @@ current-context: steersman
         )
     }
 
-    /// Stops accepting, ends open connections, and waits for their tasks.
+    /// Stops accepting, closes open connections, and waits until their tasks end.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -185,8 +188,8 @@ impl Listening {
                 Ok((stream, _)) => {
                     self.tasks.spawn(self.clone().serve(stream));
                 }
-                // A client that left already is nobody's problem; running out of files ends when
-                // connections do, and trying again at once would only take their time.
+                // A client may have left already, or file descriptors ran out. An immediate retry
+                // would keep the connections from closing.
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -196,7 +199,7 @@ impl Listening {
     }
 
     async fn serve(self, stream: TcpStream) {
-        // Watch frames are small and must not wait for one another.
+        // Watch frames are small, and must be sent without delay.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
@@ -209,7 +212,7 @@ impl Listening {
             Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         };
-        // The verifier lets no certificate through but those of our authorities.
+        // The TLS verifier accepts only certificates of the cluster's authorities.
         let certificate = stream
             .get_ref()
             .1
@@ -235,15 +238,14 @@ impl Listening {
         let mut connection =
             std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
-            // Tokio lets a task write to a socket 128 times in a turn, which is no more than a
-            // dozen changes for each of ten watches. What there is to send is limited by the
-            // buffers of the streams.
+            // Tokio's budget allows 128 socket writes per turn of a task. With ten watches, that is
+            // only a dozen changes of each. The stream buffers limit the unsent data instead.
             ended = unconstrained(connection.as_mut()) => ended,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 match tokio::time::timeout(STOP_LIMIT, connection).await {
                     Ok(ended) => ended,
-                    Err(_) => return tracing::debug!("a connection was closed with requests under way"),
+                    Err(_) => return tracing::debug!("a connection was closed with running requests"),
                 }
             }
         };
@@ -252,8 +254,8 @@ impl Listening {
         }
     }
 
-    /// The answer without its body where only its head was asked for: HTTP/2 clients take one that
-    /// comes for an error.
+    /// Handles a request. Answers of HEAD have no body, because HTTP/2 clients treat one as an
+    /// error.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -268,7 +270,8 @@ impl Listening {
         })
     }
 
-    /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
+    /// Authenticates and handles a request. An error closes the connection (HTTP/1.1) or resets the
+    /// stream (HTTP/2).
     async fn whole_answer(
         &self,
         request: Request<Incoming>,
@@ -292,7 +295,7 @@ impl Listening {
     }
 }
 
-/// A whole body; what is announced to be too large is refused before it comes.
+/// Reads a whole body. A body with a too large content length is refused before it is read.
 async fn read(body: Incoming) -> Result<Bytes, Status> {
     let too_large = || Status::body_too_large(rest::MAX_BODY);
     if body.size_hint().lower() > MAX_READ as u64 {
@@ -312,7 +315,8 @@ async fn read(body: Incoming) -> Result<Bytes, Status> {
     }
 }
 
-/// Spawns what HTTP/2 connections need where [`HttpsDoor::stop`] waits for it.
+/// Spawns the tasks of HTTP/2 connections on the tracker, so that [`HttpsDoor::stop`] waits for
+/// them.
 #[derive(Clone)]
 struct OwnedTasks(TaskTracker);
 
@@ -326,7 +330,7 @@ where
     }
 }
 
-/// How the door shows who it is, and whom it believes.
+/// The TLS configuration: the certificate of the server, and the trusted authorities of clients.
 fn tls(
     authority: &Authority,
     host: IpAddr,

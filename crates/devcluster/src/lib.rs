@@ -1,5 +1,6 @@
-//! A Kubernetes API server in memory, with simulated nodes: for trying Steersman, and for testing
-//! against it.
+//! A Kubernetes API server in memory with simulated nodes, to try Steersman and to run tests.
+//!
+//! [`DevCluster`] is the entry point. `docs/devcluster.md` describes the differences from upstream.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

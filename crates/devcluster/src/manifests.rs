@@ -1,4 +1,6 @@
-//! Manifests: reading them from files and texts, and applying their objects.
+//! Manifests: reads objects from files and texts, and applies them.
+//!
+//! Errors name file and document, because a directory can have many of them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +9,7 @@ use crate::status::Status;
 use http::Method;
 use serde_json::Value;
 
-/// One object of a manifest, and where it came from.
+/// One object of a manifest, and its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     /// The file.
@@ -19,40 +21,40 @@ pub struct Manifest {
 /// A manifest that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Not readable.
+    /// The file cannot be read.
     #[error("read {}: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// Not YAML; the message names line and column.
+    /// Invalid YAML; the message has line and column.
     #[error("{}: not valid YAML: {message}", file.display())]
     Syntax {
         /// The file.
         file: PathBuf,
-        /// What and where.
+        /// The error and its place.
         message: String,
     },
-    /// Readable, but nothing in it.
+    /// The file is readable but has no objects.
     #[error("{}: no objects in it", file.display())]
     Empty {
         /// The file or directory.
         file: PathBuf,
     },
-    /// YAML, but no Kubernetes object.
+    /// A YAML document that is no Kubernetes object.
     #[error("{}: document {index} has no {field}: every object needs apiVersion, kind and metadata.name", file.display())]
     NotAnObject {
         /// The file.
         file: PathBuf,
-        /// Which document, from 1.
+        /// Number of the document, from 1.
         index: usize,
-        /// What is missing.
+        /// The missing field.
         field: &'static str,
     },
-    /// A kind the server does not serve.
+    /// The server has no such kind.
     #[error("{}: no matches for kind {kind:?} in version {api_version:?}", file.display())]
     UnknownKind {
         /// The file.
@@ -62,22 +64,21 @@ pub enum ManifestError {
         /// `apiVersion`.
         api_version: String,
     },
-    /// The server's answer.
+    /// The server refused the object.
     #[error("{}: apply {object}: {source}", file.display())]
     Rejected {
         /// The file.
         file: PathBuf,
         /// Kind and name.
         object: String,
-        /// Its words.
+        /// The answer of the server.
         #[source]
         source: Status,
     },
 }
 
-/// Reads all objects of a file: several YAML documents, or JSON, with `List`s taken apart. Of a
-/// directory, the objects of its files that end in `.yaml`, `.yml` or `.json`; `-` is standard
-/// input.
+/// Reads all objects of a file: several YAML documents, or JSON, with the items of each `List`. For
+/// a directory, reads its files that end in `.yaml`, `.yml` or `.json`. `-` is standard input.
 pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
     let unreadable = |source| ManifestError::Read {
         file: path.to_owned(),
@@ -120,9 +121,9 @@ fn read_file(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
     parse(file, &text)
 }
 
-/// Reads all objects of a text, as [`read`] those of a file; `file` is what errors call it.
+/// Reads all objects of a text, as [`read`] does. `file` is the name in errors.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
-    // The excerpt that the parser can add shows the place in a file without a name.
+    // The snippet of the parser shows a place in an unnamed file, so it is dropped.
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Syntax {
             file: file.to_owned(),
@@ -175,7 +176,7 @@ impl Manifest {
             .unwrap_or_default()
     }
 
-    /// `Deployment`.
+    /// `kind`, such as `Deployment`.
     pub fn kind(&self) -> &str {
         self.text("/kind")
     }
@@ -192,8 +193,8 @@ impl Manifest {
             .unwrap_or("default")
     }
 
-    /// Creates the object, or merges it into the one that is there. As with `kubectl apply`,
-    /// unknown fields are errors.
+    /// Creates the object, or merges it into the existing one. Unknown fields are errors, as with
+    /// `kubectl apply`.
     pub async fn apply(&self, cluster: &DevCluster) -> Result<(), ManifestError> {
         const STRICT: &str = "fieldValidation=Strict&fieldManager=steersman-dev";
         let collection = self.collection(cluster)?;
@@ -222,7 +223,7 @@ impl Manifest {
         })
     }
 
-    /// Path of the collection that holds the object.
+    /// Path of the object's collection.
     fn collection(&self, cluster: &DevCluster) -> Result<String, ManifestError> {
         let (api_version, kind) = (self.text("/apiVersion"), self.kind());
         cluster
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_may_hold_documents_and_lists() {
+    fn files_can_have_several_documents_and_lists() {
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n\
                     - {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: other}}\n";
         let all = parse(Path::new("f.yaml"), text).unwrap();
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stands_for_its_manifests() {
+    fn directories_are_read_by_file_extension() {
         let directory = tempfile::tempdir().unwrap();
         let refused = read(directory.path()).unwrap_err().to_string();
         assert_eq!(
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_is_named_with_the_place() {
+    fn errors_name_file_and_place() {
         let syntax = parse(Path::new("f.yaml"), "a: [1,\nb: }")
             .unwrap_err()
             .to_string();

@@ -19,8 +19,10 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 impl Server {
-    /// The user that the headers name; `user` itself if they name none. 403 unless `user` can
-    /// impersonate every part: name, groups, UID and extra fields.
+    /// The user that the headers name, or `user` itself if they name none.
+    ///
+    /// Every part needs the verb `impersonate`: name, groups, UID and extra fields. Otherwise the
+    /// answer is 403.
     pub(crate) fn impersonated(
         &self,
         user: &Arc<User>,

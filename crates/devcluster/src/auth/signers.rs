@@ -19,8 +19,8 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 impl Server {
     /// Writes the requester into a new request, and checks changes of an old one.
     ///
-    /// 403 if `user` lacks the permission to approve or sign for the signer. 403 also for a new
-    /// request that asks for a client certificate in `system:masters`.
+    /// 403 if `user` lacks the permission to approve or sign for the signer. A new request for a
+    /// client certificate in `system:masters` is also refused with 403.
     pub(super) fn check_signing(
         &self,
         user: &User,

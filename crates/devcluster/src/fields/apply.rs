@@ -150,8 +150,8 @@ pub(crate) fn apply(
     }
     managed.release(&changes);
     if changes.is_empty() {
-        // The time is that of the author's latest change. An author without changes has no time
-        // yet.
+        // The time is that of the author's latest change. A new author gets a time with its
+        // first change.
         entry.time = last.and_then(|last| last.time);
     }
     managed.0.push(entry);

@@ -10,16 +10,16 @@ use super::world::{Answer, Outcome, World, at, equal, holds, text};
 
 promises! { "access":
     roles_and_bindings_decide,
-    every_verb_is_a_right_of_its_own,
-    parts_are_rights_of_their_own,
-    to_apply_what_is_not_there_is_to_create_it,
-    nobody_grants_what_they_do_not_have,
-    access_is_reviewed,
-    access_of_oneself_is_reviewed,
-    accounts_get_tokens,
-    tokens_have_a_time_and_say_whose_they_are,
-    tokens_are_reviewed,
-    tokens_end_with_what_they_are_for,
+    each_verb_needs_its_own_permission,
+    subresources_need_their_own_permission,
+    apply_of_a_missing_object_needs_the_create_permission,
+    roles_cannot_grant_more_than_their_author_has,
+    subject_access_reviews_answer,
+    self_subject_reviews_answer,
+    service_accounts_get_tokens,
+    tokens_have_a_lifetime_and_identify_the_account,
+    token_reviews_answer,
+    tokens_end_with_their_bound_object,
 }
 
 impl World {
@@ -77,7 +77,7 @@ async fn roles_and_bindings_decide(world: &World) -> Outcome {
     everywhere.refuses(403, "Forbidden", "in API group \"\" at the cluster scope")
 }
 
-async fn every_verb_is_a_right_of_its_own(world: &World) -> Outcome {
+async fn each_verb_needs_its_own_permission(world: &World) -> Outcome {
     let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
     world.map("a", json!({}), json!({})).await?;
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
@@ -129,7 +129,7 @@ async fn every_verb_is_a_right_of_its_own(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn parts_are_rights_of_their_own(world: &World) -> Outcome {
+async fn subresources_need_their_own_permission(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     world
         .grant(
@@ -153,7 +153,7 @@ async fn parts_are_rights_of_their_own(world: &World) -> Outcome {
     )
 }
 
-async fn to_apply_what_is_not_there_is_to_create_it(world: &World) -> Outcome {
+async fn apply_of_a_missing_object_needs_the_create_permission(world: &World) -> Outcome {
     world.grant("ann", rules(&["patch"])).await?;
     world.map("a", json!({}), json!({})).await?;
     let apply = async |name: &str| {
@@ -169,7 +169,7 @@ async fn to_apply_what_is_not_there_is_to_create_it(world: &World) -> Outcome {
     )
 }
 
-async fn nobody_grants_what_they_do_not_have(world: &World) -> Outcome {
+async fn roles_cannot_grant_more_than_their_author_has(world: &World) -> Outcome {
     let roles = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]});
     let reading = rules(&["get", "list"]);
     world.grant("bob", json!([roles, reading[0]])).await?;
@@ -206,7 +206,7 @@ async fn allowed(world: &World, ask: impl AsyncFn() -> Result<Answer, Broken>) -
         .map(|_| ())
 }
 
-async fn access_is_reviewed(world: &World) -> Outcome {
+async fn subject_access_reviews_answer(world: &World) -> Outcome {
     world.grant("ann", rules(&["get", "list"])).await?;
     let cluster = "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned();
     let local = world.group("authorization.k8s.io/v1", "localsubjectaccessreviews");
@@ -244,7 +244,7 @@ async fn access_is_reviewed(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn access_of_oneself_is_reviewed(world: &World) -> Outcome {
+async fn self_subject_reviews_answer(world: &World) -> Outcome {
     world.grant("ann", rules(&["list"])).await?;
     let attributes =
         json!({"namespace": world.namespace, "verb": "list", "resource": "configmaps"});
@@ -281,7 +281,7 @@ async fn account(world: &World, name: &str) -> Result<(Value, String), Broken> {
     ))
 }
 
-async fn accounts_get_tokens(world: &World) -> Outcome {
+async fn service_accounts_get_tokens(world: &World) -> Outcome {
     let (made, path) = account(world, "robot").await?;
     let short = world
         .post(&path, &json!({"spec": {"expirationSeconds": 60}}))
@@ -310,7 +310,7 @@ async fn accounts_get_tokens(world: &World) -> Outcome {
     missing.refuses(404, "NotFound", "serviceaccounts \"nobody\" not found")
 }
 
-async fn tokens_have_a_time_and_say_whose_they_are(world: &World) -> Outcome {
+async fn tokens_have_a_lifetime_and_identify_the_account(world: &World) -> Outcome {
     let (made, path) = account(world, "robot").await?;
     let answer = world
         .post(
@@ -354,7 +354,7 @@ async fn review(world: &World, token: &str) -> Result<Answer, Broken> {
         .await
 }
 
-async fn tokens_are_reviewed(world: &World) -> Outcome {
+async fn token_reviews_answer(world: &World) -> Outcome {
     let (made, path) = account(world, "robot").await?;
     let answer = world.post(&path, &json!({})).await?;
     let known = review(world, text(answer.created()?, "/status/token")).await?;
@@ -385,7 +385,7 @@ async fn tokens_are_reviewed(world: &World) -> Outcome {
     )
 }
 
-async fn tokens_end_with_what_they_are_for(world: &World) -> Outcome {
+async fn tokens_end_with_their_bound_object(world: &World) -> Outcome {
     let (_, path) = account(world, "robot").await?;
     let secret = world
         .post(&world.core("secrets"), &json!({"metadata": {"name": "a"}}))

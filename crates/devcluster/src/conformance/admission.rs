@@ -6,14 +6,14 @@ use super::promises;
 use super::world::{Answer, KEEP, Outcome, World, at, equal, holds, pod_template, text};
 
 promises! { "admission":
-    namespaces_must_be_there,
-    namespaces_of_the_system_stay,
-    namespaces_go_in_two_steps,
-    objects_are_counted_against_quotas,
-    containers_get_the_limits_of_their_namespace,
-    containers_keep_to_the_limits_of_their_namespace,
-    pods_have_a_priority,
-    pods_have_an_account_with_its_token,
+    namespaces_must_exist_for_new_objects,
+    namespaces_of_the_system_cannot_be_deleted,
+    namespaces_that_terminate_refuse_new_objects,
+    quotas_refuse_excess_objects,
+    limit_ranges_set_defaults,
+    limit_ranges_refuse_excess,
+    pods_get_a_priority,
+    pods_get_an_account_and_its_token,
 }
 
 fn pod(name: &str, spec: Value) -> Value {
@@ -22,7 +22,7 @@ fn pod(name: &str, spec: Value) -> Value {
     pod
 }
 
-async fn namespaces_must_be_there(world: &World) -> Outcome {
+async fn namespaces_must_exist_for_new_objects(world: &World) -> Outcome {
     let map = json!({"metadata": {"name": "a"}});
     let nowhere = world
         .post("/api/v1/namespaces/conformance-nowhere/configmaps", &map)
@@ -38,7 +38,7 @@ async fn namespaces_must_be_there(world: &World) -> Outcome {
     at(empty.ok()?, "/items", json!([]))
 }
 
-async fn namespaces_of_the_system_stay(world: &World) -> Outcome {
+async fn namespaces_of_the_system_cannot_be_deleted(world: &World) -> Outcome {
     for name in ["default", "kube-system", "kube-public"] {
         let refused = world.delete(&format!("/api/v1/namespaces/{name}")).await?;
         refused.refuses(
@@ -50,7 +50,7 @@ async fn namespaces_of_the_system_stay(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn namespaces_go_in_two_steps(world: &World) -> Outcome {
+async fn namespaces_that_terminate_refuse_new_objects(world: &World) -> Outcome {
     let keep = json!({"metadata": {"generateName": "conformance-", "finalizers": [KEEP]}});
     let made = world.post("/api/v1/namespaces", &keep).await?;
     let name = text(made.created()?, "/metadata/name");
@@ -77,7 +77,7 @@ async fn namespaces_go_in_two_steps(world: &World) -> Outcome {
     late.has("/details/causes", json!([cause]))
 }
 
-async fn objects_are_counted_against_quotas(world: &World) -> Outcome {
+async fn quotas_refuse_excess_objects(world: &World) -> Outcome {
     let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"secrets": "0"}}});
     world
         .post(&world.core("resourcequotas"), &quota)
@@ -102,7 +102,7 @@ async fn objects_are_counted_against_quotas(world: &World) -> Outcome {
     refused.refuses(403, "Forbidden", exceeded)
 }
 
-async fn containers_get_the_limits_of_their_namespace(world: &World) -> Outcome {
+async fn limit_ranges_set_defaults(world: &World) -> Outcome {
     let limit =
         json!({"type": "Container", "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}});
     let range = json!({"metadata": {"name": "a"}, "spec": {"limits": [limit]}});
@@ -124,7 +124,7 @@ async fn containers_get_the_limits_of_their_namespace(world: &World) -> Outcome 
     at(&made.body, "/spec/containers/0/resources", expected)
 }
 
-async fn containers_keep_to_the_limits_of_their_namespace(world: &World) -> Outcome {
+async fn limit_ranges_refuse_excess(world: &World) -> Outcome {
     let range = json!({"metadata": {"name": "a"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
     world
         .post(&world.core("limitranges"), &range)
@@ -144,7 +144,7 @@ async fn containers_keep_to_the_limits_of_their_namespace(world: &World) -> Outc
     )
 }
 
-async fn pods_have_a_priority(world: &World) -> Outcome {
+async fn pods_get_a_priority(world: &World) -> Outcome {
     let plain = world.pod("a", json!({})).await?;
     at(&plain, "/spec/priority", json!(0))?;
     at(
@@ -161,7 +161,7 @@ async fn pods_have_a_priority(world: &World) -> Outcome {
 }
 
 /// Servers without the plugin, such as those of envtest, leave pods alone.
-async fn pods_have_an_account_with_its_token(world: &World) -> Outcome {
+async fn pods_get_an_account_and_its_token(world: &World) -> Outcome {
     let pod = world.pod("a", json!({})).await?;
     let account = text(&pod, "/spec/serviceAccountName");
     if account.is_empty() {

@@ -7,21 +7,21 @@ use super::promises;
 use super::world::{APPLY, Answer, MERGE, Outcome, World, at, equal, holds, text, version};
 
 promises! { "applying":
-    apply_creates_and_owns_what_it_names,
-    apply_needs_a_manager_and_no_entries,
-    apply_to_an_object_that_is_gone_does_not_make_another,
+    apply_creates_and_owns_its_fields,
+    apply_needs_a_manager_and_no_managed_fields,
+    apply_with_a_uid_does_not_create,
     apply_conflicts_with_other_managers_unless_forced,
-    conflicts_are_told_by_manager_and_version,
-    conflicts_with_parts_are_told_by_part,
-    what_is_applied_no_longer_goes,
+    conflicts_name_manager_and_version,
+    conflicts_name_the_subresource,
+    fields_no_longer_applied_are_removed,
     writes_are_recorded_by_manager,
-    writes_of_parts_are_recorded_by_part,
-    lists_are_owned_by_the_keys_of_their_elements,
-    what_cannot_be_owned_is_refused,
-    a_version_in_what_is_applied_is_a_condition,
-    entries_can_be_thrown_away,
-    an_entry_without_a_change_is_no_change,
-    an_apply_that_changes_nothing_sets_no_time,
+    writes_of_subresources_are_recorded_separately,
+    list_elements_are_owned_by_key,
+    unknown_fields_and_duplicate_keys_cannot_be_applied,
+    apply_with_a_resource_version_is_conditional,
+    managed_fields_can_be_reset,
+    new_times_of_managed_fields_are_not_a_change,
+    apply_without_a_change_sets_no_time,
 }
 
 async fn apply(world: &World, manager: &str, force: bool, data: Value) -> Result<Answer, Broken> {
@@ -45,7 +45,7 @@ fn entry(object: &Value, manager: &str, operation: &str) -> Value {
     entries.next().cloned().unwrap_or_default()
 }
 
-async fn apply_creates_and_owns_what_it_names(world: &World) -> Outcome {
+async fn apply_creates_and_owns_its_fields(world: &World) -> Outcome {
     let made = apply(world, "one", false, json!({"k": "1"})).await?;
     equal(
         "entries",
@@ -68,7 +68,7 @@ async fn apply_creates_and_owns_what_it_names(world: &World) -> Outcome {
     )
 }
 
-async fn apply_needs_a_manager_and_no_entries(world: &World) -> Outcome {
+async fn apply_needs_a_manager_and_no_managed_fields(world: &World) -> Outcome {
     let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap"});
     let refused = world
         .patch(&world.core("configmaps/a"), APPLY, &nobody)
@@ -81,7 +81,7 @@ async fn apply_needs_a_manager_and_no_entries(world: &World) -> Outcome {
     refused.refuses(400, "BadRequest", "metadata.managedFields must be nil")
 }
 
-async fn apply_to_an_object_that_is_gone_does_not_make_another(world: &World) -> Outcome {
+async fn apply_with_a_uid_does_not_create(world: &World) -> Outcome {
     let uid = "00000000-0000-0000-0000-000000000000";
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "uid": uid}});
@@ -122,7 +122,7 @@ async fn apply_conflicts_with_other_managers_unless_forced(world: &World) -> Out
     )
 }
 
-async fn conflicts_are_told_by_manager_and_version(world: &World) -> Outcome {
+async fn conflicts_name_manager_and_version(world: &World) -> Outcome {
     apply(world, "one", false, json!({"k": "1", "l": "1"}))
         .await?
         .created()?;
@@ -147,7 +147,7 @@ async fn conflicts_are_told_by_manager_and_version(world: &World) -> Outcome {
     )
 }
 
-async fn conflicts_with_parts_are_told_by_part(world: &World) -> Outcome {
+async fn conflicts_name_the_subresource(world: &World) -> Outcome {
     world.deployment("a").await?;
     let path = world.apps("deployments/a");
     world
@@ -169,7 +169,7 @@ async fn conflicts_with_parts_are_told_by_part(world: &World) -> Outcome {
     conflict.has("/details/causes/0/field", json!(".spec.replicas"))
 }
 
-async fn what_is_applied_no_longer_goes(world: &World) -> Outcome {
+async fn fields_no_longer_applied_are_removed(world: &World) -> Outcome {
     apply(world, "one", false, json!({"k": "1", "l": "1"}))
         .await?
         .created()?;
@@ -211,7 +211,7 @@ async fn writes_are_recorded_by_manager(world: &World) -> Outcome {
     )
 }
 
-async fn writes_of_parts_are_recorded_by_part(world: &World) -> Outcome {
+async fn writes_of_subresources_are_recorded_separately(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let path = world.core("pods/a/status?fieldManager=reporter");
     let patched = world
@@ -222,7 +222,7 @@ async fn writes_of_parts_are_recorded_by_part(world: &World) -> Outcome {
     at(&entry, "/fieldsV1", json!({"f:status": {"f:message": {}}}))
 }
 
-async fn lists_are_owned_by_the_keys_of_their_elements(world: &World) -> Outcome {
+async fn list_elements_are_owned_by_key(world: &World) -> Outcome {
     let container = json!({
         "name": "c", "image": "i", "args": ["x"], "env": [{"name": "e", "value": "v"}], "ports": [{"containerPort": 80, "protocol": "TCP"}],
     });
@@ -254,7 +254,7 @@ async fn lists_are_owned_by_the_keys_of_their_elements(world: &World) -> Outcome
     equal("variables", &container["f:env"], &variable)
 }
 
-async fn what_cannot_be_owned_is_refused(world: &World) -> Outcome {
+async fn unknown_fields_and_duplicate_keys_cannot_be_applied(world: &World) -> Outcome {
     world.deployment("a").await?;
     let containers = json!([{"name": "x", "image": "i"}, {"name": "x", "image": "i"}]);
     for spec in [
@@ -274,7 +274,7 @@ async fn what_cannot_be_owned_is_refused(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_version_in_what_is_applied_is_a_condition(world: &World) -> Outcome {
+async fn apply_with_a_resource_version_is_conditional(world: &World) -> Outcome {
     let made = apply(world, "m", false, json!({"k": "1"}))
         .await?
         .created()?
@@ -291,7 +291,7 @@ async fn a_version_in_what_is_applied_is_a_condition(world: &World) -> Outcome {
         .refuses(409, "Conflict", "the object has been modified")
 }
 
-async fn entries_can_be_thrown_away(world: &World) -> Outcome {
+async fn managed_fields_can_be_reset(world: &World) -> Outcome {
     apply(world, "m", false, json!({"k": "1"}))
         .await?
         .created()?;
@@ -309,7 +309,7 @@ async fn entries_can_be_thrown_away(world: &World) -> Outcome {
     )
 }
 
-async fn an_entry_without_a_change_is_no_change(world: &World) -> Outcome {
+async fn new_times_of_managed_fields_are_not_a_change(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({"k": "1"})).await?;
     let mut same = made.clone();
     for entry in same["metadata"]["managedFields"]
@@ -331,7 +331,7 @@ async fn an_entry_without_a_change_is_no_change(world: &World) -> Outcome {
     )
 }
 
-async fn an_apply_that_changes_nothing_sets_no_time(world: &World) -> Outcome {
+async fn apply_without_a_change_sets_no_time(world: &World) -> Outcome {
     let made = apply(world, "m", false, json!({"k": "1"})).await?;
     let since = entry(made.created()?, "m", "Apply")["time"].clone();
     let same = apply(world, "n", false, json!({"k": "1"})).await?;

@@ -10,15 +10,15 @@ use super::world::{
 
 promises! { "custom":
     custom_resources_are_served_as_defined,
-    custom_resources_are_checked_by_their_schema,
-    custom_resources_say_what_they_are,
-    custom_resources_are_patched_but_not_strategically,
-    custom_resources_have_a_status_of_their_own,
-    custom_resources_are_scaled_where_they_say,
-    custom_resources_are_updated_with_a_version,
-    custom_resources_are_selected_by_their_fields,
-    custom_resources_have_their_columns,
-    lists_of_custom_resources_merge_as_their_schema_says,
+    custom_resources_are_validated_by_their_schema,
+    custom_resources_need_a_kind,
+    custom_resources_refuse_strategic_patches,
+    custom_resources_have_a_status_subresource,
+    custom_resources_have_a_scale_subresource,
+    custom_resources_need_a_version_for_updates,
+    custom_resources_have_selectable_fields,
+    custom_resources_have_printer_columns,
+    lists_of_custom_resources_merge_by_their_schema,
 }
 
 /// Where widgets are, after they were defined. The group is unique in the cluster, because several
@@ -109,7 +109,7 @@ async fn custom_resources_are_served_as_defined(world: &World) -> Outcome {
     )
 }
 
-async fn custom_resources_are_checked_by_their_schema(world: &World) -> Outcome {
+async fn custom_resources_are_validated_by_their_schema(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     let small = world
         .post(&widgets.path, &widgets.widget("b", json!({"size": 0})))
@@ -130,7 +130,7 @@ async fn custom_resources_are_checked_by_their_schema(world: &World) -> Outcome 
     )
 }
 
-async fn custom_resources_say_what_they_are(world: &World) -> Outcome {
+async fn custom_resources_need_a_kind(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     let kindless = world
         .post(&widgets.path, &json!({"metadata": {"name": "b"}}))
@@ -138,7 +138,7 @@ async fn custom_resources_say_what_they_are(world: &World) -> Outcome {
     kindless.refuses(400, "BadRequest", "Object 'Kind' is missing")
 }
 
-async fn custom_resources_are_patched_but_not_strategically(world: &World) -> Outcome {
+async fn custom_resources_refuse_strategic_patches(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     widgets.made(world, "a", json!({})).await?;
     let path = format!("{}/a", widgets.path);
@@ -160,7 +160,7 @@ async fn custom_resources_are_patched_but_not_strategically(world: &World) -> Ou
     at(labelled.ok()?, "/metadata/generation", json!(2))
 }
 
-async fn custom_resources_have_a_status_of_their_own(world: &World) -> Outcome {
+async fn custom_resources_have_a_status_subresource(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     let mut new = widgets.widget("a", json!({"size": 4}));
     new["status"] = json!({"size": 9});
@@ -180,7 +180,7 @@ async fn custom_resources_have_a_status_of_their_own(world: &World) -> Outcome {
     at(kept.ok()?, "/status/size", json!(2))
 }
 
-async fn custom_resources_are_scaled_where_they_say(world: &World) -> Outcome {
+async fn custom_resources_have_a_scale_subresource(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     widgets.made(world, "a", json!({})).await?;
     let path = format!("{}/a", widgets.path);
@@ -204,7 +204,7 @@ async fn custom_resources_are_scaled_where_they_say(world: &World) -> Outcome {
     at(world.get(&path).await?.ok()?, "/spec/size", json!(5))
 }
 
-async fn custom_resources_are_updated_with_a_version(world: &World) -> Outcome {
+async fn custom_resources_need_a_version_for_updates(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     let made = widgets.made(world, "a", json!({})).await?;
     let path = format!("{}/a", widgets.path);
@@ -216,7 +216,7 @@ async fn custom_resources_are_updated_with_a_version(world: &World) -> Outcome {
     world.put(&path, &made).await?.ok().map(|_| ())
 }
 
-async fn custom_resources_are_selected_by_their_fields(world: &World) -> Outcome {
+async fn custom_resources_have_selectable_fields(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     for (name, colour) in [("a", "red"), ("b", "blue")] {
         widgets.made(world, name, json!({"colour": colour})).await?;
@@ -245,7 +245,7 @@ async fn custom_resources_are_selected_by_their_fields(world: &World) -> Outcome
         .refuses(400, "BadRequest", "field label not supported: spec.size")
 }
 
-async fn custom_resources_have_their_columns(world: &World) -> Outcome {
+async fn custom_resources_have_printer_columns(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     widgets.made(world, "a", json!({"colour": "red"})).await?;
     let table = world.get_as(&format!("{}/a", widgets.path), TABLE).await?;
@@ -269,7 +269,7 @@ async fn custom_resources_have_their_columns(world: &World) -> Outcome {
     at(&table.body, "/rows/0/cells", json!(["a", 3, "red"]))
 }
 
-async fn lists_of_custom_resources_merge_as_their_schema_says(world: &World) -> Outcome {
+async fn lists_of_custom_resources_merge_by_their_schema(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     let apply = async |manager: &str, parts: Value| {
         let path = format!("{}/a?fieldManager={manager}", widgets.path);

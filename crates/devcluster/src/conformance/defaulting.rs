@@ -8,22 +8,22 @@ use super::promises;
 use super::world::{Outcome, World, at, equal, holds, includes, text};
 
 promises! { "defaulting":
-    pods_are_completed,
-    containers_and_probes_are_completed,
-    images_are_pulled_by_their_tags,
-    volumes_are_completed,
-    pods_have_a_quality_of_service,
-    deployments_are_completed,
-    replica_sets_and_controllers_are_completed,
-    daemon_sets_are_completed,
-    stateful_sets_are_completed,
-    jobs_are_completed,
-    services_are_completed,
-    services_without_an_address_are_completed,
-    namespaces_are_completed,
-    secrets_are_completed,
-    nodes_are_completed,
-    some_kinds_are_stored_as_they_come,
+    pods_get_defaults,
+    containers_and_probes_get_defaults,
+    pull_policies_depend_on_image_tags,
+    volumes_get_defaults,
+    pods_get_a_quality_of_service_class,
+    deployments_get_defaults,
+    replica_sets_and_controllers_get_defaults,
+    daemon_sets_get_defaults,
+    stateful_sets_get_defaults,
+    jobs_get_defaults,
+    services_get_defaults,
+    headless_services_get_defaults,
+    namespaces_get_defaults,
+    secrets_get_defaults,
+    nodes_get_defaults,
+    some_kinds_get_no_defaults,
 }
 
 /// The object as it would be stored.
@@ -61,7 +61,7 @@ fn completed_spec() -> Value {
     })
 }
 
-async fn pods_are_completed(world: &World) -> Outcome {
+async fn pods_get_defaults(world: &World) -> Outcome {
     let made = pod(world, json!({})).await?;
     includes("spec", &made["spec"], &completed_spec())?;
     at(&made, "/spec/enableServiceLinks", json!(true))?;
@@ -73,7 +73,7 @@ async fn pods_are_completed(world: &World) -> Outcome {
     at(&made, "/metadata/generation", json!(1))
 }
 
-async fn containers_and_probes_are_completed(world: &World) -> Outcome {
+async fn containers_and_probes_get_defaults(world: &World) -> Outcome {
     let container = json!({
         "name": "c", "image": "i:1", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
         "livenessProbe": {"httpGet": {"port": 80}},
@@ -95,7 +95,7 @@ async fn containers_and_probes_are_completed(world: &World) -> Outcome {
     at(&plain, "/spec/containers/0/resources", json!({}))
 }
 
-async fn images_are_pulled_by_their_tags(world: &World) -> Outcome {
+async fn pull_policies_depend_on_image_tags(world: &World) -> Outcome {
     for (image, policy) in [
         ("i", "Always"),
         ("i:latest", "Always"),
@@ -116,7 +116,7 @@ async fn images_are_pulled_by_their_tags(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn volumes_are_completed(world: &World) -> Outcome {
+async fn volumes_get_defaults(world: &World) -> Outcome {
     let cases = [
         (json!({}), json!({"emptyDir": {}})),
         (
@@ -152,7 +152,7 @@ async fn volumes_are_completed(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn pods_have_a_quality_of_service(world: &World) -> Outcome {
+async fn pods_get_a_quality_of_service_class(world: &World) -> Outcome {
     let all = json!({"cpu": "1", "memory": "1Gi"});
     let cases = [
         (json!({}), "BestEffort"),
@@ -178,7 +178,7 @@ async fn pods_have_a_quality_of_service(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn deployments_are_completed(world: &World) -> Outcome {
+async fn deployments_get_defaults(world: &World) -> Outcome {
     let made = completed(
         world,
         &world.apps("deployments"),
@@ -198,7 +198,7 @@ async fn deployments_are_completed(world: &World) -> Outcome {
     at(&made, "/status", json!({}))
 }
 
-async fn replica_sets_and_controllers_are_completed(world: &World) -> Outcome {
+async fn replica_sets_and_controllers_get_defaults(world: &World) -> Outcome {
     let set = completed(
         world,
         &world.apps("replicasets"),
@@ -220,7 +220,7 @@ async fn replica_sets_and_controllers_are_completed(world: &World) -> Outcome {
     at(&controller, "/status", json!({"replicas": 0}))
 }
 
-async fn daemon_sets_are_completed(world: &World) -> Outcome {
+async fn daemon_sets_get_defaults(world: &World) -> Outcome {
     let made = completed(
         world,
         &world.apps("daemonsets"),
@@ -238,7 +238,7 @@ async fn daemon_sets_are_completed(world: &World) -> Outcome {
     at(&made, "/status", status)
 }
 
-async fn stateful_sets_are_completed(world: &World) -> Outcome {
+async fn stateful_sets_get_defaults(world: &World) -> Outcome {
     let made = completed(
         world,
         &world.apps("statefulsets"),
@@ -253,7 +253,7 @@ async fn stateful_sets_are_completed(world: &World) -> Outcome {
     includes("spec", &made["spec"], &expected)
 }
 
-async fn jobs_are_completed(world: &World) -> Outcome {
+async fn jobs_get_defaults(world: &World) -> Outcome {
     let mut template = template();
     template["spec"]["restartPolicy"] = json!("Never");
     let made = completed(
@@ -287,7 +287,7 @@ async fn jobs_are_completed(world: &World) -> Outcome {
     at(&many, "/spec/completions", Value::Null)
 }
 
-async fn services_are_completed(world: &World) -> Outcome {
+async fn services_get_defaults(world: &World) -> Outcome {
     let services = world.core("services");
     let ports = json!([{"port": 80}]);
     let made = completed(
@@ -329,7 +329,7 @@ async fn services_are_completed(world: &World) -> Outcome {
     at(&port, "/spec/externalTrafficPolicy", json!("Cluster"))
 }
 
-async fn services_without_an_address_are_completed(world: &World) -> Outcome {
+async fn headless_services_get_defaults(world: &World) -> Outcome {
     let services = world.core("services");
     let ports = json!([{"port": 80}]);
     let selected = json!({"spec": {"clusterIP": "None", "ports": ports, "selector": {"a": "b"}}});
@@ -347,7 +347,7 @@ async fn services_without_an_address_are_completed(world: &World) -> Outcome {
     equal("families", &json!(families), &json!(2))
 }
 
-async fn namespaces_are_completed(world: &World) -> Outcome {
+async fn namespaces_get_defaults(world: &World) -> Outcome {
     let name = format!("{}-other", world.namespace);
     let made = completed(
         world,
@@ -364,7 +364,7 @@ async fn namespaces_are_completed(world: &World) -> Outcome {
     at(&made, "/status/phase", json!("Active"))
 }
 
-async fn secrets_are_completed(world: &World) -> Outcome {
+async fn secrets_get_defaults(world: &World) -> Outcome {
     let secret = json!({"stringData": {"k": "v"}, "data": {"l": "dw=="}});
     let made = completed(world, &world.core("secrets"), &secret).await?;
     at(&made, "/type", json!("Opaque"))?;
@@ -372,7 +372,7 @@ async fn secrets_are_completed(world: &World) -> Outcome {
     at(&made, "/stringData", Value::Null)
 }
 
-async fn nodes_are_completed(world: &World) -> Outcome {
+async fn nodes_get_defaults(world: &World) -> Outcome {
     let node = completed(
         world,
         "/api/v1/nodes",
@@ -387,7 +387,7 @@ async fn nodes_are_completed(world: &World) -> Outcome {
     at(&node, "/status/nodeInfo/kubeletVersion", json!(""))
 }
 
-async fn some_kinds_are_stored_as_they_come(world: &World) -> Outcome {
+async fn some_kinds_get_no_defaults(world: &World) -> Outcome {
     let lease = completed(
         world,
         &world.group("coordination.k8s.io/v1", "leases"),

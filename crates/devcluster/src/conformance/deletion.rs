@@ -7,27 +7,27 @@ use super::promises;
 use super::world::{KEEP, Outcome, World, at, equal, holds, names, revision, text};
 
 promises! { "deletion":
-    what_is_deleted_is_answered_and_gone,
-    some_kinds_are_answered_with_their_last_state,
-    finalizers_keep_an_object_until_they_are_gone,
-    nothing_new_keeps_what_is_being_deleted,
-    preconditions_are_kept,
-    preconditions_of_namespaces_are_told_in_other_words,
-    policies_become_finalizers,
-    some_kinds_orphan_what_is_theirs_unless_told_otherwise,
-    policies_may_be_in_the_query,
-    a_deletion_that_takes_its_dependents_along_is_accepted,
-    options_that_make_no_sense_are_refused,
-    unscheduled_pods_go_at_once,
-    pods_that_ended_go_at_once,
-    pods_have_time_to_end,
-    times_to_end_are_only_shortened,
+    a_deletion_answers_with_a_status,
+    some_deletions_answer_with_the_last_state,
+    finalizers_delay_a_deletion,
+    terminating_objects_get_no_new_finalizers,
+    deletions_check_preconditions,
+    preconditions_of_namespaces_have_their_own_message,
+    propagation_policies_become_finalizers,
+    some_kinds_orphan_dependents_by_default,
+    delete_options_can_be_query_parameters,
+    deletion_without_orphans_answers_202,
+    invalid_delete_options_are_refused,
+    unscheduled_pods_are_removed_at_once,
+    finished_pods_are_removed_at_once,
+    pods_get_a_grace_period,
+    grace_periods_are_only_shortened,
     collections_are_deleted_by_selector,
-    collections_are_deleted_with_the_options_of_each,
-    owners_are_named_in_full,
+    collection_deletions_apply_options_to_each_object,
+    owner_references_must_be_complete,
 }
 
-async fn what_is_deleted_is_answered_and_gone(world: &World) -> Outcome {
+async fn a_deletion_answers_with_a_status(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     let gone = world.delete(&path).await?;
@@ -47,7 +47,7 @@ async fn what_is_deleted_is_answered_and_gone(world: &World) -> Outcome {
         .has("/details/group", json!("apps"))
 }
 
-async fn some_kinds_are_answered_with_their_last_state(world: &World) -> Outcome {
+async fn some_deletions_answer_with_the_last_state(world: &World) -> Outcome {
     let claim =
         json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let cases = [
@@ -90,7 +90,7 @@ async fn some_kinds_are_answered_with_their_last_state(world: &World) -> Outcome
         .has("/kind", json!("Pod"))
 }
 
-async fn finalizers_keep_an_object_until_they_are_gone(world: &World) -> Outcome {
+async fn finalizers_delay_a_deletion(world: &World) -> Outcome {
     world
         .map("a", json!({"finalizers": [KEEP]}), json!({}))
         .await?;
@@ -109,7 +109,7 @@ async fn finalizers_keep_an_object_until_they_are_gone(world: &World) -> Outcome
     world.get(&path).await?.is(404, "NotFound").map(|_| ())
 }
 
-async fn nothing_new_keeps_what_is_being_deleted(world: &World) -> Outcome {
+async fn terminating_objects_get_no_new_finalizers(world: &World) -> Outcome {
     world
         .map("a", json!({"finalizers": [KEEP]}), json!({}))
         .await?;
@@ -120,7 +120,7 @@ async fn nothing_new_keeps_what_is_being_deleted(world: &World) -> Outcome {
     world.merge(&path, &more).await?.invalid(why)
 }
 
-async fn preconditions_are_kept(world: &World) -> Outcome {
+async fn deletions_check_preconditions(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     let with = |preconditions: Value| json!({"preconditions": preconditions});
@@ -145,7 +145,7 @@ async fn preconditions_are_kept(world: &World) -> Outcome {
     world.delete_with(&path, &both).await?.ok().map(|_| ())
 }
 
-async fn preconditions_of_namespaces_are_told_in_other_words(world: &World) -> Outcome {
+async fn preconditions_of_namespaces_have_their_own_message(world: &World) -> Outcome {
     let path = format!("/api/v1/namespaces/{}", world.namespace);
     let refused = world
         .delete_with(&path, &json!({"preconditions": {"uid": "other"}}))
@@ -157,7 +157,7 @@ async fn preconditions_of_namespaces_are_told_in_other_words(world: &World) -> O
     refused.refuses(409, "Conflict", &why)
 }
 
-async fn policies_become_finalizers(world: &World) -> Outcome {
+async fn propagation_policies_become_finalizers(world: &World) -> Outcome {
     let path = world.core("configmaps/a");
     let cases = [
         (
@@ -192,7 +192,7 @@ async fn policies_become_finalizers(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn some_kinds_orphan_what_is_theirs_unless_told_otherwise(world: &World) -> Outcome {
+async fn some_kinds_orphan_dependents_by_default(world: &World) -> Outcome {
     let template = super::world::workload_spec("a")["template"].clone();
     let mut never = template.clone();
     never["spec"]["restartPolicy"] = json!("Never");
@@ -225,7 +225,7 @@ async fn some_kinds_orphan_what_is_theirs_unless_told_otherwise(world: &World) -
 }
 
 /// The code tells what older clients have to know: it is not gone yet.
-async fn a_deletion_that_takes_its_dependents_along_is_accepted(world: &World) -> Outcome {
+async fn deletion_without_orphans_answers_202(world: &World) -> Outcome {
     world
         .map("a", json!({"finalizers": [KEEP]}), json!({}))
         .await?;
@@ -238,7 +238,7 @@ async fn a_deletion_that_takes_its_dependents_along_is_accepted(world: &World) -
     at(kept.is(202, "")?, "/kind", json!("ConfigMap"))
 }
 
-async fn policies_may_be_in_the_query(world: &World) -> Outcome {
+async fn delete_options_can_be_query_parameters(world: &World) -> Outcome {
     world
         .map("a", json!({"finalizers": [KEEP]}), json!({}))
         .await?;
@@ -266,7 +266,7 @@ async fn policies_may_be_in_the_query(world: &World) -> Outcome {
         .map(|_| ())
 }
 
-async fn options_that_make_no_sense_are_refused(world: &World) -> Outcome {
+async fn invalid_delete_options_are_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let cases = [
         (
@@ -294,7 +294,7 @@ async fn options_that_make_no_sense_are_refused(world: &World) -> Outcome {
         .map(|_| ())
 }
 
-async fn unscheduled_pods_go_at_once(world: &World) -> Outcome {
+async fn unscheduled_pods_are_removed_at_once(world: &World) -> Outcome {
     for options in [json!({}), json!({"gracePeriodSeconds": 30})] {
         world.pod("a", json!({})).await?;
         world
@@ -309,7 +309,7 @@ async fn unscheduled_pods_go_at_once(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn pods_that_ended_go_at_once(world: &World) -> Outcome {
+async fn finished_pods_are_removed_at_once(world: &World) -> Outcome {
     for phase in ["Succeeded", "Failed"] {
         world.pod("a", json!({})).await?;
         world.bind("a").await?;
@@ -336,7 +336,7 @@ async fn bound(world: &World, name: &str) -> Outcome {
     world.bind(name).await
 }
 
-async fn pods_have_time_to_end(world: &World) -> Outcome {
+async fn pods_get_a_grace_period(world: &World) -> Outcome {
     // (what is asked for, the time)
     let cases = [
         ("unsaid", json!({}), 30),
@@ -362,7 +362,7 @@ async fn pods_have_time_to_end(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn times_to_end_are_only_shortened(world: &World) -> Outcome {
+async fn grace_periods_are_only_shortened(world: &World) -> Outcome {
     bound(world, "a").await?;
     let path = world.core("pods/a");
     let grace = |object: &Value| object["metadata"]["deletionGracePeriodSeconds"].clone();
@@ -434,7 +434,7 @@ async fn collections_are_deleted_by_selector(world: &World) -> Outcome {
     )
 }
 
-async fn collections_are_deleted_with_the_options_of_each(world: &World) -> Outcome {
+async fn collection_deletions_apply_options_to_each_object(world: &World) -> Outcome {
     for name in ["a", "b"] {
         world
             .map(
@@ -473,7 +473,7 @@ async fn collections_are_deleted_with_the_options_of_each(world: &World) -> Outc
     Ok(())
 }
 
-async fn owners_are_named_in_full(world: &World) -> Outcome {
+async fn owner_references_must_be_complete(world: &World) -> Outcome {
     let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true});
     let with = |owners: Value| json!({"metadata": {"name": "a", "ownerReferences": owners}});
     let maps = world.core("configmaps");

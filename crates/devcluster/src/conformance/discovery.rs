@@ -7,16 +7,16 @@ use super::promises;
 use super::world::{Outcome, World, at, equal, holds, text};
 
 promises! { "discovery":
-    groups_and_versions_are_told,
-    discovery_tells_every_resource,
-    parts_tell_the_group_they_are_of,
-    discovery_is_aggregated_and_not_sent_twice,
-    aggregated_discovery_tells_parts_and_scopes,
-    openapi_tells_who_validates,
-    openapi_explains_fields,
-    openapi_comes_in_the_older_form_too,
-    the_version_is_told,
-    health_is_told,
+    discovery_lists_groups_and_versions,
+    discovery_lists_resources,
+    discovery_shows_groups_of_subresources,
+    aggregated_discovery_has_etags,
+    aggregated_discovery_shows_subresources_and_scopes,
+    openapi_declares_field_validation,
+    openapi_describes_fields,
+    openapi_is_served_as_version_2,
+    the_version_endpoint_answers,
+    health_endpoints_answer,
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -31,7 +31,7 @@ fn find(list: &Value, field: &str, value: &str) -> Value {
         .unwrap_or_default()
 }
 
-async fn groups_and_versions_are_told(world: &World) -> Outcome {
+async fn discovery_lists_groups_and_versions(world: &World) -> Outcome {
     let core = world.get("/api").await?;
     core.has("/kind", json!("APIVersions"))?;
     core.has("/versions", json!(["v1"]))?;
@@ -51,7 +51,7 @@ async fn groups_and_versions_are_told(world: &World) -> Outcome {
     group.has("/preferredVersion", version)
 }
 
-async fn discovery_tells_every_resource(world: &World) -> Outcome {
+async fn discovery_lists_resources(world: &World) -> Outcome {
     let list = world.get("/apis/apps/v1").await?;
     list.has("/kind", json!("APIResourceList"))?;
     list.has("/groupVersion", json!("apps/v1"))?;
@@ -92,7 +92,7 @@ async fn discovery_tells_every_resource(world: &World) -> Outcome {
     )
 }
 
-async fn parts_tell_the_group_they_are_of(world: &World) -> Outcome {
+async fn discovery_shows_groups_of_subresources(world: &World) -> Outcome {
     let apps = world.get("/apis/apps/v1").await?;
     let scale = find(&apps.ok()?["resources"], "/name", "deployments/scale");
     at(&scale, "/group", json!("autoscaling"))?;
@@ -111,7 +111,7 @@ async fn parts_tell_the_group_they_are_of(world: &World) -> Outcome {
     )
 }
 
-async fn discovery_is_aggregated_and_not_sent_twice(world: &World) -> Outcome {
+async fn aggregated_discovery_has_etags(world: &World) -> Outcome {
     for path in ["/api", "/apis"] {
         let whole = world.get_as(path, AGGREGATED).await?;
         whole.has("/kind", json!("APIGroupDiscoveryList"))?;
@@ -140,7 +140,7 @@ async fn discovery_is_aggregated_and_not_sent_twice(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn aggregated_discovery_tells_parts_and_scopes(world: &World) -> Outcome {
+async fn aggregated_discovery_shows_subresources_and_scopes(world: &World) -> Outcome {
     let whole = world.get_as("/apis", AGGREGATED).await?;
     let apps = find(&whole.ok()?["items"], "/metadata/name", "apps");
     at(&apps, "/versions/0/version", json!("v1"))?;
@@ -183,7 +183,7 @@ async fn document(world: &World, group_version: &str) -> Result<Value, super::Br
     world.get(&path).await?.ok().cloned()
 }
 
-async fn openapi_tells_who_validates(world: &World) -> Outcome {
+async fn openapi_declares_field_validation(world: &World) -> Outcome {
     let cases = [
         (
             "api/v1",
@@ -205,7 +205,7 @@ async fn openapi_tells_who_validates(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn openapi_explains_fields(world: &World) -> Outcome {
+async fn openapi_describes_fields(world: &World) -> Outcome {
     let document = document(world, "apis/apps/v1").await?;
     let spec = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"];
     let replicas = &spec["properties"]["replicas"];
@@ -221,7 +221,7 @@ async fn openapi_explains_fields(world: &World) -> Outcome {
     )
 }
 
-async fn openapi_comes_in_the_older_form_too(world: &World) -> Outcome {
+async fn openapi_is_served_as_version_2(world: &World) -> Outcome {
     let older = world.get("/openapi/v2").await?;
     older.has("/swagger", json!("2.0"))?;
     let definitions = &older.body["definitions"];
@@ -256,7 +256,7 @@ async fn openapi_comes_in_the_older_form_too(world: &World) -> Outcome {
     )
 }
 
-async fn the_version_is_told(world: &World) -> Outcome {
+async fn the_version_endpoint_answers(world: &World) -> Outcome {
     let version = world.get("/version").await?;
     version.has("/major", json!("1"))?;
     for field in [
@@ -281,7 +281,7 @@ async fn the_version_is_told(world: &World) -> Outcome {
     )
 }
 
-async fn health_is_told(world: &World) -> Outcome {
+async fn health_endpoints_answer(world: &World) -> Outcome {
     for path in ["/healthz", "/livez", "/readyz"] {
         equal(path, &json!(world.get(path).await?.text), &json!("ok"))?;
         let verbose = world.get(&format!("{path}?verbose")).await?;

@@ -8,13 +8,13 @@ use super::world::{Answer, KEEP, Outcome, World, at, equal, holds};
 
 promises! { "evicting":
     an_eviction_deletes_a_pod,
-    an_eviction_follows_the_options_it_has,
-    a_pod_that_does_not_run_needs_no_budget,
-    a_budget_that_allows_it_lets_a_pod_go,
-    a_budget_without_disruptions_left_refuses,
-    an_unready_pod_may_go_where_the_budget_says_so,
-    an_unready_pod_may_go_where_enough_others_are_healthy,
-    two_budgets_for_one_pod_are_too_many,
+    an_eviction_applies_its_delete_options,
+    pending_and_finished_pods_need_no_budget,
+    a_budget_with_disruptions_left_allows_an_eviction,
+    a_budget_without_disruptions_left_refuses_an_eviction,
+    always_allow_evicts_unready_pods,
+    unready_pods_are_evicted_while_enough_are_healthy,
+    a_pod_with_two_budgets_is_not_evicted,
 }
 
 const APP: &str = "guarded";
@@ -88,7 +88,7 @@ async fn an_eviction_deletes_a_pod(world: &World) -> Outcome {
         .refuses(404, "NotFound", "pods \"a\" not found")
 }
 
-async fn an_eviction_follows_the_options_it_has(world: &World) -> Outcome {
+async fn an_eviction_applies_its_delete_options(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let path = world.core("pods/a/eviction");
     let with = |options: Value| json!({"metadata": {"name": "a"}, "deleteOptions": options});
@@ -112,7 +112,7 @@ async fn an_eviction_follows_the_options_it_has(world: &World) -> Outcome {
     world.get(&world.core("pods/a")).await?.ok().map(|_| ())
 }
 
-async fn a_pod_that_does_not_run_needs_no_budget(world: &World) -> Outcome {
+async fn pending_and_finished_pods_need_no_budget(world: &World) -> Outcome {
     budget(world, "a", json!({"minAvailable": 1}), 0, 1).await?;
     world
         .pod("pending", json!({"labels": {"app": APP}}))
@@ -131,7 +131,7 @@ async fn a_pod_that_does_not_run_needs_no_budget(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_budget_that_allows_it_lets_a_pod_go(world: &World) -> Outcome {
+async fn a_budget_with_disruptions_left_allows_an_eviction(world: &World) -> Outcome {
     running(world, "a", "True").await?;
     budget(world, "a", json!({"minAvailable": 0}), 1, 0).await?;
     // Somebody may count at the same moment, and before the pod was seen to be ready.
@@ -163,7 +163,7 @@ async fn a_budget_that_allows_it_lets_a_pod_go(world: &World) -> Outcome {
     )
 }
 
-async fn a_budget_without_disruptions_left_refuses(world: &World) -> Outcome {
+async fn a_budget_without_disruptions_left_refuses_an_eviction(world: &World) -> Outcome {
     running(world, "a", "True").await?;
     budget(world, "a", json!({"minAvailable": 1}), 1, 1).await?;
     let refused = evict(world, "a").await?;
@@ -193,7 +193,7 @@ async fn a_budget_without_disruptions_left_refuses(world: &World) -> Outcome {
     )
 }
 
-async fn an_unready_pod_may_go_where_the_budget_says_so(world: &World) -> Outcome {
+async fn always_allow_evicts_unready_pods(world: &World) -> Outcome {
     running(world, "a", "False").await?;
     budget(world, "a", json!({"minAvailable": 1}), 0, 1).await?;
     evict(world, "a").await?.is(429, "TooManyRequests")?;
@@ -209,7 +209,7 @@ async fn an_unready_pod_may_go_where_the_budget_says_so(world: &World) -> Outcom
         .map(|_| ())
 }
 
-async fn an_unready_pod_may_go_where_enough_others_are_healthy(world: &World) -> Outcome {
+async fn unready_pods_are_evicted_while_enough_are_healthy(world: &World) -> Outcome {
     running(world, "a", "False").await?;
     running(world, "b", "True").await?;
     budget(world, "a", json!({"minAvailable": 1}), 1, 1).await?;
@@ -223,7 +223,7 @@ async fn an_unready_pod_may_go_where_enough_others_are_healthy(world: &World) ->
         .map(|_| ())
 }
 
-async fn two_budgets_for_one_pod_are_too_many(world: &World) -> Outcome {
+async fn a_pod_with_two_budgets_is_not_evicted(world: &World) -> Outcome {
     running(world, "a", "True").await?;
     for name in ["a", "b"] {
         budget(world, name, json!({"minAvailable": 0}), 1, 0).await?;

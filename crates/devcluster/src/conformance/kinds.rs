@@ -8,14 +8,14 @@ use super::promises;
 use super::world::{Outcome, World, at, equal, holds, text};
 
 promises! { "kinds":
-    every_service_has_an_address_of_its_own,
+    every_service_gets_its_own_address,
     addresses_and_ports_come_from_their_ranges,
-    a_service_has_node_ports_while_its_type_has_them,
-    services_elsewhere_have_no_address,
-    an_autoscaler_is_one_object_in_two_versions,
-    what_the_older_version_cannot_say_is_kept,
-    requests_for_certificates_are_checked_and_tell_who_asks,
-    certificates_are_approved_apart_from_the_rest,
+    node_ports_follow_the_service_type,
+    external_name_services_have_no_address,
+    autoscalers_are_served_in_two_versions,
+    autoscalers_keep_fields_that_v1_lacks,
+    certificate_requests_are_validated_and_name_the_requester,
+    certificate_requests_are_approved_through_a_subresource,
 }
 
 fn service(name: &str, spec: Value) -> Value {
@@ -26,7 +26,7 @@ fn service(name: &str, spec: Value) -> Value {
     service
 }
 
-async fn every_service_has_an_address_of_its_own(world: &World) -> Outcome {
+async fn every_service_gets_its_own_address(world: &World) -> Outcome {
     let services = world.core("services");
     let first = world.post(&services, &service("a", json!({}))).await?;
     let address = text(first.created()?, "/spec/clusterIP").to_owned();
@@ -87,7 +87,7 @@ async fn addresses_and_ports_come_from_their_ranges(world: &World) -> Outcome {
     at(headless.created()?, "/spec/clusterIPs", json!(["None"]))
 }
 
-async fn a_service_has_node_ports_while_its_type_has_them(world: &World) -> Outcome {
+async fn node_ports_follow_the_service_type(world: &World) -> Outcome {
     let services = world.core("services");
     let made = world.post(&services, &service("a", json!({}))).await?;
     let address = made.created()?["spec"]["clusterIP"].clone();
@@ -121,7 +121,7 @@ async fn a_service_has_node_ports_while_its_type_has_them(world: &World) -> Outc
     at(free.created()?, "/spec/ports/0/nodePort", port)
 }
 
-async fn services_elsewhere_have_no_address(world: &World) -> Outcome {
+async fn external_name_services_have_no_address(world: &World) -> Outcome {
     let services = world.core("services");
     world
         .post(&services, &service("a", json!({})))
@@ -155,7 +155,7 @@ fn autoscaler(spec: Value) -> Value {
     object
 }
 
-async fn an_autoscaler_is_one_object_in_two_versions(world: &World) -> Outcome {
+async fn autoscalers_are_served_in_two_versions(world: &World) -> Outcome {
     let [old, new] = ["autoscaling/v1", "autoscaling/v2"]
         .map(|version| world.group(version, "horizontalpodautoscalers"));
     let made = world
@@ -190,7 +190,7 @@ async fn an_autoscaler_is_one_object_in_two_versions(world: &World) -> Outcome {
     none.invalid("spec.maxReplicas: Required value: must be set and greater than 0")
 }
 
-async fn what_the_older_version_cannot_say_is_kept(world: &World) -> Outcome {
+async fn autoscalers_keep_fields_that_v1_lacks(world: &World) -> Outcome {
     let [old, new] = ["autoscaling/v1", "autoscaling/v2"]
         .map(|version| world.group(version, "horizontalpodautoscalers/a"));
     let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
@@ -267,7 +267,7 @@ async fn ask(world: &World) -> Result<(String, Value), super::Broken> {
     Ok((path, made.body))
 }
 
-async fn requests_for_certificates_are_checked_and_tell_who_asks(world: &World) -> Outcome {
+async fn certificate_requests_are_validated_and_name_the_requester(world: &World) -> Outcome {
     let (path, made) = ask(world).await?;
     holds(
         "who asks is told",
@@ -303,7 +303,7 @@ async fn requests_for_certificates_are_checked_and_tell_who_asks(world: &World) 
     Ok(())
 }
 
-async fn certificates_are_approved_apart_from_the_rest(world: &World) -> Outcome {
+async fn certificate_requests_are_approved_through_a_subresource(world: &World) -> Outcome {
     let (path, made) = ask(world).await?;
     let conditions = |kinds: &[&str]| {
         let condition = |kind: &&str| json!({"type": kind, "status": "True", "reason": "Tried"});

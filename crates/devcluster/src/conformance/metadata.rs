@@ -10,23 +10,23 @@ use super::world::{
 };
 
 promises! { "metadata":
-    creations_are_completed_by_the_server,
-    identity_and_times_stay,
-    a_deletion_is_not_written_by_hand,
-    versions_grow_over_all_types,
+    creation_sets_server_metadata,
+    identity_and_creation_time_are_immutable,
+    clients_cannot_write_deletion_fields,
+    resource_versions_grow_across_types,
     unchanged_updates_keep_the_version,
-    a_version_at_birth_is_refused,
-    names_and_namespaces_of_body_and_path_agree,
-    writers_are_known_by_their_programs,
+    creation_with_a_resource_version_is_refused,
+    body_and_path_must_name_the_same_object,
+    default_managers_come_from_the_user_agent,
     generations_count_changes_of_the_spec,
-    generations_of_workloads_leave_out_metadata,
-    generations_of_pods_count_the_begin_of_their_end,
-    generations_count_the_begin_of_any_end_that_takes_time,
-    generations_that_nobody_counts_are_stored_as_they_come,
-    templates_of_daemon_sets_are_counted,
+    generations_of_workloads_ignore_metadata,
+    generations_of_pods_count_deletion,
+    generations_count_deletion_with_finalizers,
+    unmanaged_generations_keep_the_value_of_creation,
+    daemon_sets_count_template_generations,
 }
 
-async fn creations_are_completed_by_the_server(world: &World) -> Outcome {
+async fn creation_sets_server_metadata(world: &World) -> Outcome {
     let metadata =
         json!({"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x"});
     let made = world.map("a", metadata, json!({"k": "v"})).await?;
@@ -56,7 +56,7 @@ async fn creations_are_completed_by_the_server(world: &World) -> Outcome {
     )
 }
 
-async fn identity_and_times_stay(world: &World) -> Outcome {
+async fn identity_and_creation_time_are_immutable(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     let mut other = made.clone();
@@ -84,7 +84,7 @@ async fn identity_and_times_stay(world: &World) -> Outcome {
     )
 }
 
-async fn a_deletion_is_not_written_by_hand(world: &World) -> Outcome {
+async fn clients_cannot_write_deletion_fields(world: &World) -> Outcome {
     let going =
         json!({"deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5});
     let is_stays = |map: &Value| {
@@ -119,7 +119,7 @@ async fn a_deletion_is_not_written_by_hand(world: &World) -> Outcome {
     )
 }
 
-async fn versions_grow_over_all_types(world: &World) -> Outcome {
+async fn resource_versions_grow_across_types(world: &World) -> Outcome {
     let map = world.map("a", json!({}), json!({})).await?;
     let secret = world
         .post(&world.core("secrets"), &json!({"metadata": {"name": "a"}}))
@@ -163,7 +163,7 @@ async fn unchanged_updates_keep_the_version(world: &World) -> Outcome {
     holds("versions grow", revision(changed.ok()?) > revision(&made))
 }
 
-async fn a_version_at_birth_is_refused(world: &World) -> Outcome {
+async fn creation_with_a_resource_version_is_refused(world: &World) -> Outcome {
     let map = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
     let answer = world.post(&world.core("configmaps"), &map).await?;
     answer.refuses(
@@ -173,7 +173,7 @@ async fn a_version_at_birth_is_refused(world: &World) -> Outcome {
     )
 }
 
-async fn names_and_namespaces_of_body_and_path_agree(world: &World) -> Outcome {
+async fn body_and_path_must_name_the_same_object(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
     let other = json!({"metadata": {"name": "a", "namespace": "kube-system"}});
@@ -199,7 +199,7 @@ async fn names_and_namespaces_of_body_and_path_agree(world: &World) -> Outcome {
     )
 }
 
-async fn writers_are_known_by_their_programs(world: &World) -> Outcome {
+async fn default_managers_come_from_the_user_agent(world: &World) -> Outcome {
     let request = Request::post(world.core("configmaps"))
         .header("content-type", JSON)
         .header("user-agent", "some-program/1.0 (x)");
@@ -273,7 +273,7 @@ async fn generations_count_changes_of_the_spec(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn generations_of_workloads_leave_out_metadata(world: &World) -> Outcome {
+async fn generations_of_workloads_ignore_metadata(world: &World) -> Outcome {
     let job = json!({"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": pod_template(json!({}))["spec"]["containers"]}}});
     let mut set = workload_spec("s");
     set["serviceName"] = json!("s");
@@ -339,7 +339,7 @@ async fn generations_of_workloads_leave_out_metadata(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn generations_of_pods_count_the_begin_of_their_end(world: &World) -> Outcome {
+async fn generations_of_pods_count_deletion(world: &World) -> Outcome {
     world.pod("a", json!({"finalizers": [KEEP]})).await?;
     world.bind("a").await?;
     let path = world.core("pods/a");
@@ -373,7 +373,7 @@ async fn generations_of_pods_count_the_begin_of_their_end(world: &World) -> Outc
     )
 }
 
-async fn generations_count_the_begin_of_any_end_that_takes_time(world: &World) -> Outcome {
+async fn generations_count_deletion_with_finalizers(world: &World) -> Outcome {
     let budgets = world.group("policy/v1", "poddisruptionbudgets");
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     world.keeps(format!("{budgets}/a"));
@@ -396,7 +396,7 @@ async fn generations_count_the_begin_of_any_end_that_takes_time(world: &World) -
     )
 }
 
-async fn generations_that_nobody_counts_are_stored_as_they_come(world: &World) -> Outcome {
+async fn unmanaged_generations_keep_the_value_of_creation(world: &World) -> Outcome {
     let made = world.map("a", json!({"generation": 7}), json!({})).await?;
     at(&made, "/metadata/generation", json!(7))?;
     let changed = world
@@ -408,7 +408,7 @@ async fn generations_that_nobody_counts_are_stored_as_they_come(world: &World) -
     at(changed.ok()?, "/metadata/generation", json!(7))
 }
 
-async fn templates_of_daemon_sets_are_counted(world: &World) -> Outcome {
+async fn daemon_sets_count_template_generations(world: &World) -> Outcome {
     let mut spec = workload_spec("a");
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("replicas");

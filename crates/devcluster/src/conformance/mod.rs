@@ -39,7 +39,7 @@
 //! use steersman_devcluster::{DevCluster, conformance};
 //!
 //! let cluster = DevCluster::builder().start().await?;
-//! let check = conformance::checks().find(|check| check.name == "creations_are_completed_by_the_server").expect("it is there");
+//! let check = conformance::checks().find(|check| check.name == "creation_sets_server_metadata").expect("it is there");
 //! conformance::run(check, &cluster.client()).await?;
 //! # Ok(())
 //! # }

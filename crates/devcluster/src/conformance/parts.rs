@@ -8,21 +8,21 @@ use super::world::{
 };
 
 promises! { "parts":
-    status_and_the_rest_are_written_apart,
-    status_brings_along_what_it_may_of_the_metadata,
-    scale_is_a_view_of_the_replicas,
-    scale_is_written_under_conditions,
+    status_and_spec_are_written_separately,
+    status_updates_change_some_metadata,
+    scale_shows_the_replicas,
+    scale_updates_are_validated_and_conditional,
     every_workload_has_a_scale,
     a_pod_is_bound_once,
-    bindings_bring_metadata_along,
-    pods_that_are_going_are_not_bound,
-    containers_are_added_for_a_while,
-    containers_are_resized_apart_from_the_rest,
-    namespaces_are_finalized_apart_from_the_rest,
-    parts_there_are_not_are_not_found,
+    bindings_add_metadata,
+    terminating_pods_are_not_bound,
+    ephemeral_containers_can_be_added,
+    containers_are_resized_through_a_subresource,
+    namespaces_are_finalized_through_a_subresource,
+    missing_subresources_are_not_found,
 }
 
-async fn status_and_the_rest_are_written_apart(world: &World) -> Outcome {
+async fn status_and_spec_are_written_separately(world: &World) -> Outcome {
     let budgets = world.group("policy/v1", "poddisruptionbudgets");
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     let status = json!({"observedGeneration": 9});
@@ -63,7 +63,7 @@ async fn status_and_the_rest_are_written_apart(world: &World) -> Outcome {
     )
 }
 
-async fn status_brings_along_what_it_may_of_the_metadata(world: &World) -> Outcome {
+async fn status_updates_change_some_metadata(world: &World) -> Outcome {
     let owner = world.map("owner", json!({}), json!({})).await?;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
     let metadata =
@@ -86,7 +86,7 @@ async fn status_brings_along_what_it_may_of_the_metadata(world: &World) -> Outco
     at(&pod.body, "/metadata/ownerReferences", Value::Null)
 }
 
-async fn scale_is_a_view_of_the_replicas(world: &World) -> Outcome {
+async fn scale_shows_the_replicas(world: &World) -> Outcome {
     let made = world.deployment("a").await?;
     let path = world.apps("deployments/a/scale");
     let scale = world.get(&path).await?;
@@ -113,7 +113,7 @@ async fn scale_is_a_view_of_the_replicas(world: &World) -> Outcome {
     )
 }
 
-async fn scale_is_written_under_conditions(world: &World) -> Outcome {
+async fn scale_updates_are_validated_and_conditional(world: &World) -> Outcome {
     let sets = world.apps("replicasets");
     world
         .post(
@@ -200,7 +200,7 @@ async fn a_pod_is_bound_once(world: &World) -> Outcome {
     again.has("/details/kind", json!("pods/binding"))
 }
 
-async fn bindings_bring_metadata_along(world: &World) -> Outcome {
+async fn bindings_add_metadata(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let mut bound = binding(NO_NODE);
     bound["metadata"]["annotations"] = json!({"x": "1"});
@@ -213,7 +213,7 @@ async fn bindings_bring_metadata_along(world: &World) -> Outcome {
     at(&pod.body, "/metadata/annotations/x", json!("1"))
 }
 
-async fn pods_that_are_going_are_not_bound(world: &World) -> Outcome {
+async fn terminating_pods_are_not_bound(world: &World) -> Outcome {
     world.pod("a", json!({"finalizers": [KEEP]})).await?;
     world.delete(&world.core("pods/a")).await?.ok()?;
     let refused = world
@@ -226,7 +226,7 @@ async fn pods_that_are_going_are_not_bound(world: &World) -> Outcome {
     )
 }
 
-async fn containers_are_added_for_a_while(world: &World) -> Outcome {
+async fn ephemeral_containers_can_be_added(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let add = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
     let patched = world
@@ -258,7 +258,7 @@ async fn containers_are_added_for_a_while(world: &World) -> Outcome {
         .invalid("may not be removed")
 }
 
-async fn containers_are_resized_apart_from_the_rest(world: &World) -> Outcome {
+async fn containers_are_resized_through_a_subresource(world: &World) -> Outcome {
     let requests = |cpu: &str| json!([{"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": cpu}}}]);
     world
         .pod_of("a", json!({}), json!({"containers": requests("100m")}))
@@ -277,7 +277,7 @@ async fn containers_are_resized_apart_from_the_rest(world: &World) -> Outcome {
     at(&resized.body, "/metadata/generation", json!(2))
 }
 
-async fn namespaces_are_finalized_apart_from_the_rest(world: &World) -> Outcome {
+async fn namespaces_are_finalized_through_a_subresource(world: &World) -> Outcome {
     const OWN: &str = "conformance.example.com/own";
     let new = json!({"metadata": {"generateName": "conformance-"}, "spec": {"finalizers": [OWN]}});
     let made = world
@@ -306,7 +306,7 @@ async fn namespaces_are_finalized_apart_from_the_rest(world: &World) -> Outcome 
     equal("not by an update", &kept, &json!([OWN, "kubernetes"]))
 }
 
-async fn parts_there_are_not_are_not_found(world: &World) -> Outcome {
+async fn missing_subresources_are_not_found(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     for part in ["status", "scale", "soul"] {
         let refused = world

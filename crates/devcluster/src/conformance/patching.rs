@@ -8,19 +8,19 @@ use super::world::{
 };
 
 promises! { "patching":
-    merge_patches_set_and_remove,
-    json_patches_apply_whole_or_not_at_all,
-    json_patches_have_all_operations,
-    json_patches_that_are_none_are_refused,
-    patches_of_other_types_are_refused,
-    only_apply_is_forced,
-    a_version_in_a_patch_is_a_condition,
-    a_uid_in_a_patch_stays,
-    a_patch_leaves_an_object_of_its_kind,
-    what_a_patch_leaves_is_completed_and_checked,
+    merge_patches_set_and_remove_fields,
+    json_patches_are_atomic,
+    json_patches_support_all_operations,
+    invalid_json_patches_are_refused,
+    unknown_patch_types_are_refused,
+    only_apply_can_be_forced,
+    a_resource_version_in_a_patch_is_a_precondition,
+    a_patch_cannot_change_the_uid,
+    a_patch_must_result_in_a_decodable_object,
+    patched_objects_are_defaulted_and_validated,
 }
 
-async fn merge_patches_set_and_remove(world: &World) -> Outcome {
+async fn merge_patches_set_and_remove_fields(world: &World) -> Outcome {
     let made = world
         .map("a", json!({"finalizers": []}), json!({"x": "1", "y": "2"}))
         .await?;
@@ -53,7 +53,7 @@ async fn merge_patches_set_and_remove(world: &World) -> Outcome {
     )
 }
 
-async fn json_patches_apply_whole_or_not_at_all(world: &World) -> Outcome {
+async fn json_patches_are_atomic(world: &World) -> Outcome {
     let (made, path) = (
         world.map("a", json!({}), json!({"x": "1"})).await?,
         world.core("configmaps/a"),
@@ -69,7 +69,7 @@ async fn json_patches_apply_whole_or_not_at_all(world: &World) -> Outcome {
     )
 }
 
-async fn json_patches_have_all_operations(world: &World) -> Outcome {
+async fn json_patches_support_all_operations(world: &World) -> Outcome {
     world
         .map("a", json!({}), json!({"x": "1", "y": "2"}))
         .await?;
@@ -91,7 +91,7 @@ async fn json_patches_have_all_operations(world: &World) -> Outcome {
     )
 }
 
-async fn json_patches_that_are_none_are_refused(world: &World) -> Outcome {
+async fn invalid_json_patches_are_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     world
@@ -110,7 +110,7 @@ async fn json_patches_that_are_none_are_refused(world: &World) -> Outcome {
         .map(|_| ())
 }
 
-async fn patches_of_other_types_are_refused(world: &World) -> Outcome {
+async fn unknown_patch_types_are_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     for content_type in [JSON, "text/plain"] {
         let refused = world
@@ -121,7 +121,7 @@ async fn patches_of_other_types_are_refused(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn only_apply_is_forced(world: &World) -> Outcome {
+async fn only_apply_can_be_forced(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     for content_type in [MERGE, STRATEGIC] {
         let forced = world
@@ -137,7 +137,7 @@ async fn only_apply_is_forced(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_version_in_a_patch_is_a_condition(world: &World) -> Outcome {
+async fn a_resource_version_in_a_patch_is_a_precondition(world: &World) -> Outcome {
     let (made, path) = (
         world.map("a", json!({}), json!({})).await?,
         world.core("configmaps/a"),
@@ -166,7 +166,7 @@ async fn a_version_in_a_patch_is_a_condition(world: &World) -> Outcome {
     applied.refuses(409, "Conflict", modified)
 }
 
-async fn a_uid_in_a_patch_stays(world: &World) -> Outcome {
+async fn a_patch_cannot_change_the_uid(world: &World) -> Outcome {
     world.deployment("a").await?;
     let other = world
         .merge(
@@ -178,7 +178,7 @@ async fn a_uid_in_a_patch_stays(world: &World) -> Outcome {
     other.has("/details/causes/0/field", json!("metadata.uid"))
 }
 
-async fn a_patch_leaves_an_object_of_its_kind(world: &World) -> Outcome {
+async fn a_patch_must_result_in_a_decodable_object(world: &World) -> Outcome {
     world.deployment("a").await?;
     let path = world.apps("deployments/a");
     let wrong = world
@@ -188,7 +188,7 @@ async fn a_patch_leaves_an_object_of_its_kind(world: &World) -> Outcome {
     wrong.has("/details/causes/0/field", json!("patch"))
 }
 
-async fn what_a_patch_leaves_is_completed_and_checked(world: &World) -> Outcome {
+async fn patched_objects_are_defaulted_and_validated(world: &World) -> Outcome {
     world.deployment("a").await?;
     let path = world.apps("deployments/a");
     let patch = json!({"spec": {"progressDeadlineSeconds": null, "revisionHistoryLimit": null}});

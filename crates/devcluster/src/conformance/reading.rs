@@ -9,22 +9,22 @@ use super::promises;
 use super::world::{Answer, Outcome, World, at, equal, holds, names, revision, text, version};
 
 promises! { "reading":
-    an_object_is_read_at_least_as_new_as_asked,
-    lists_are_in_the_order_of_namespace_and_name,
-    an_empty_list_is_a_list,
-    pages_tell_what_is_left,
-    pages_show_one_state,
-    tokens_tell_where_a_page_begins,
-    a_token_without_a_version_goes_on_with_what_there_is_now,
-    any_state_is_not_cut_into_pages,
-    no_limit_is_a_limit_below_one,
-    a_list_is_not_older_than_asked,
-    a_list_can_show_the_past,
-    a_limited_list_of_a_version_is_of_that_version,
-    what_is_forgotten_is_told_as_expired,
-    broken_tokens_and_versions_are_refused,
-    versions_to_come_are_waited_for_in_vain,
-    parameters_that_contradict_each_other_are_refused,
+    gets_are_not_older_than_requested,
+    lists_are_sorted_by_namespace_and_name,
+    an_empty_list_has_kind_and_version,
+    pages_count_remaining_items,
+    pages_have_one_resource_version,
+    continue_tokens_contain_version_and_start,
+    a_token_without_a_version_continues_at_the_latest,
+    version_zero_ignores_the_limit,
+    limits_below_one_mean_no_limit,
+    lists_are_not_older_than_requested,
+    exact_lists_show_an_old_version,
+    limited_lists_of_a_version_are_exact,
+    compacted_versions_are_expired,
+    invalid_tokens_and_versions_are_refused,
+    future_versions_time_out,
+    contradicting_parameters_are_refused,
 }
 
 async fn three_maps(world: &World) -> Result<Value, Broken> {
@@ -48,7 +48,7 @@ fn has_names(what: &str, answer: &Answer, expected: &[&str]) -> Outcome {
     equal(what, &json!(names(answer.ok()?)), &json!(expected))
 }
 
-async fn an_object_is_read_at_least_as_new_as_asked(world: &World) -> Outcome {
+async fn gets_are_not_older_than_requested(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     for asked in ["0", "", version(&made)] {
@@ -78,7 +78,7 @@ async fn an_object_is_read_at_least_as_new_as_asked(world: &World) -> Outcome {
     )
 }
 
-async fn lists_are_in_the_order_of_namespace_and_name(world: &World) -> Outcome {
+async fn lists_are_sorted_by_namespace_and_name(world: &World) -> Outcome {
     three_maps(world).await?;
     has_names("of a namespace", &list(world, "").await?, &["a", "b", "c"])?;
     let all = world.get("/api/v1/configmaps").await?;
@@ -96,7 +96,7 @@ async fn lists_are_in_the_order_of_namespace_and_name(world: &World) -> Outcome 
     )
 }
 
-async fn an_empty_list_is_a_list(world: &World) -> Outcome {
+async fn an_empty_list_has_kind_and_version(world: &World) -> Outcome {
     let none = world
         .get(&world.core("configmaps?labelSelector=no=such"))
         .await?;
@@ -106,7 +106,7 @@ async fn an_empty_list_is_a_list(world: &World) -> Outcome {
     holds("with a version", revision(&none.body) > 0)
 }
 
-async fn pages_tell_what_is_left(world: &World) -> Outcome {
+async fn pages_count_remaining_items(world: &World) -> Outcome {
     three_maps(world).await?;
     // Without a selector, so that it is told how many are left; what else is in the namespace comes
     // after these.
@@ -135,7 +135,7 @@ async fn pages_tell_what_is_left(world: &World) -> Outcome {
     selected.has("/metadata/remainingItemCount", json!(null))
 }
 
-async fn pages_show_one_state(world: &World) -> Outcome {
+async fn pages_have_one_resource_version(world: &World) -> Outcome {
     three_maps(world).await?;
     let first = list(world, "limit=1").await?;
     let token = text(first.ok()?, "/metadata/continue").to_owned();
@@ -157,7 +157,7 @@ fn token_of(content: &Value) -> String {
     URL_SAFE_NO_PAD.encode(content.to_string())
 }
 
-async fn tokens_tell_where_a_page_begins(world: &World) -> Outcome {
+async fn continue_tokens_contain_version_and_start(world: &World) -> Outcome {
     three_maps(world).await?;
     let first = list(world, "limit=2").await?;
     let bytes = URL_SAFE_NO_PAD
@@ -175,7 +175,7 @@ async fn tokens_tell_where_a_page_begins(world: &World) -> Outcome {
     )
 }
 
-async fn a_token_without_a_version_goes_on_with_what_there_is_now(world: &World) -> Outcome {
+async fn a_token_without_a_version_continues_at_the_latest(world: &World) -> Outcome {
     let before = three_maps(world).await?;
     let token = token_of(&json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}));
     world
@@ -196,7 +196,7 @@ async fn a_token_without_a_version_goes_on_with_what_there_is_now(world: &World)
     )
 }
 
-async fn any_state_is_not_cut_into_pages(world: &World) -> Outcome {
+async fn version_zero_ignores_the_limit(world: &World) -> Outcome {
     let last = three_maps(world).await?;
     // The cache of a real server may not have seen them yet.
     list(world, &format!("resourceVersion={}", version(&last)))
@@ -207,7 +207,7 @@ async fn any_state_is_not_cut_into_pages(world: &World) -> Outcome {
     whole.has("/metadata/continue", json!(null))
 }
 
-async fn no_limit_is_a_limit_below_one(world: &World) -> Outcome {
+async fn limits_below_one_mean_no_limit(world: &World) -> Outcome {
     three_maps(world).await?;
     for limit in ["0", "-1"] {
         has_names(
@@ -219,7 +219,7 @@ async fn no_limit_is_a_limit_below_one(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_list_is_not_older_than_asked(world: &World) -> Outcome {
+async fn lists_are_not_older_than_requested(world: &World) -> Outcome {
     let last = three_maps(world).await?;
     for query in [
         "",
@@ -240,7 +240,7 @@ async fn a_list_is_not_older_than_asked(world: &World) -> Outcome {
     )
 }
 
-async fn a_list_can_show_the_past(world: &World) -> Outcome {
+async fn exact_lists_show_an_old_version(world: &World) -> Outcome {
     three_maps(world).await?;
     let then = list(world, "").await?;
     world.delete(&world.core("configmaps/a")).await?.ok()?;
@@ -261,7 +261,7 @@ async fn a_list_can_show_the_past(world: &World) -> Outcome {
     )
 }
 
-async fn a_limited_list_of_a_version_is_of_that_version(world: &World) -> Outcome {
+async fn limited_lists_of_a_version_are_exact(world: &World) -> Outcome {
     three_maps(world).await?;
     let then = list(world, "").await?;
     world.delete(&world.core("configmaps/a")).await?.ok()?;
@@ -275,7 +275,7 @@ async fn a_limited_list_of_a_version_is_of_that_version(world: &World) -> Outcom
 }
 
 /// How much a server remembers is its own choice, and so this may find everything remembered.
-async fn what_is_forgotten_is_told_as_expired(world: &World) -> Outcome {
+async fn compacted_versions_are_expired(world: &World) -> Outcome {
     three_maps(world).await?;
     let exact = list(world, "resourceVersion=1&resourceVersionMatch=Exact").await?;
     if exact.code != 200 {
@@ -303,7 +303,7 @@ async fn what_is_forgotten_is_told_as_expired(world: &World) -> Outcome {
     )
 }
 
-async fn broken_tokens_and_versions_are_refused(world: &World) -> Outcome {
+async fn invalid_tokens_and_versions_are_refused(world: &World) -> Outcome {
     three_maps(world).await?;
     for token in ["e30", "!!!", "abc"] {
         list(world, &format!("continue={token}")).await?.refuses(
@@ -327,7 +327,7 @@ async fn broken_tokens_and_versions_are_refused(world: &World) -> Outcome {
     )
 }
 
-async fn versions_to_come_are_waited_for_in_vain(world: &World) -> Outcome {
+async fn future_versions_time_out(world: &World) -> Outcome {
     for query in [
         "",
         "&resourceVersionMatch=NotOlderThan",
@@ -351,7 +351,7 @@ async fn versions_to_come_are_waited_for_in_vain(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn parameters_that_contradict_each_other_are_refused(world: &World) -> Outcome {
+async fn contradicting_parameters_are_refused(world: &World) -> Outcome {
     let cases = [
         (
             "resourceVersionMatch=Exact",

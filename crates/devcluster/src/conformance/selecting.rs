@@ -7,13 +7,13 @@ use super::promises;
 use super::world::{Answer, Outcome, World, equal, escaped, holds, names};
 
 promises! { "selecting":
-    labels_select,
-    selectors_of_labels_that_are_none_are_refused,
-    fields_of_any_object_select,
-    fields_there_are_not_are_refused,
-    fields_of_pods_select,
-    fields_of_events_select,
-    fields_of_other_kinds_select,
+    label_selectors_select_objects,
+    invalid_label_selectors_are_refused,
+    name_and_namespace_are_selectable,
+    unknown_fields_are_not_selectable,
+    fields_of_pods_are_selectable,
+    fields_of_events_are_selectable,
+    fields_of_other_kinds_are_selectable,
 }
 
 async fn select(
@@ -40,7 +40,7 @@ async fn by_fields(world: &World, plural: &str, selector: &str, expected: &[&str
     )
 }
 
-async fn labels_select(world: &World) -> Outcome {
+async fn label_selectors_select_objects(world: &World) -> Outcome {
     for (name, tier) in [("c", "back"), ("a", "front"), ("b", "front")] {
         world
             .map(
@@ -67,7 +67,7 @@ async fn labels_select(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn selectors_of_labels_that_are_none_are_refused(world: &World) -> Outcome {
+async fn invalid_label_selectors_are_refused(world: &World) -> Outcome {
     let requirement = "unable to parse requirement";
     for (selector, why) in [
         ("a in (", requirement),
@@ -82,7 +82,7 @@ async fn selectors_of_labels_that_are_none_are_refused(world: &World) -> Outcome
     Ok(())
 }
 
-async fn fields_of_any_object_select(world: &World) -> Outcome {
+async fn name_and_namespace_are_selectable(world: &World) -> Outcome {
     for name in ["a", "b"] {
         world.map(name, json!({}), json!({})).await?;
     }
@@ -105,7 +105,7 @@ async fn fields_of_any_object_select(world: &World) -> Outcome {
     by_fields(world, "configmaps", "metadata.namespace=other", &[]).await
 }
 
-async fn fields_there_are_not_are_refused(world: &World) -> Outcome {
+async fn unknown_fields_are_not_selectable(world: &World) -> Outcome {
     let why =
         "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
     select(world, "configmaps", "fieldSelector", "spec.x=y")
@@ -123,7 +123,7 @@ async fn fields_there_are_not_are_refused(world: &World) -> Outcome {
     holds("there are no other operators", refused.code == 400)
 }
 
-async fn fields_of_pods_select(world: &World) -> Outcome {
+async fn fields_of_pods_are_selectable(world: &World) -> Outcome {
     let named =
         json!({"restartPolicy": "Never", "hostNetwork": true, "serviceAccountName": "robot"});
     world
@@ -174,7 +174,7 @@ async fn fields_of_pods_select(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn fields_of_events_select(world: &World) -> Outcome {
+async fn fields_of_events_are_selectable(world: &World) -> Outcome {
     let about = json!({
         "kind": "Pod", "namespace": world.namespace, "name": "p", "uid": "u", "apiVersion": "v1", "resourceVersion": "7",
         "fieldPath": "spec.containers{c}",
@@ -213,7 +213,7 @@ async fn fields_of_events_select(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn fields_of_other_kinds_select(world: &World) -> Outcome {
+async fn fields_of_other_kinds_are_selectable(world: &World) -> Outcome {
     world
         .post(
             &world.core("secrets"),

@@ -7,13 +7,13 @@ use super::promises;
 use super::world::{Answer, JSON_PATCH, Outcome, STRATEGIC, World, at, equal, includes, text};
 
 promises! { "strategic":
-    maps_merge_and_have_directives,
+    maps_merge_and_support_directives,
     lists_merge_by_key_with_new_elements_first,
-    lists_have_directives,
-    lists_have_an_order_that_is_asked_for,
-    lists_of_texts_are_united,
-    keys_that_are_retained_leave_no_others,
-    elements_need_their_keys,
+    lists_support_directives,
+    set_element_order_sorts_lists,
+    lists_of_strings_form_a_union,
+    retain_keys_removes_other_fields,
+    elements_without_merge_key_are_refused,
     lists_of_pods_merge_by_their_keys,
     lists_of_containers_merge_by_their_keys,
     lists_of_other_kinds_merge_by_their_keys,
@@ -52,7 +52,7 @@ fn containers(answer: &Answer, expected: Value) -> Outcome {
     )
 }
 
-async fn maps_merge_and_have_directives(world: &World) -> Outcome {
+async fn maps_merge_and_support_directives(world: &World) -> Outcome {
     world
         .map(
             "a",
@@ -92,7 +92,7 @@ async fn lists_merge_by_key_with_new_elements_first(world: &World) -> Outcome {
     at(template(&changed)?, "/containers/1/image", json!("i:2"))
 }
 
-async fn lists_have_directives(world: &World) -> Outcome {
+async fn lists_support_directives(world: &World) -> Outcome {
     world.deployment("a").await?;
     of_template(world, json!({"containers": [{"name": "d", "image": "i"}]}))
         .await?
@@ -111,7 +111,7 @@ async fn lists_have_directives(world: &World) -> Outcome {
     containers(&replaced, json!(["e"]))
 }
 
-async fn lists_have_an_order_that_is_asked_for(world: &World) -> Outcome {
+async fn set_element_order_sorts_lists(world: &World) -> Outcome {
     world.deployment("a").await?;
     let order = json!({
         "$setElementOrder/containers": [{"name": "c"}, {"name": "d"}],
@@ -122,7 +122,7 @@ async fn lists_have_an_order_that_is_asked_for(world: &World) -> Outcome {
     containers(&of_template(world, order).await?, json!(["d", "c"]))
 }
 
-async fn lists_of_texts_are_united(world: &World) -> Outcome {
+async fn lists_of_strings_form_a_union(world: &World) -> Outcome {
     let [a, b, c] = ["a", "b", "c"].map(|name| format!("conformance.example.com/{name}"));
     world
         .map("a", json!({"finalizers": [a, b]}), json!({}))
@@ -140,7 +140,7 @@ async fn lists_of_texts_are_united(world: &World) -> Outcome {
     )
 }
 
-async fn keys_that_are_retained_leave_no_others(world: &World) -> Outcome {
+async fn retain_keys_removes_other_fields(world: &World) -> Outcome {
     world.deployment("a").await?;
     let path = world.apps("deployments/a");
     let refused = world
@@ -166,7 +166,7 @@ async fn keys_that_are_retained_leave_no_others(world: &World) -> Outcome {
     at(template(&volume)?, "/volumes", expected)
 }
 
-async fn elements_need_their_keys(world: &World) -> Outcome {
+async fn elements_without_merge_key_are_refused(world: &World) -> Outcome {
     world.deployment("a").await?;
     let keyless = of_template(world, json!({"containers": [{"image": "i:3"}]})).await?;
     keyless.refuses(500, "", "does not contain declared merge key: name")

@@ -8,15 +8,15 @@ use super::world::{Outcome, TABLE, World, at, equal, holds, text, version, workl
 
 promises! { "tables":
     tables_have_columns_and_cells,
-    rows_have_as_much_of_the_object_as_is_asked_for,
-    every_kind_has_its_columns,
-    columns_of_other_groups_are_there_too,
-    workloads_show_their_numbers,
-    what_pods_do_is_shown_in_a_word,
-    wide_cells_of_pods_are_there,
+    include_object_selects_the_embedded_object,
+    core_kinds_have_their_columns,
+    kinds_of_other_groups_have_their_columns,
+    workloads_show_replica_counts,
+    pods_show_a_status,
+    pods_show_wide_cells,
     services_show_addresses_and_ports,
-    events_show_what_they_are_about,
-    ages_are_told_in_short,
+    events_show_the_involved_object,
+    ages_are_shown_in_short_form,
 }
 
 async fn table(world: &World, path: &str) -> Result<Value, Broken> {
@@ -63,7 +63,7 @@ async fn tables_have_columns_and_cells(world: &World) -> Outcome {
     at(&one, "/metadata/resourceVersion", json!(version(&made)))
 }
 
-async fn rows_have_as_much_of_the_object_as_is_asked_for(world: &World) -> Outcome {
+async fn include_object_selects_the_embedded_object(world: &World) -> Outcome {
     world.map("a", json!({}), json!({"k": "v"})).await?;
     let path = world.core("configmaps/a?includeObject=");
     at(
@@ -100,7 +100,7 @@ async fn has_columns(world: &World, path: &str, expected: &str) -> Outcome {
     equal(path, &json!(found), &json!(expected))
 }
 
-async fn every_kind_has_its_columns(world: &World) -> Outcome {
+async fn core_kinds_have_their_columns(world: &World) -> Outcome {
     let cases = [
         (
             "pods",
@@ -129,7 +129,7 @@ async fn every_kind_has_its_columns(world: &World) -> Outcome {
     has_columns(world, "/api/v1/namespaces", "Name, Status, Age").await
 }
 
-async fn columns_of_other_groups_are_there_too(world: &World) -> Outcome {
+async fn kinds_of_other_groups_have_their_columns(world: &World) -> Outcome {
     let cases = [
         (
             "apps/v1",
@@ -169,7 +169,7 @@ async fn columns_of_other_groups_are_there_too(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn workloads_show_their_numbers(world: &World) -> Outcome {
+async fn workloads_show_replica_counts(world: &World) -> Outcome {
     world.deployment("a").await?;
     let deployment = table(world, &world.apps("deployments/a")).await?;
     let expected = [
@@ -199,7 +199,7 @@ async fn workloads_show_their_numbers(world: &World) -> Outcome {
     )
 }
 
-async fn what_pods_do_is_shown_in_a_word(world: &World) -> Outcome {
+async fn pods_show_a_status(world: &World) -> Outcome {
     let of = |name: &str, state: Value| json!({"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
     let main = |state: Value| json!({"containerStatuses": [of("c", state)]});
     let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
@@ -259,7 +259,7 @@ async fn what_pods_do_is_shown_in_a_word(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn wide_cells_of_pods_are_there(world: &World) -> Outcome {
+async fn pods_show_wide_cells(world: &World) -> Outcome {
     world
         .pod("a", json!({"finalizers": [super::world::KEEP]}))
         .await?;
@@ -317,7 +317,7 @@ async fn services_show_addresses_and_ports(world: &World) -> Outcome {
     has_cells(&shown, &expected)
 }
 
-async fn events_show_what_they_are_about(world: &World) -> Outcome {
+async fn events_show_the_involved_object(world: &World) -> Outcome {
     let about = json!({"kind": "Pod", "namespace": world.namespace, "name": "p", "fieldPath": "spec.containers{c}"});
     let event = json!({
         "metadata": {"name": "a"}, "involvedObject": about, "reason": "Tried", "message": "it was tried", "type": "Warning",
@@ -339,7 +339,7 @@ async fn events_show_what_they_are_about(world: &World) -> Outcome {
     has_cells(&shown, &expected)
 }
 
-async fn ages_are_told_in_short(world: &World) -> Outcome {
+async fn ages_are_shown_in_short_form(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let shown = table(world, &world.core("configmaps/a")).await?;
     let age = cell(&shown, "Age").as_str().unwrap_or_default();

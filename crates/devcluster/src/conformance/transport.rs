@@ -7,22 +7,22 @@ use super::promises;
 use super::world::{APPLY, JSON, MERGE, Outcome, World, at, equal, holds};
 
 promises! { "transport":
-    answers_are_json_that_nobody_keeps,
-    bodies_may_be_yaml,
-    bodies_may_be_protobuf,
-    who_would_take_json_too_is_answered,
-    media_types_there_are_not_are_refused,
+    answers_are_json_and_not_cached,
+    bodies_can_be_yaml,
+    bodies_can_be_protobuf,
+    accept_headers_with_alternatives_get_an_answer,
+    unknown_media_types_are_refused,
     bodies_have_a_limit,
-    paths_there_are_not_are_told_apart,
-    methods_there_are_not_are_refused,
-    metadata_can_be_asked_for_alone,
-    metadata_can_be_asked_for_of_what_is_written,
+    paths_of_unknown_groups_and_resources_are_not_found,
+    unsupported_methods_are_refused,
+    metadata_can_be_requested_alone,
+    writes_can_answer_with_metadata,
 }
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-async fn answers_are_json_that_nobody_keeps(world: &World) -> Outcome {
+async fn answers_are_json_and_not_cached(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     let answers = [
         world.map("a", json!({}), json!({})).await.map(|_| None)?,
@@ -53,7 +53,7 @@ async fn answers_are_json_that_nobody_keeps(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn bodies_may_be_yaml(world: &World) -> Outcome {
+async fn bodies_can_be_yaml(world: &World) -> Outcome {
     let request =
         Request::post(world.core("configmaps")).header("content-type", "application/yaml");
     let answer = world
@@ -80,7 +80,7 @@ fn field(number: u8, value: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, length], value].concat()
 }
 
-async fn bodies_may_be_protobuf(world: &World) -> Outcome {
+async fn bodies_can_be_protobuf(world: &World) -> Outcome {
     let entry = [field(1, b"k"), field(2, b"v")].concat();
     let map = [field(1, &field(1, b"a")), field(2, &entry)].concat();
     let kind = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
@@ -93,7 +93,7 @@ async fn bodies_may_be_protobuf(world: &World) -> Outcome {
     at(&made.body, "/data", json!({"k": "v"}))
 }
 
-async fn who_would_take_json_too_is_answered(world: &World) -> Outcome {
+async fn accept_headers_with_alternatives_get_an_answer(world: &World) -> Outcome {
     let answer = world
         .get_as(&world.core("configmaps"), &format!("{PROTOBUF},{JSON}"))
         .await?;
@@ -115,7 +115,7 @@ async fn who_would_take_json_too_is_answered(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn media_types_there_are_not_are_refused(world: &World) -> Outcome {
+async fn unknown_media_types_are_refused(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     for accept in ["text/csv", "text/html, application/*;q=0.9"] {
         let said = world.get_as(&maps, accept).await?;
@@ -141,7 +141,7 @@ async fn bodies_have_a_limit(world: &World) -> Outcome {
         .refuses(413, "RequestEntityTooLarge", why)
 }
 
-async fn paths_there_are_not_are_told_apart(world: &World) -> Outcome {
+async fn paths_of_unknown_groups_and_resources_are_not_found(world: &World) -> Outcome {
     let page = world.get("/apis/nobody.example.com/v1/things").await?;
     holds(
         "an unknown group is no Status",
@@ -156,7 +156,7 @@ async fn paths_there_are_not_are_told_apart(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn methods_there_are_not_are_refused(world: &World) -> Outcome {
+async fn unsupported_methods_are_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
     for (method, path) in [
@@ -179,7 +179,7 @@ async fn methods_there_are_not_are_refused(world: &World) -> Outcome {
     )
 }
 
-async fn metadata_can_be_asked_for_alone(world: &World) -> Outcome {
+async fn metadata_can_be_requested_alone(world: &World) -> Outcome {
     world
         .map("a", json!({"labels": {"x": "y"}}), json!({"k": "v"}))
         .await?;
@@ -204,7 +204,7 @@ async fn metadata_can_be_asked_for_alone(world: &World) -> Outcome {
     )
 }
 
-async fn metadata_can_be_asked_for_of_what_is_written(world: &World) -> Outcome {
+async fn writes_can_answer_with_metadata(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     let steps = [

@@ -13,15 +13,15 @@ promises! { "trying":
     a_dry_run_creates_nothing,
     a_dry_run_changes_nothing,
     a_dry_run_deletes_nothing,
-    a_dry_run_of_a_part_changes_nothing,
-    a_dry_run_is_not_watched,
-    a_dry_run_is_refused_as_the_real_one,
-    a_dry_run_is_of_everything,
-    unknown_fields_are_dropped_told_or_refused,
-    fields_that_are_there_twice_are_told_or_refused,
-    unknown_fields_of_patches_are_told_or_refused,
-    a_validation_there_is_not_is_refused,
-    owners_named_twice_are_told_and_dropped,
+    a_dry_run_of_a_subresource_changes_nothing,
+    a_dry_run_causes_no_watch_events,
+    a_dry_run_validates_like_a_write,
+    only_dry_run_all_is_supported,
+    unknown_fields_cause_warnings_or_errors,
+    duplicate_fields_cause_warnings_or_errors,
+    unknown_fields_of_patches_cause_warnings_or_errors,
+    unknown_field_validation_is_refused,
+    duplicate_owner_references_are_dropped_with_a_warning,
 }
 
 async fn a_dry_run_creates_nothing(world: &World) -> Outcome {
@@ -112,7 +112,7 @@ async fn a_dry_run_deletes_nothing(world: &World) -> Outcome {
     at(still.ok()?, "/metadata/deletionTimestamp", Value::Null)
 }
 
-async fn a_dry_run_of_a_part_changes_nothing(world: &World) -> Outcome {
+async fn a_dry_run_of_a_subresource_changes_nothing(world: &World) -> Outcome {
     world.deployment("a").await?;
     let scale = world.apps("deployments/a/scale");
     let scaled = world
@@ -155,7 +155,7 @@ async fn a_dry_run_of_a_part_changes_nothing(world: &World) -> Outcome {
     at(&pod.body, "/metadata/deletionTimestamp", Value::Null)
 }
 
-async fn a_dry_run_is_not_watched(world: &World) -> Outcome {
+async fn a_dry_run_causes_no_watch_events(world: &World) -> Outcome {
     let made = world
         .map("a", json!({"labels": {"x": "y"}}), json!({}))
         .await?;
@@ -178,7 +178,7 @@ async fn a_dry_run_is_not_watched(world: &World) -> Outcome {
     )
 }
 
-async fn a_dry_run_is_refused_as_the_real_one(world: &World) -> Outcome {
+async fn a_dry_run_validates_like_a_write(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({"k": "1"})).await?;
     let maps = world.core("configmaps");
     let exists = world
@@ -207,7 +207,7 @@ async fn a_dry_run_is_refused_as_the_real_one(world: &World) -> Outcome {
         .map(|_| ())
 }
 
-async fn a_dry_run_is_of_everything(world: &World) -> Outcome {
+async fn only_dry_run_all_is_supported(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let (maps, map) = (
         world.core("configmaps?dryRun=Some"),
@@ -243,7 +243,7 @@ async fn create(world: &World, validation: &str, fields: &str) -> Result<Answer,
         .await
 }
 
-async fn unknown_fields_are_dropped_told_or_refused(world: &World) -> Outcome {
+async fn unknown_fields_cause_warnings_or_errors(world: &World) -> Outcome {
     let fields = "\"dat\":{},\"binaryDat\":{}";
     for validation in ["", "Warn"] {
         let warned = create(world, validation, fields).await?;
@@ -264,7 +264,7 @@ async fn unknown_fields_are_dropped_told_or_refused(world: &World) -> Outcome {
         .refuses(400, "BadRequest", why)
 }
 
-async fn fields_that_are_there_twice_are_told_or_refused(world: &World) -> Outcome {
+async fn duplicate_fields_cause_warnings_or_errors(world: &World) -> Outcome {
     let fields = "\"data\":{\"a\":\"1\",\"a\":\"2\"}";
     let warned = create(world, "Warn", fields).await?;
     at(warned.created()?, "/data", json!({"a": "2"}))?;
@@ -280,7 +280,7 @@ async fn fields_that_are_there_twice_are_told_or_refused(world: &World) -> Outco
     )
 }
 
-async fn unknown_fields_of_patches_are_told_or_refused(world: &World) -> Outcome {
+async fn unknown_fields_of_patches_cause_warnings_or_errors(world: &World) -> Outcome {
     world.deployment("a").await?;
     let patch = json!({"spec": {"bogus": 1}});
     for content_type in [MERGE, STRATEGIC] {
@@ -310,7 +310,7 @@ async fn unknown_fields_of_patches_are_told_or_refused(world: &World) -> Outcome
     Ok(())
 }
 
-async fn a_validation_there_is_not_is_refused(world: &World) -> Outcome {
+async fn unknown_field_validation_is_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let (maps, map) = (
         world.core("configmaps?fieldValidation=Maybe"),
@@ -330,7 +330,7 @@ async fn a_validation_there_is_not_is_refused(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn owners_named_twice_are_told_and_dropped(world: &World) -> Outcome {
+async fn duplicate_owner_references_are_dropped_with_a_warning(world: &World) -> Outcome {
     let owner = world.map("owner", json!({}), json!({})).await?;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
     let map = json!({"metadata": {"name": "a", "ownerReferences": [owner, owner]}});

@@ -9,21 +9,21 @@ use super::world::{Answer, Outcome, World, at, deployment, equal, holds, text, w
 
 promises! { "validation":
     refusals_name_field_reason_and_value,
-    every_cause_is_told,
-    names_follow_the_rules,
-    labels_annotations_and_finalizers_follow_the_rules,
-    deployments_follow_the_rules,
-    other_workloads_follow_the_rules,
-    pods_follow_the_rules,
-    services_follow_the_rules,
-    leases_follow_the_rules,
-    events_are_about_objects_of_their_namespace,
-    what_is_immutable_stays,
-    frozen_data_stays,
-    little_of_a_pod_changes,
-    selectors_of_controllers_may_change,
+    refusals_list_every_cause,
+    names_are_validated,
+    labels_annotations_and_finalizers_are_validated,
+    deployments_are_validated,
+    other_workloads_are_validated,
+    pods_are_validated,
+    services_are_validated,
+    leases_are_validated,
+    events_must_involve_objects_of_their_namespace,
+    immutable_fields_cannot_change,
+    immutable_config_maps_and_secrets_cannot_change,
+    few_fields_of_pods_can_change,
+    selectors_of_replication_controllers_can_change,
     phases_of_namespaces_follow_their_deletion,
-    addresses_of_services_stay,
+    addresses_of_services_are_immutable,
 }
 
 async fn tried(world: &World, path: &str, object: &Value) -> Result<Answer, Broken> {
@@ -122,7 +122,7 @@ async fn refusals_name_field_reason_and_value(world: &World) -> Outcome {
     refused.has("/details/causes/0/reason", json!("FieldValueTooLong"))
 }
 
-async fn every_cause_is_told(world: &World) -> Outcome {
+async fn refusals_list_every_cause(world: &World) -> Outcome {
     let template = json!({"metadata": {"labels": {"app": "other"}}});
     let refused = tried_deployment(world, json!({"replicas": -1, "template": template})).await?;
     refused.invalid("Deployment.apps \"a\" is invalid: [")?;
@@ -137,7 +137,7 @@ async fn every_cause_is_told(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn names_follow_the_rules(world: &World) -> Outcome {
+async fn names_are_validated(world: &World) -> Outcome {
     let subdomain = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
                      and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '";
     for name in ["Upper", "under_score", "-dash", "a b", "a..b"] {
@@ -190,7 +190,7 @@ async fn names_follow_the_rules(world: &World) -> Outcome {
     container.invalid("spec.containers[0].name: Invalid value: \"a.b\"")
 }
 
-async fn labels_annotations_and_finalizers_follow_the_rules(world: &World) -> Outcome {
+async fn labels_annotations_and_finalizers_are_validated(world: &World) -> Outcome {
     let cases = [
         (
             json!({"labels": {"a b": "c"}}),
@@ -246,7 +246,7 @@ async fn labels_annotations_and_finalizers_follow_the_rules(world: &World) -> Ou
         .map(|_| ())
 }
 
-async fn deployments_follow_the_rules(world: &World) -> Outcome {
+async fn deployments_are_validated(world: &World) -> Outcome {
     let never = json!({"template": {"spec": {"restartPolicy": "Never"}}});
     let rolling = |surge: Value, unavailable: Value| json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}});
     let no_strategy = "spec.strategy: Unsupported value: {\"Type\":\"Foo\",\"RollingUpdate\":null}: supported values: \"Recreate\", \
@@ -298,7 +298,7 @@ async fn deployments_follow_the_rules(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn other_workloads_follow_the_rules(world: &World) -> Outcome {
+async fn other_workloads_are_validated(world: &World) -> Outcome {
     let with = |change: Value| {
         let mut spec = workload_spec("a");
         json_patch::merge(&mut spec, &change);
@@ -337,7 +337,7 @@ async fn other_workloads_follow_the_rules(world: &World) -> Outcome {
     refused.invalid("values: \"OnFailure\", \"Never\"")
 }
 
-async fn pods_follow_the_rules(world: &World) -> Outcome {
+async fn pods_are_validated(world: &World) -> Outcome {
     let init = json!({"initContainers": [{"name": "c", "image": "i"}]});
     let twice = json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]});
     let token = |source: Value| {
@@ -384,7 +384,7 @@ async fn pods_follow_the_rules(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn services_follow_the_rules(world: &World) -> Outcome {
+async fn services_are_validated(world: &World) -> Outcome {
     let service = |spec: Value| json!({"metadata": {"name": "a"}, "spec": spec});
     let cases = [
         (
@@ -409,7 +409,7 @@ async fn services_follow_the_rules(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn leases_follow_the_rules(world: &World) -> Outcome {
+async fn leases_are_validated(world: &World) -> Outcome {
     let leases = world.group("coordination.k8s.io/v1", "leases");
     let cases = [
         (
@@ -433,7 +433,7 @@ async fn leases_follow_the_rules(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn events_are_about_objects_of_their_namespace(world: &World) -> Outcome {
+async fn events_must_involve_objects_of_their_namespace(world: &World) -> Outcome {
     let event = |namespace: &str| json!({"metadata": {"name": "a"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": namespace}});
     for namespace in ["", "default"] {
         let why = format!(
@@ -455,7 +455,7 @@ async fn events_are_about_objects_of_their_namespace(world: &World) -> Outcome {
     system.invalid("does not match event.namespace")
 }
 
-async fn what_is_immutable_stays(world: &World) -> Outcome {
+async fn immutable_fields_cannot_change(world: &World) -> Outcome {
     let labels = json!({"x": "y"});
     let other = json!({"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}});
     world.deployment("a").await?;
@@ -507,7 +507,7 @@ async fn what_is_immutable_stays(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn frozen_data_stays(world: &World) -> Outcome {
+async fn immutable_config_maps_and_secrets_cannot_change(world: &World) -> Outcome {
     for plural in ["configmaps", "secrets"] {
         let frozen = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "MTIz"}});
         world.post(&world.core(plural), &frozen).await?.created()?;
@@ -529,7 +529,7 @@ async fn frozen_data_stays(world: &World) -> Outcome {
     typed.invalid("type: Invalid value: \"other\": field is immutable")
 }
 
-async fn little_of_a_pod_changes(world: &World) -> Outcome {
+async fn few_fields_of_pods_can_change(world: &World) -> Outcome {
     world
         .pod_of("a", json!({}), json!({"terminationGracePeriodSeconds": -1}))
         .await?;
@@ -560,7 +560,7 @@ async fn little_of_a_pod_changes(world: &World) -> Outcome {
     holds("tolerations stay", fewer.code == 422)
 }
 
-async fn selectors_of_controllers_may_change(world: &World) -> Outcome {
+async fn selectors_of_replication_controllers_can_change(world: &World) -> Outcome {
     let template = workload_spec("a")["template"].clone();
     let controller =
         json!({"metadata": {"name": "a"}, "spec": {"replicas": 0, "template": template}});
@@ -585,7 +585,7 @@ async fn phases_of_namespaces_follow_their_deletion(world: &World) -> Outcome {
     refused.invalid("may only be 'Active' if `deletionTimestamp` is empty")
 }
 
-async fn addresses_of_services_stay(world: &World) -> Outcome {
+async fn addresses_of_services_are_immutable(world: &World) -> Outcome {
     let service = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
     let made = world
         .post(&world.core("services"), &service)

@@ -9,28 +9,28 @@ use super::world::{
 };
 
 promises! { "watching":
-    watches_tell_every_change_in_order,
-    changes_made_at_once_are_told_once_each,
-    watches_begin_with_what_there_is,
-    watches_begin_after_the_version_asked_for,
-    watches_wait_for_versions_to_come,
-    versions_that_are_none_end_a_watch_before_it_begins,
-    what_is_forgotten_cannot_be_watched,
-    what_a_selector_no_longer_selects_is_told_as_deleted,
-    the_last_finalizer_is_no_change_but_the_end,
-    pods_that_are_ended_by_force_are_seen_with_no_grace,
-    bookmarks_tell_how_far_a_watch_is,
-    a_streamed_list_has_an_end,
-    a_streamed_list_without_bookmarks_has_no_mark,
-    a_stream_may_begin_without_a_list,
-    a_streamed_list_of_a_version_to_come_ends_with_an_error,
-    a_watch_of_one_object_is_a_watch_by_name,
-    watches_have_paths_of_their_own,
-    watches_end_in_time,
-    tables_are_watched_with_their_columns_told_once,
+    watches_send_every_change_in_order,
+    concurrent_changes_are_sent_once,
+    watches_without_a_version_start_with_existing_objects,
+    watches_start_after_the_requested_version,
+    watches_wait_for_future_versions,
+    watches_with_invalid_versions_are_refused,
+    watches_of_compacted_versions_expire,
+    objects_that_leave_the_selector_are_sent_as_deleted,
+    removal_of_the_last_finalizer_is_sent_as_deleted,
+    forced_pod_deletion_shows_a_zero_grace_period,
+    bookmarks_carry_the_current_version,
+    a_streamed_list_ends_with_a_bookmark,
+    a_streamed_list_without_bookmarks_has_no_end_mark,
+    initial_events_can_be_disabled,
+    a_streamed_list_of_a_future_version_times_out,
+    one_object_is_watched_by_name,
+    deprecated_watch_paths_are_served,
+    watches_end_after_their_timeout,
+    watched_tables_send_columns_once,
 }
 
-async fn watches_tell_every_change_in_order(world: &World) -> Outcome {
+async fn watches_send_every_change_in_order(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     let begin = world.map("begin", json!({}), json!({})).await?;
     world
@@ -80,7 +80,7 @@ async fn watches_tell_every_change_in_order(world: &World) -> Outcome {
     )
 }
 
-async fn changes_made_at_once_are_told_once_each(world: &World) -> Outcome {
+async fn concurrent_changes_are_sent_once(world: &World) -> Outcome {
     const WRITERS: usize = 20;
     let begin = world.map("begin", json!({}), json!({})).await?;
     let writes = (0..WRITERS).map(|index| async move {
@@ -117,7 +117,7 @@ async fn changes_made_at_once_are_told_once_each(world: &World) -> Outcome {
     )
 }
 
-async fn watches_begin_with_what_there_is(world: &World) -> Outcome {
+async fn watches_without_a_version_start_with_existing_objects(world: &World) -> Outcome {
     let made = world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
         .await?;
@@ -139,7 +139,7 @@ async fn watches_begin_with_what_there_is(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn watches_begin_after_the_version_asked_for(world: &World) -> Outcome {
+async fn watches_start_after_the_requested_version(world: &World) -> Outcome {
     let labels = json!({"labels": {"check": "yes"}});
     let first = world.map("a", labels.clone(), json!({})).await?;
     let second = world.map("b", labels.clone(), json!({})).await?;
@@ -156,7 +156,7 @@ async fn watches_begin_after_the_version_asked_for(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn watches_wait_for_versions_to_come(world: &World) -> Outcome {
+async fn watches_wait_for_future_versions(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let frames = world
         .frames(
@@ -167,7 +167,7 @@ async fn watches_wait_for_versions_to_come(world: &World) -> Outcome {
     equal("frames", &told(&frames), &json!([]))
 }
 
-async fn versions_that_are_none_end_a_watch_before_it_begins(world: &World) -> Outcome {
+async fn watches_with_invalid_versions_are_refused(world: &World) -> Outcome {
     let refused = world
         .get(&world.core("configmaps?watch=1&resourceVersion=x"))
         .await?;
@@ -175,7 +175,7 @@ async fn versions_that_are_none_end_a_watch_before_it_begins(world: &World) -> O
 }
 
 /// How much a server remembers is its own choice, and so this may find everything remembered.
-async fn what_is_forgotten_cannot_be_watched(world: &World) -> Outcome {
+async fn watches_of_compacted_versions_expire(world: &World) -> Outcome {
     let frames = world
         .frames(&world.core("configmaps"), "resourceVersion=1")
         .await?;
@@ -192,7 +192,7 @@ async fn what_is_forgotten_cannot_be_watched(world: &World) -> Outcome {
     holds("nothing comes after it", frames.len() == 1)
 }
 
-async fn what_a_selector_no_longer_selects_is_told_as_deleted(world: &World) -> Outcome {
+async fn objects_that_leave_the_selector_are_sent_as_deleted(world: &World) -> Outcome {
     let map = world.core("configmaps/a");
     let made = world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
@@ -227,7 +227,7 @@ async fn what_a_selector_no_longer_selects_is_told_as_deleted(world: &World) -> 
     )
 }
 
-async fn the_last_finalizer_is_no_change_but_the_end(world: &World) -> Outcome {
+async fn removal_of_the_last_finalizer_is_sent_as_deleted(world: &World) -> Outcome {
     let made = world
         .map(
             "a",
@@ -259,7 +259,7 @@ async fn the_last_finalizer_is_no_change_but_the_end(world: &World) -> Outcome {
     )
 }
 
-async fn pods_that_are_ended_by_force_are_seen_with_no_grace(world: &World) -> Outcome {
+async fn forced_pod_deletion_shows_a_zero_grace_period(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     world.bind("a").await?;
     let bound = world.get(&world.core("pods/a")).await?.ok()?.clone();
@@ -285,7 +285,7 @@ async fn pods_that_are_ended_by_force_are_seen_with_no_grace(world: &World) -> O
     )
 }
 
-async fn bookmarks_tell_how_far_a_watch_is(world: &World) -> Outcome {
+async fn bookmarks_carry_the_current_version(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let query = format!(
         "watch=1&timeoutSeconds=5&allowWatchBookmarks=true&resourceVersion={}",
@@ -323,7 +323,7 @@ async fn bookmarks_tell_how_far_a_watch_is(world: &World) -> Outcome {
 
 const STREAMED: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
-async fn a_streamed_list_has_an_end(world: &World) -> Outcome {
+async fn a_streamed_list_ends_with_a_bookmark(world: &World) -> Outcome {
     let made = world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
         .await?;
@@ -353,7 +353,7 @@ async fn a_streamed_list_has_an_end(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_streamed_list_without_bookmarks_has_no_mark(world: &World) -> Outcome {
+async fn a_streamed_list_without_bookmarks_has_no_end_mark(world: &World) -> Outcome {
     world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
         .await?;
@@ -366,7 +366,7 @@ async fn a_streamed_list_without_bookmarks_has_no_mark(world: &World) -> Outcome
     equal("frames", &told(&frames), &json!([["ADDED", "a"]]))
 }
 
-async fn a_stream_may_begin_without_a_list(world: &World) -> Outcome {
+async fn initial_events_can_be_disabled(world: &World) -> Outcome {
     world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
         .await?;
@@ -378,7 +378,7 @@ async fn a_stream_may_begin_without_a_list(world: &World) -> Outcome {
     )
 }
 
-async fn a_streamed_list_of_a_version_to_come_ends_with_an_error(world: &World) -> Outcome {
+async fn a_streamed_list_of_a_future_version_times_out(world: &World) -> Outcome {
     let query = format!("watch=1&timeoutSeconds=10&{STREAMED}&resourceVersion=1000000000000000");
     let frames = world
         .get(&world.core(&format!("configmaps?{query}")))
@@ -395,7 +395,7 @@ async fn a_streamed_list_of_a_version_to_come_ends_with_an_error(world: &World) 
     )
 }
 
-async fn a_watch_of_one_object_is_a_watch_by_name(world: &World) -> Outcome {
+async fn one_object_is_watched_by_name(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     world.map("b", json!({}), json!({})).await?;
     let frames = world
@@ -404,7 +404,7 @@ async fn a_watch_of_one_object_is_a_watch_by_name(world: &World) -> Outcome {
     equal("frames", &told(&frames), &json!([["ADDED", "b"]]))
 }
 
-async fn watches_have_paths_of_their_own(world: &World) -> Outcome {
+async fn deprecated_watch_paths_are_served(world: &World) -> Outcome {
     world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
         .await?;
@@ -422,7 +422,7 @@ async fn watches_have_paths_of_their_own(world: &World) -> Outcome {
 }
 
 /// The end is an end of the body, and no error: otherwise there would be no answer to look at.
-async fn watches_end_in_time(world: &World) -> Outcome {
+async fn watches_end_after_their_timeout(world: &World) -> Outcome {
     for query in ["watch=1", "watch=true", "watch=1&allowWatchBookmarks=true"] {
         let answer = world
             .get(&world.core(&format!(
@@ -438,7 +438,7 @@ async fn watches_end_in_time(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn tables_are_watched_with_their_columns_told_once(world: &World) -> Outcome {
+async fn watched_tables_send_columns_once(world: &World) -> Outcome {
     for name in ["a", "b"] {
         world
             .map(name, json!({"labels": {"check": "yes"}}), json!({}))

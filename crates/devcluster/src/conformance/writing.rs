@@ -7,25 +7,25 @@ use super::promises;
 use super::world::{KEEP, Outcome, World, at, deployment, equal, holds, text};
 
 promises! { "writing":
-    generated_names_are_new,
-    generated_names_keep_what_fits_of_their_prefix,
-    a_name_of_ones_own_comes_before_a_generated_one,
+    generated_names_are_unique,
+    generated_names_truncate_long_prefixes,
+    a_name_takes_precedence_over_generate_name,
     an_object_needs_a_name,
-    what_exists_is_not_created_again,
-    what_is_going_is_still_in_the_way,
-    what_controllers_report_is_not_created_by_others,
-    a_body_is_of_the_kind_of_its_path,
-    kinds_may_be_left_out,
+    existing_objects_are_not_created_again,
+    terminating_objects_block_creation,
+    creation_and_update_ignore_the_status,
+    a_body_must_have_the_kind_of_its_path,
+    kind_and_version_are_optional,
     stale_updates_conflict,
-    updates_of_another_object_conflict,
-    what_is_missing_is_told_by_name,
+    updates_with_another_uid_conflict,
+    not_found_errors_name_the_object,
     updates_without_a_version_are_unconditional,
-    some_kinds_are_updated_with_a_version_only,
-    some_kinds_of_the_cluster_are_updated_with_a_version_only,
+    some_kinds_need_a_version_for_updates,
+    some_cluster_scoped_kinds_need_a_version_for_updates,
     some_kinds_are_created_by_updates,
 }
 
-async fn generated_names_are_new(world: &World) -> Outcome {
+async fn generated_names_are_unique(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     let mut names = Vec::new();
     for _ in 0..3 {
@@ -49,7 +49,7 @@ async fn generated_names_are_new(world: &World) -> Outcome {
     holds("names differ", names.len() == 3)
 }
 
-async fn generated_names_keep_what_fits_of_their_prefix(world: &World) -> Outcome {
+async fn generated_names_truncate_long_prefixes(world: &World) -> Outcome {
     let made = world
         .post(
             &world.core("configmaps"),
@@ -63,7 +63,7 @@ async fn generated_names_keep_what_fits_of_their_prefix(world: &World) -> Outcom
     )
 }
 
-async fn a_name_of_ones_own_comes_before_a_generated_one(world: &World) -> Outcome {
+async fn a_name_takes_precedence_over_generate_name(world: &World) -> Outcome {
     let made = world
         .map("a", json!({"generateName": "some-"}), json!({}))
         .await?;
@@ -78,7 +78,7 @@ async fn an_object_needs_a_name(world: &World) -> Outcome {
     answer.invalid("metadata.name: Required value: name or generateName is required")
 }
 
-async fn what_exists_is_not_created_again(world: &World) -> Outcome {
+async fn existing_objects_are_not_created_again(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let again = world
         .post(
@@ -90,7 +90,7 @@ async fn what_exists_is_not_created_again(world: &World) -> Outcome {
     again.has("/details", json!({"name": "a", "kind": "configmaps"}))
 }
 
-async fn what_is_going_is_still_in_the_way(world: &World) -> Outcome {
+async fn terminating_objects_block_creation(world: &World) -> Outcome {
     world
         .map("a", json!({"finalizers": [KEEP]}), json!({}))
         .await?;
@@ -108,7 +108,7 @@ async fn what_is_going_is_still_in_the_way(world: &World) -> Outcome {
     )
 }
 
-async fn what_controllers_report_is_not_created_by_others(world: &World) -> Outcome {
+async fn creation_and_update_ignore_the_status(world: &World) -> Outcome {
     let mut new = deployment("a");
     new["status"] = json!({"collisionCount": 7});
     let made = world.post(&world.apps("deployments"), &new).await?;
@@ -117,7 +117,7 @@ async fn what_controllers_report_is_not_created_by_others(world: &World) -> Outc
     at(updated.ok()?, "/status/collisionCount", Value::Null)
 }
 
-async fn a_body_is_of_the_kind_of_its_path(world: &World) -> Outcome {
+async fn a_body_must_have_the_kind_of_its_path(world: &World) -> Outcome {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
     let why = "Secret in version \"v1\" cannot be handled as a ConfigMap";
     world
@@ -132,7 +132,7 @@ async fn a_body_is_of_the_kind_of_its_path(world: &World) -> Outcome {
         .refuses(400, "BadRequest", why)
 }
 
-async fn kinds_may_be_left_out(world: &World) -> Outcome {
+async fn kind_and_version_are_optional(world: &World) -> Outcome {
     let made = world
         .post(
             &world.core("configmaps"),
@@ -164,7 +164,7 @@ async fn stale_updates_conflict(world: &World) -> Outcome {
     stale.has("/details", json!({"name": "a", "kind": "configmaps"}))
 }
 
-async fn updates_of_another_object_conflict(world: &World) -> Outcome {
+async fn updates_with_another_uid_conflict(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let other = json!({"metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000000"}});
     let why = "Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta: ";
@@ -174,7 +174,7 @@ async fn updates_of_another_object_conflict(world: &World) -> Outcome {
         .refuses(409, "Conflict", why)
 }
 
-async fn what_is_missing_is_told_by_name(world: &World) -> Outcome {
+async fn not_found_errors_name_the_object(world: &World) -> Outcome {
     let missing = world.get(&world.apps("deployments/a")).await?;
     missing.refuses(404, "NotFound", "deployments.apps \"a\" not found")?;
     missing.has(
@@ -233,7 +233,7 @@ async fn updates_without_a_version_are_unconditional(world: &World) -> Outcome {
     )
 }
 
-async fn some_kinds_are_updated_with_a_version_only(world: &World) -> Outcome {
+async fn some_kinds_need_a_version_for_updates(world: &World) -> Outcome {
     let budget = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     let cases = [
         (
@@ -263,7 +263,7 @@ async fn some_kinds_are_updated_with_a_version_only(world: &World) -> Outcome {
 }
 
 /// Of the whole cluster; without handlers, hooks and rules they do nothing.
-async fn some_kinds_of_the_cluster_are_updated_with_a_version_only(world: &World) -> Outcome {
+async fn some_cluster_scoped_kinds_need_a_version_for_updates(world: &World) -> Outcome {
     let cases = [
         (
             "/apis/node.k8s.io/v1/runtimeclasses",

@@ -1,4 +1,4 @@
-//! Users, rights, tokens, reviews.
+//! Authorization by roles, impersonation, ServiceAccount tokens and reviews.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -23,7 +23,7 @@ promises! { "access":
 }
 
 impl World {
-    /// Lets a user do what `rules` say, in the namespace.
+    /// Grants a user `rules` in the namespace of the check.
     async fn grant(&self, user: &str, rules: Value) -> Outcome {
         let path = |what: &str| self.group("rbac.authorization.k8s.io/v1", what);
         self.post(
@@ -43,7 +43,7 @@ impl World {
     }
 }
 
-/// Rights on ConfigMaps.
+/// Rules with these verbs on ConfigMaps.
 fn rules(verbs: &[&str]) -> Value {
     json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}])
 }
@@ -193,11 +193,11 @@ async fn roles_cannot_grant_more_than_their_author_has(world: &World) -> Outcome
     )
 }
 
-/// Asks a review again until it allows what it is about.
+/// Repeats an access review until it is allowed. Caches of a real server may lag behind new roles.
 async fn allowed(world: &World, ask: impl AsyncFn() -> Result<Answer, Broken>) -> Outcome {
     world
         .until_so(
-            "it to be allowed",
+            "status.allowed",
             |answer| answer.body["status"]["allowed"] == true,
             ask,
         )
@@ -254,8 +254,8 @@ async fn self_subject_reviews_answer(world: &World) -> Outcome {
         world.ask_as("ann", "POST", path, &review).await
     })
     .await?;
-    let nobody = world.ask_as("bob", "POST", path, &review).await?;
-    at(nobody.created()?, "/status/allowed", json!(false))?;
+    let denied = world.ask_as("bob", "POST", path, &review).await?;
+    at(denied.created()?, "/status/allowed", json!(false))?;
     let me = world
         .ask_as(
             "ann",
@@ -267,7 +267,7 @@ async fn self_subject_reviews_answer(world: &World) -> Outcome {
     at(me.created()?, "/status/userInfo/username", json!("ann"))
 }
 
-/// A new account, and the path of its tokens.
+/// Creates a ServiceAccount. Returns it and the path of its token subresource.
 async fn account(world: &World, name: &str) -> Result<(Value, String), Broken> {
     let made = world
         .post(
@@ -289,11 +289,11 @@ async fn service_accounts_get_tokens(world: &World) -> Outcome {
     short.invalid("may not specify a duration less than 10 minutes")?;
     let answer = world.post(&path, &json!({})).await?;
     holds(
-        "there is a token",
+        "the answer has a token",
         text(answer.created()?, "/status/token").split('.').count() == 3,
     )?;
     holds(
-        "it ends",
+        "the token expires",
         !text(&answer.body, "/status/expirationTimestamp").is_empty(),
     )?;
     at(&answer.body, "/metadata/name", json!("robot"))?;
@@ -305,9 +305,9 @@ async fn service_accounts_get_tokens(world: &World) -> Outcome {
         made["metadata"]["uid"].clone(),
     )?;
     let missing = world
-        .post(&world.core("serviceaccounts/nobody/token"), &json!({}))
+        .post(&world.core("serviceaccounts/missing/token"), &json!({}))
         .await?;
-    missing.refuses(404, "NotFound", "serviceaccounts \"nobody\" not found")
+    missing.refuses(404, "NotFound", "serviceaccounts \"missing\" not found")
 }
 
 async fn tokens_have_a_lifetime_and_identify_the_account(world: &World) -> Outcome {
@@ -333,18 +333,18 @@ async fn tokens_have_a_lifetime_and_identify_the_account(world: &World) -> Outco
     at(&claims, "/aud", json!(["someone"]))?;
     let time = |claim: &str| claims[claim].as_i64().unwrap_or_default();
     equal(
-        "its time in seconds",
+        "lifetime in seconds",
         &json!(time("exp") - time("iat")),
         &json!(1200),
     )?;
-    equal("it is valid at once", &claims["nbf"], &claims["iat"])?;
+    equal("nbf equals iat", &claims["nbf"], &claims["iat"])?;
     holds(
-        "it says who made it",
+        "iss and jti are set",
         claims["iss"].is_string() && claims["jti"].is_string(),
     )?;
     let account = json!({"name": "robot", "uid": made["metadata"]["uid"]});
     let expected = json!({"namespace": world.namespace, "serviceaccount": account});
-    super::world::includes("what it is for", &claims["kubernetes.io"], &expected)
+    super::world::includes("kubernetes.io claims", &claims["kubernetes.io"], &expected)
 }
 
 async fn review(world: &World, token: &str) -> Result<Answer, Broken> {
@@ -374,13 +374,13 @@ async fn token_reviews_answer(world: &World) -> Outcome {
     at(user, "/groups", json!(groups))?;
     let id = &user["extra"]["authentication.kubernetes.io/credential-id"][0];
     holds(
-        "it has a number",
+        "the credential id is a JTI",
         id.as_str().is_some_and(|id| id.starts_with("JTI=")),
     )?;
     let unknown = review(world, "nonsense").await?;
     at(unknown.created()?, "/status/authenticated", Value::Null)?;
     holds(
-        "it is told why",
+        "status.error has the reason",
         text(&unknown.body, "/status/error").contains("invalid bearer token"),
     )
 }
@@ -415,7 +415,9 @@ async fn tokens_end_with_their_bound_object(world: &World) -> Outcome {
         world.delete(&path).await?.ok()?;
         let ended = |answer: &Answer| answer.body["status"]["authenticated"] != true;
         world
-            .until_so("it to end", ended, async || review(world, token).await)
+            .until_so("an invalid token", ended, async || {
+                review(world, token).await
+            })
             .await?
             .created()?;
     }

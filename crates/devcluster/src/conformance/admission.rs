@@ -1,4 +1,4 @@
-//! What a server adds to objects beyond defaults, and what it does not let in.
+//! Admission: namespaces, quotas, limits, priorities and accounts.
 
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ async fn namespaces_that_terminate_refuse_new_objects(world: &World) -> Outcome 
     let going = world.delete(&path).await?;
     at(going.ok()?, "/status/phase", json!("Terminating"))?;
     holds(
-        "it is being deleted",
+        "deletionTimestamp is set",
         going.body["metadata"]["deletionTimestamp"].is_string(),
     )?;
     let late = world
@@ -83,14 +83,14 @@ async fn quotas_refuse_excess_objects(world: &World) -> Outcome {
         .post(&world.core("resourcequotas"), &quota)
         .await?
         .created()?;
-    // As a controller counts, where there is one.
+    // Sets the status for servers without a quota controller.
     let counted = json!({"status": {"hard": {"secrets": "0"}, "used": {"secrets": "0"}}});
     world
         .merge(&world.core("resourcequotas/none/status"), &counted)
         .await?
         .ok()?;
     let secret = json!({"metadata": {"name": "a"}});
-    // Until the cache has that, it allows everything.
+    // The admission cache may lag behind the new quota, and then allows everything.
     let refused = world
         .until(403, async || {
             world.post(&world.core("secrets?dryRun=All"), &secret).await
@@ -112,7 +112,7 @@ async fn limit_ranges_set_defaults(world: &World) -> Outcome {
         .created()?;
     let expected = json!({"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}});
     let pod = pod("a", json!({}));
-    // Until the cache has it, containers get nothing.
+    // The admission cache may lag behind the new LimitRange, and then sets no defaults.
     let limited = |answer: &Answer| {
         answer.code == 201 && answer.body["spec"]["containers"][0]["resources"] != json!({})
     };
@@ -160,14 +160,14 @@ async fn pods_get_a_priority(world: &World) -> Outcome {
         .refuses(403, "Forbidden", why)
 }
 
-/// Servers without the plugin, such as those of envtest, leave pods alone.
+/// Servers without the ServiceAccount plugin, such as envtest, leave pods unchanged.
 async fn pods_get_an_account_and_its_token(world: &World) -> Outcome {
     let pod = world.pod("a", json!({})).await?;
     let account = text(&pod, "/spec/serviceAccountName");
     if account.is_empty() {
         return Ok(());
     }
-    equal("the account", &json!(account), &json!("default"))?;
+    equal("serviceAccountName", &json!(account), &json!("default"))?;
     at(&pod, "/spec/serviceAccount", json!("default"))?;
     let mounts = pod["spec"]["containers"][0]["volumeMounts"]
         .as_array()
@@ -188,7 +188,7 @@ async fn pods_get_an_account_and_its_token(world: &World) -> Outcome {
         .cloned()
         .unwrap_or_default();
     holds(
-        "the token is projected",
+        "the token volume is projected",
         volume["projected"]["sources"][0]["serviceAccountToken"].is_object(),
     )?;
     let without = json!({"automountServiceAccountToken": false});

@@ -1,4 +1,4 @@
-//! Server-side apply and the fields that managers own.
+//! Server-side apply and managed fields.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn apply(world: &World, manager: &str, force: bool, data: Value) -> Result
     world.patch(&path, APPLY, &map).await
 }
 
-/// The entry of a manager.
+/// The managed fields entry of a manager and operation.
 fn entry(object: &Value, manager: &str, operation: &str) -> Value {
     let entries = object["metadata"]["managedFields"]
         .as_array()
@@ -48,7 +48,7 @@ fn entry(object: &Value, manager: &str, operation: &str) -> Value {
 async fn apply_creates_and_owns_its_fields(world: &World) -> Outcome {
     let made = apply(world, "one", false, json!({"k": "1"})).await?;
     equal(
-        "entries",
+        "number of entries",
         &json!(
             made.created()?["metadata"]["managedFields"]
                 .as_array()
@@ -69,9 +69,9 @@ async fn apply_creates_and_owns_its_fields(world: &World) -> Outcome {
 }
 
 async fn apply_needs_a_manager_and_no_managed_fields(world: &World) -> Outcome {
-    let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let unmanaged = json!({"apiVersion": "v1", "kind": "ConfigMap"});
     let refused = world
-        .patch(&world.core("configmaps/a"), APPLY, &nobody)
+        .patch(&world.core("configmaps/a"), APPLY, &unmanaged)
         .await?;
     refused.invalid("fieldManager: Required value: is required for apply patch")?;
     let entries = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "managedFields": [{"manager": "x"}]}});
@@ -116,7 +116,7 @@ async fn apply_conflicts_with_other_managers_unless_forced(world: &World) -> Out
     let forced = apply(world, "two", true, json!({"k": "2"})).await?;
     at(forced.ok()?, "/data/k", json!("2"))?;
     equal(
-        "what the first still owns",
+        "fields of the first manager",
         &entry(&forced.body, "one", "Apply")["fieldsV1"],
         &Value::Null,
     )
@@ -192,20 +192,28 @@ async fn writes_are_recorded_by_manager(world: &World) -> Outcome {
         Ok::<_, Broken>(entry(patched.ok()?, manager, "Update")["fieldsV1"]["f:data"].clone())
     };
     equal(
-        "fields of the first",
+        "fields of the first manager",
         &fields("one")?,
         &json!({".": {}, "f:k": {}}),
     )?;
-    equal("fields of the second", &fields("two")?, &json!({"f:l": {}}))?;
+    equal(
+        "fields of the second manager",
+        &fields("two")?,
+        &json!({"f:l": {}}),
+    )?;
     let taken = world
         .patch(&path, MERGE, &json!({"data": {"k": "2"}}))
         .await?;
     let fields =
         |manager: &str| entry(&taken.body, manager, "Update")["fieldsV1"]["f:data"].clone();
     taken.ok()?;
-    equal("what the first has left", &fields("one"), &json!({}))?;
     equal(
-        "what the second has taken",
+        "remaining fields of the first manager",
+        &fields("one"),
+        &json!({}),
+    )?;
+    equal(
+        "fields of the second manager",
         &fields("two"),
         &json!({"f:k": {}, "f:l": {}}),
     )
@@ -304,7 +312,7 @@ async fn managed_fields_can_be_reset(world: &World) -> Outcome {
     at(patched.ok()?, "/metadata/managedFields", Value::Null)?;
     let applied = apply(world, "m", true, json!({"k": "2"})).await?;
     holds(
-        "an apply begins anew",
+        "an apply records fields again",
         entry(applied.ok()?, "m", "Apply").is_object(),
     )
 }
@@ -320,7 +328,7 @@ async fn new_times_of_managed_fields_are_not_a_change(world: &World) -> Outcome 
         entry["time"] = json!("2001-01-01T00:00:00Z");
     }
     holds(
-        "there are entries",
+        "managed fields are recorded",
         text(&same, "/metadata/managedFields/0/time").starts_with("2001"),
     )?;
     let put = world.put(&world.core("configmaps/a"), &same).await?;
@@ -336,14 +344,14 @@ async fn apply_without_a_change_sets_no_time(world: &World) -> Outcome {
     let since = entry(made.created()?, "m", "Apply")["time"].clone();
     let same = apply(world, "n", false, json!({"k": "1"})).await?;
     holds(
-        "an entry is new",
+        "the new manager has an entry",
         entry(same.ok()?, "n", "Apply").is_object(),
     )?;
     at(&entry(&same.body, "n", "Apply"), "/time", Value::Null)?;
     at(&entry(&same.body, "m", "Apply"), "/time", since)?;
     let changed = apply(world, "n", false, json!({"k": "1", "l": "1"})).await?;
     holds(
-        "it has a time now",
+        "the entry has a time",
         entry(changed.ok()?, "n", "Apply")["time"].is_string(),
     )
 }

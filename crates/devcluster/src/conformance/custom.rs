@@ -1,4 +1,4 @@
-//! Custom resources: served as they are defined, and in some ways unlike built-in kinds.
+//! Custom resources: served as defined, including their differences from built-in kinds.
 
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ promises! { "custom":
     lists_of_custom_resources_merge_by_their_schema,
 }
 
-/// Where widgets are, after they were defined. The group is unique in the cluster, because several
-/// runs may be under way.
+/// The path of a new custom kind. The group is unique in the cluster, because several runs can be
+/// active.
 struct Widgets {
     path: String,
     group: String,
@@ -61,7 +61,7 @@ impl Widgets {
         world
             .until(200, async || world.get(&widgets.path).await)
             .await?;
-        // Of several servers one may not serve it yet.
+        // With several API servers, one of them may not serve the kind yet.
         world
             .until(201, async || {
                 world
@@ -231,12 +231,12 @@ async fn custom_resources_have_selectable_fields(world: &World) -> Outcome {
             .await
     };
     equal(
-        "the red ones",
+        "selected by colour",
         &json!(names(select("spec.colour=red").await?.ok()?)),
         &json!(["a"]),
     )?;
     equal(
-        "by name",
+        "selected by name",
         &json!(names(select("metadata.name=b").await?.ok()?)),
         &json!(["b"]),
     )?;
@@ -282,8 +282,8 @@ async fn lists_of_custom_resources_merge_by_their_schema(world: &World) -> Outco
         .created()?;
     let both = apply("two", json!([{"name": "y", "weight": 2}])).await?;
     let parts = both.ok()?["spec"]["parts"].as_array().map_or(0, Vec::len);
-    equal("parts of both", &json!(parts), &json!(2))?;
+    equal("parts of both managers", &json!(parts), &json!(2))?;
     let conflict = apply("two", json!([{"name": "x", "weight": 7}])).await?;
-    holds("an element has an owner", conflict.code == 409)?;
+    holds("the element is owned by its manager", conflict.code == 409)?;
     conflict.refuses(409, "Conflict", ".spec.parts[name=\"x\"].weight")
 }

@@ -1,5 +1,5 @@
-//! What objects are completed with when nobody says otherwise. Nothing of it is stored: dry runs
-//! are completed, too.
+//! Defaults of new objects. The checks use dry runs, because these also set defaults, and store
+//! nothing.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ promises! { "defaulting":
     some_kinds_get_no_defaults,
 }
 
-/// The object as it would be stored.
+/// The object as a dry run returns it.
 async fn completed(world: &World, path: &str, object: &Value) -> Result<Value, Broken> {
     let mut object = object.clone();
     if object["metadata"]["name"].is_null() {
@@ -53,7 +53,7 @@ fn workload() -> Value {
     json!({"selector": {"matchLabels": {"app": "a"}}, "template": template()})
 }
 
-/// Of pods and of templates of pods.
+/// Defaults of pods and of pod templates.
 fn completed_spec() -> Value {
     json!({
         "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
@@ -309,7 +309,7 @@ async fn services_get_defaults(world: &World) -> Outcome {
     at(&made, "/spec/clusterIPs/0", json!(address))?;
     at(&made, "/spec/ipFamilyPolicy", json!("SingleStack"))?;
     holds(
-        "it has one family",
+        "ipFamilies has one element",
         made["spec"]["ipFamilies"]
             .as_array()
             .is_some_and(|families| families.len() == 1),
@@ -324,8 +324,8 @@ async fn services_get_defaults(world: &World) -> Outcome {
     let number = port["spec"]["ports"][0]["nodePort"]
         .as_i64()
         .unwrap_or_default();
-    // Nothing is taken in a dry run: the number is one that no service gets.
-    equal("the port", &json!(number), &json!(32_769))?;
+    // A dry run allocates no port. It shows a number that services never get.
+    equal("nodePort", &json!(number), &json!(32_769))?;
     at(&port, "/spec/externalTrafficPolicy", json!("Cluster"))
 }
 
@@ -344,7 +344,7 @@ async fn headless_services_get_defaults(world: &World) -> Outcome {
     .await?;
     at(&made, "/spec/ipFamilyPolicy", json!("RequireDualStack"))?;
     let families = made["spec"]["ipFamilies"].as_array().map_or(0, Vec::len);
-    equal("families", &json!(families), &json!(2))
+    equal("number of ipFamilies", &json!(families), &json!(2))
 }
 
 async fn namespaces_get_defaults(world: &World) -> Outcome {
@@ -411,7 +411,7 @@ async fn some_kinds_get_no_defaults(world: &World) -> Outcome {
     )
     .await?;
     holds(
-        "times nobody told are null",
+        "an unset firstTimestamp is null",
         event.get("firstTimestamp") == Some(&Value::Null),
     )
 }

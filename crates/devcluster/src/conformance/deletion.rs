@@ -1,4 +1,4 @@
-//! Deletion of one object and of many.
+//! Deletion of single objects and of collections.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn a_deletion_answers_with_a_status(world: &World) -> Outcome {
     let gone = world.delete(&path).await?;
     let details = json!({"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"]});
     let expected = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
-    equal("the answer", gone.ok()?, &expected)?;
+    equal("body of the answer", gone.ok()?, &expected)?;
     world.get(&path).await?.is(404, "NotFound")?;
     let next = world.map("a", json!({}), json!({})).await?;
     holds(
@@ -73,7 +73,7 @@ async fn some_deletions_answer_with_the_last_state(world: &World) -> Outcome {
             "PersistentVolumeClaim",
         ),
     ];
-    // Servers protect claims that are in use, and without a controller nothing ends that.
+    // Servers protect claims with a finalizer, which only a controller removes.
     world.keeps(world.core("persistentvolumeclaims/a"));
     for (plural, object, kind) in cases {
         let mut object = object;
@@ -98,7 +98,7 @@ async fn finalizers_delay_a_deletion(world: &World) -> Outcome {
     let kept = world.delete(&path).await?;
     at(kept.ok()?, "/kind", json!("ConfigMap"))?;
     let since = text(&kept.body, "/metadata/deletionTimestamp").to_owned();
-    holds("it is being deleted", !since.is_empty())?;
+    holds("deletionTimestamp is set", !since.is_empty())?;
     at(&kept.body, "/metadata/deletionGracePeriodSeconds", json!(0))?;
     let again = world.delete(&path).await?;
     at(again.ok()?, "/metadata/deletionTimestamp", json!(since))?;
@@ -173,7 +173,7 @@ async fn propagation_policies_become_finalizers(world: &World) -> Outcome {
             .map("a", json!({"finalizers": [KEEP]}), json!({}))
             .await?;
         let kept = world.delete_with(&path, &options).await?;
-        // The garbage collector may have done its part by now, but not before the answer.
+        // The garbage collector may already have acted, but never before the answer.
         let finalizers = kept.ok()?["metadata"]["finalizers"]
             .as_array()
             .cloned()
@@ -217,14 +217,14 @@ async fn some_kinds_orphan_dependents_by_default(world: &World) -> Outcome {
             .cloned()
             .unwrap_or_default();
         holds(
-            &format!("{path} orphans"),
+            &format!("{path} adds the finalizer orphan"),
             finalizers.contains(&json!("orphan")),
         )?;
     }
     Ok(())
 }
 
-/// The code tells what older clients have to know: it is not gone yet.
+/// Status 202 tells older clients that the object still exists.
 async fn deletion_without_orphans_answers_202(world: &World) -> Outcome {
     world
         .map("a", json!({"finalizers": [KEEP]}), json!({}))
@@ -250,7 +250,7 @@ async fn delete_options_can_be_query_parameters(world: &World) -> Outcome {
         .cloned()
         .unwrap_or_default();
     holds(
-        "the policy counts",
+        "the policy of the query applies",
         finalizers.iter().any(|one| one == "orphan"),
     )?;
     world.pod("a", json!({})).await?;
@@ -329,18 +329,17 @@ async fn finished_pods_are_removed_at_once(world: &World) -> Outcome {
     Ok(())
 }
 
-/// A pod with a node. The finalizer keeps it from those who clean up after nodes that are not
-/// there.
+/// A pod on a missing node. The finalizer protects it from the pod garbage collector.
 async fn bound(world: &World, name: &str) -> Outcome {
     world.pod(name, json!({"finalizers": [KEEP]})).await?;
     world.bind(name).await
 }
 
 async fn pods_get_a_grace_period(world: &World) -> Outcome {
-    // (what is asked for, the time)
+    // (name, options, expected grace period in seconds)
     let cases = [
-        ("unsaid", json!({}), 30),
-        ("said", json!({"gracePeriodSeconds": 7}), 7),
+        ("default", json!({}), 30),
+        ("explicit", json!({"gracePeriodSeconds": 7}), 7),
         ("below", json!({"gracePeriodSeconds": -1}), 1),
     ];
     for (name, options, seconds) in cases {
@@ -355,7 +354,7 @@ async fn pods_get_a_grace_period(world: &World) -> Outcome {
         )?;
         at(&kept.body, "/metadata/generation", json!(2))?;
         holds(
-            "it is being deleted",
+            "deletionTimestamp is set",
             !text(&kept.body, "/metadata/deletionTimestamp").is_empty(),
         )?;
     }
@@ -371,7 +370,11 @@ async fn grace_periods_are_only_shortened(world: &World) -> Outcome {
         .await?
         .ok()?
         .clone();
-    equal("the first time", &grace(&first), &json!(600))?;
+    equal(
+        "grace period of the first deletion",
+        &grace(&first),
+        &json!(600),
+    )?;
     for (asked, expected, earlier) in [
         (None, 600, 0),
         (Some(600), 600, 0),
@@ -387,7 +390,7 @@ async fn grace_periods_are_only_shortened(world: &World) -> Outcome {
             .and_then(|first| Ok(first - time(&again)?))
             .map_err(|error| Broken(error.to_string()))?;
         equal(
-            "seconds saved",
+            "seconds between the deletion timestamps",
             &json!(apart.get_seconds()),
             &json!(earlier),
         )?;
@@ -396,7 +399,11 @@ async fn grace_periods_are_only_shortened(world: &World) -> Outcome {
     let forced = world
         .delete_with(&path, &json!({"gracePeriodSeconds": 0}))
         .await?;
-    equal("at last", &grace(forced.ok()?), &json!(0))
+    equal(
+        "grace period of the forced deletion",
+        &grace(forced.ok()?),
+        &json!(0),
+    )
 }
 
 async fn collections_are_deleted_by_selector(world: &World) -> Outcome {
@@ -409,17 +416,25 @@ async fn collections_are_deleted_by_selector(world: &World) -> Outcome {
         .delete(&world.core("configmaps?labelSelector=tier=front"))
         .await?;
     at(gone.ok()?, "/kind", json!("ConfigMapList"))?;
-    equal("the deleted", &json!(names(&gone.body)), &json!(["a", "b"]))?;
-    holds("the list has a version", revision(&gone.body) > 0)?;
+    equal(
+        "deleted objects",
+        &json!(names(&gone.body)),
+        &json!(["a", "b"]),
+    )?;
+    holds("the list has a resourceVersion", revision(&gone.body) > 0)?;
     let left = world
         .get(&world.core("configmaps?labelSelector=tier"))
         .await?;
-    equal("the rest", &json!(names(left.ok()?)), &json!(["c"]))?;
+    equal(
+        "remaining objects",
+        &json!(names(left.ok()?)),
+        &json!(["c"]),
+    )?;
     let gone = world
         .delete(&world.core("configmaps?fieldSelector=metadata.name=c"))
         .await?;
     equal(
-        "the deleted by field",
+        "objects deleted by field selector",
         &json!(names(gone.ok()?)),
         &json!(["c"]),
     )?;
@@ -452,7 +467,7 @@ async fn collection_deletions_apply_options_to_each_object(world: &World) -> Out
         .delete_with(&maps, &json!({"propagationPolicy": "Foreground"}))
         .await?;
     equal(
-        "as they were before",
+        "deleted objects",
         &json!(names(gone.ok()?)),
         &json!(["a", "b"]),
     )?;
@@ -466,7 +481,7 @@ async fn collection_deletions_apply_options_to_each_object(world: &World) -> Out
             .get(&world.core(&format!("configmaps/{name}")))
             .await?;
         holds(
-            "it is being deleted",
+            "deletionTimestamp is set",
             kept.ok()?["metadata"]["deletionTimestamp"].is_string(),
         )?;
     }
@@ -477,7 +492,7 @@ async fn owner_references_must_be_complete(world: &World) -> Outcome {
     let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true});
     let with = |owners: Value| json!({"metadata": {"name": "a", "ownerReferences": owners}});
     let maps = world.core("configmaps");
-    for (field, said) in [
+    for (field, noun) in [
         ("name", "name"),
         ("kind", "kind"),
         ("apiVersion", "version"),
@@ -493,7 +508,7 @@ async fn owner_references_must_be_complete(world: &World) -> Outcome {
             .unwrap_or_default();
         let named = |cause: &Value| text(cause, "/field").starts_with("metadata.ownerReferences");
         holds(
-            &format!("{said} is named"),
+            &format!("the cause names {noun}"),
             !causes.is_empty() && causes.iter().all(named),
         )?;
     }

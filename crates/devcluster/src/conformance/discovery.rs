@@ -1,4 +1,4 @@
-//! What a server tells of itself: groups, resources, documents, version, health.
+//! Discovery documents, OpenAPI, version and health.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ promises! { "discovery":
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The element of a list with that value.
+/// The first element of a list with this value at the pointer.
 fn find(list: &Value, field: &str, value: &str) -> Value {
     list.as_array()
         .into_iter()
@@ -36,7 +36,7 @@ async fn discovery_lists_groups_and_versions(world: &World) -> Outcome {
     core.has("/kind", json!("APIVersions"))?;
     core.has("/versions", json!(["v1"]))?;
     holds(
-        "it is told where",
+        "server addresses are listed",
         core.body["serverAddressByClientCIDRs"].is_array(),
     )?;
     let groups = world.get("/apis").await?;
@@ -73,7 +73,7 @@ async fn discovery_lists_resources(world: &World) -> Outcome {
     ]);
     at(&deployments, "/verbs", verbs)?;
     holds(
-        "it has a hash",
+        "storageVersionHash is set",
         !text(&deployments, "/storageVersionHash").is_empty(),
     )?;
     let core = world.get("/api/v1").await?;
@@ -117,23 +117,20 @@ async fn aggregated_discovery_has_etags(world: &World) -> Outcome {
         whole.has("/kind", json!("APIGroupDiscoveryList"))?;
         whole.has("/apiVersion", json!("apidiscovery.k8s.io/v2"))?;
         equal(
-            "the type",
+            "content-type",
             &json!(whole.header("content-type")),
             &json!(AGGREGATED),
         )?;
         holds(
-            "caches may keep it",
+            "cache-control is public",
             whole.header("cache-control").contains("public"),
         )?;
-        holds(
-            "it depends on what was asked for",
-            whole.header("vary").contains("Accept"),
-        )?;
+        holds("vary names Accept", whole.header("vary").contains("Accept"))?;
         let request = Request::get(path)
             .header("accept", AGGREGATED)
             .header("if-none-match", whole.header("etag"));
         holds(
-            "what did not change is not sent again",
+            "an unchanged document answers 304",
             world.send(request, Vec::new()).await?.code == 304,
         )?;
     }
@@ -172,7 +169,7 @@ async fn aggregated_discovery_shows_subresources_and_scopes(world: &World) -> Ou
     )
 }
 
-/// The document of a group and version.
+/// The OpenAPI document of a group version.
 async fn document(world: &World, group_version: &str) -> Result<Value, super::Broken> {
     let index = world.get("/openapi/v3").await?;
     let path = text(&index.ok()?["paths"][group_version], "/serverRelativeURL").to_owned();
@@ -211,12 +208,12 @@ async fn openapi_describes_fields(world: &World) -> Outcome {
     let replicas = &spec["properties"]["replicas"];
     at(replicas, "/type", json!("integer"))?;
     holds(
-        "with words",
+        "the field has a description",
         text(replicas, "/description").contains("pods"),
     )?;
     let required = spec["required"].as_array().cloned().unwrap_or_default();
     holds(
-        "and what is required",
+        "required fields are listed",
         required.contains(&json!("selector")) && required.contains(&json!("template")),
     )
 }
@@ -245,12 +242,12 @@ async fn openapi_is_served_as_version_2(world: &World) -> Outcome {
         "/in",
         json!("query"),
     )?;
-    // What client-go asks for.
+    // client-go requests this media type.
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let message = world.get_as("/openapi/v2", accept).await?;
     let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     equal(
-        "the type",
+        "content-type",
         &json!(message.header("content-type")),
         &json!(kind),
     )
@@ -273,10 +270,13 @@ async fn the_version_endpoint_answers(world: &World) -> Outcome {
         "compiler",
         "platform",
     ] {
-        holds(&format!("{field} is told"), version.body[field].is_string())?;
+        holds(
+            &format!("{field} is a string"),
+            version.body[field].is_string(),
+        )?;
     }
     holds(
-        "versions begin with a letter",
+        "gitVersion starts with v1.",
         text(&version.body, "/gitVersion").starts_with("v1."),
     )
 }
@@ -286,12 +286,12 @@ async fn health_endpoints_answer(world: &World) -> Outcome {
         equal(path, &json!(world.get(path).await?.text), &json!("ok"))?;
         let verbose = world.get(&format!("{path}?verbose")).await?;
         holds(
-            "each check is told",
+            "verbose output lists the checks",
             verbose.code == 200 && verbose.text.contains("[+]ping ok"),
         )?;
         let verdict = format!("{} check passed", path.trim_start_matches('/'));
         holds(
-            "the endpoint gives its own name",
+            "the last line names the endpoint",
             verbose.text.trim_end().ends_with(&verdict),
         )?;
     }

@@ -1,4 +1,4 @@
-//! Evictions, and the budgets that stand in their way.
+//! Evictions and PodDisruptionBudgets.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn evict(world: &World, name: &str) -> Result<Answer, Broken> {
         .await
 }
 
-/// A pod that runs, or so it is said, and that stays when it is deleted.
+/// A pod with phase Running and this readiness. Its finalizer keeps it after deletion.
 async fn running(world: &World, name: &str, ready: &str) -> Outcome {
     world
         .pod(name, json!({"labels": {"app": APP}, "finalizers": [KEEP]}))
@@ -43,7 +43,7 @@ async fn running(world: &World, name: &str, ready: &str) -> Outcome {
         .map(|_| ())
 }
 
-/// A budget with the status that its controller gives it too, if there is one.
+/// A budget with a status that equals the status of the disruption controller.
 async fn budget(world: &World, name: &str, spec: Value, healthy: i64, desired: i64) -> Outcome {
     let budgets = world.group("policy/v1", "poddisruptionbudgets");
     let mut spec = spec;
@@ -134,12 +134,12 @@ async fn pending_and_finished_pods_need_no_budget(world: &World) -> Outcome {
 async fn a_budget_with_disruptions_left_allows_an_eviction(world: &World) -> Outcome {
     running(world, "a", "True").await?;
     budget(world, "a", json!({"minAvailable": 0}), 1, 0).await?;
-    // Somebody may count at the same moment, and before the pod was seen to be ready.
+    // A disruption controller may have counted before the pod was ready.
     let evicted = world.until(201, async || evict(world, "a").await).await?;
     at(evicted.created()?, "/status", json!("Success"))?;
     let pod = world.get(&world.core("pods/a")).await?;
     holds(
-        "it is being deleted",
+        "deletionTimestamp is set",
         pod.ok()?["metadata"]["deletionTimestamp"].is_string(),
     )?;
     let budget = world
@@ -172,22 +172,22 @@ async fn a_budget_without_disruptions_left_refuses_an_eviction(world: &World) ->
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
     )?;
-    // Whoever counts may be at it, and then nobody knows yet.
+    // A disruption controller may not have processed the budget yet.
     refused.has("/details/causes/0/reason", json!("DisruptionBudget"))?;
     let why = super::world::text(&refused.body, "/details/causes/0/message");
     if why.contains("is still being processed") {
         return equal(
-            "when to try again",
+            "retry-after of an unprocessed budget",
             &json!(refused.header("retry-after")),
             &json!("10"),
         );
     }
     holds(
-        &format!("{why:?} says why"),
+        &format!("{why:?} names the budget"),
         why.starts_with("The disruption budget a needs 1 healthy pods and has "),
     )?;
     equal(
-        "when to try again is not known",
+        "retry-after",
         &json!(refused.header("retry-after")),
         &json!(""),
     )

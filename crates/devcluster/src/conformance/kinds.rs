@@ -1,4 +1,4 @@
-//! Kinds with rules of their own: services, autoscalers, requests for certificates.
+//! Kinds with their own rules: Services, HorizontalPodAutoscalers, CertificateSigningRequests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,14 +33,14 @@ async fn every_service_gets_its_own_address(world: &World) -> Outcome {
     at(&first.body, "/spec/clusterIPs/0", json!(address))?;
     let second = world.post(&services, &service("b", json!({}))).await?;
     holds(
-        "it is another one",
+        "addresses differ",
         text(second.created()?, "/spec/clusterIP") != address && !address.is_empty(),
     )?;
     let taken = world
         .post(&services, &service("c", json!({"clusterIP": address})))
         .await?;
     taken.invalid("provided IP is already allocated")?;
-    // What is left out of an update stays.
+    // An update keeps an omitted address.
     world
         .put(&format!("{services}/a"), &service("a", json!({})))
         .await?
@@ -98,7 +98,10 @@ async fn node_ports_follow_the_service_type(world: &World) -> Outcome {
         )
         .await?;
     let port = open.ok()?["spec"]["ports"][0]["nodePort"].clone();
-    holds("there is one", port.as_u64().is_some_and(|port| port > 0))?;
+    holds(
+        "a node port is allocated",
+        port.as_u64().is_some_and(|port| port > 0),
+    )?;
     at(&open.body, "/spec/clusterIP", address.clone())?;
     let wanted = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
     world
@@ -139,12 +142,12 @@ async fn external_name_services_have_no_address(world: &World) -> Outcome {
         )
         .await?;
     holds(
-        "it gets one again",
+        "an address is allocated again",
         !text(back.ok()?, "/spec/clusterIP").is_empty(),
     )
 }
 
-/// A target that nobody has: what else the spec says is not acted on.
+/// An autoscaler of a missing target, so that its controller never scales.
 fn autoscaler(spec: Value) -> Value {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "there-is-none"});
     let mut object =
@@ -215,7 +218,7 @@ async fn autoscalers_keep_fields_that_v1_lacks(world: &World) -> Outcome {
     };
     let older =
         json!([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]);
-    equal("metrics", &annotation("metrics"), &older)?;
+    equal("metrics annotation", &annotation("metrics"), &older)?;
     at(
         &annotation("behavior"),
         "/ScaleDown/StabilizationWindowSeconds",
@@ -237,7 +240,7 @@ async fn autoscalers_keep_fields_that_v1_lacks(world: &World) -> Outcome {
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A request to a signer that nobody is.
+/// A request to a signer that does not exist.
 fn request(spec: Value) -> Value {
     let mut params = rcgen::CertificateParams::default();
     params
@@ -257,7 +260,7 @@ fn request(spec: Value) -> Value {
     object
 }
 
-/// Posts a good one.
+/// Posts a valid request. Returns its path and the stored object.
 async fn ask(world: &World) -> Result<(String, Value), super::Broken> {
     let made = world
         .post(REQUESTS, &request(json!({"username": "somebody-else"})))
@@ -270,7 +273,7 @@ async fn ask(world: &World) -> Result<(String, Value), super::Broken> {
 async fn certificate_requests_are_validated_and_name_the_requester(world: &World) -> Outcome {
     let (path, made) = ask(world).await?;
     holds(
-        "who asks is told",
+        "the server sets the username",
         !matches!(text(&made, "/spec/username"), "" | "somebody-else"),
     )?;
     at(&made, "/status", json!({}))?;
@@ -321,7 +324,7 @@ async fn certificate_requests_are_approved_through_a_subresource(world: &World) 
     at(approved.ok()?, "/spec", made["spec"].clone())?;
     for time in ["lastUpdateTime", "lastTransitionTime"] {
         holds(
-            "it is told when",
+            "the condition has its times",
             !text(&approved.body, &format!("/status/conditions/0/{time}")).is_empty(),
         )?;
     }

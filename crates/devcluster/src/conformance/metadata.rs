@@ -1,4 +1,4 @@
-//! What of the metadata is the server's, and what a generation counts.
+//! Metadata that the server sets, resource versions and generations.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -34,15 +34,15 @@ async fn creation_sets_server_metadata(world: &World) -> Outcome {
     at(&made, "/metadata/selfLink", Value::Null)?;
     let uid = uuid::Uuid::parse_str(text(&made, "/metadata/uid"));
     holds(
-        "the uid is the server's, of version 4",
+        "the uid is a new UUID of version 4",
         uid.is_ok_and(|uid| uid.get_version_num() == 4),
     )?;
     let created = text(&made, "/metadata/creationTimestamp");
     holds(
-        "the time is the server's, in seconds",
+        "creationTimestamp is set by the server, in seconds",
         !created.starts_with("2001") && created.len() == 20,
     )?;
-    holds("the version is a number", revision(&made) > 0)?;
+    holds("resourceVersion is a number", revision(&made) > 0)?;
     let deployment = world.deployment("a").await?;
     at(
         &deployment,
@@ -50,7 +50,7 @@ async fn creation_sets_server_metadata(world: &World) -> Outcome {
         Value::Null,
     )?;
     equal(
-        "what is stored",
+        "stored object",
         world.get(&world.core("configmaps/a")).await?.ok()?,
         &made,
     )
@@ -135,7 +135,7 @@ async fn resource_versions_grow_across_types(world: &World) -> Outcome {
     let list = world.get(&world.core("secrets")).await?.ok()?.clone();
     let versions = [&map, &secret, &changed, &list].map(revision);
     holds(
-        &format!("{versions:?} grow, also by a deletion"),
+        &format!("{versions:?} grow, and a deletion also increments them"),
         versions.is_sorted_by(|one, next| one < next),
     )
 }
@@ -160,7 +160,10 @@ async fn unchanged_updates_keep_the_version(world: &World) -> Outcome {
             &json!({"metadata": {"name": "a"}, "data": {"k": "2"}}),
         )
         .await?;
-    holds("versions grow", revision(changed.ok()?) > revision(&made))
+    holds(
+        "the resourceVersion grows",
+        revision(changed.ok()?) > revision(&made),
+    )
 }
 
 async fn creation_with_a_resource_version_is_refused(world: &World) -> Outcome {
@@ -233,12 +236,11 @@ async fn default_managers_come_from_the_user_agent(world: &World) -> Outcome {
             .unwrap_or_default()
     };
     let expected = json!({"operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"});
-    super::world::includes(
-        "the entry of a name that was given",
-        &entry("named"),
-        &expected,
-    )?;
-    holds("it tells when", text(&entry("named"), "/time").len() == 20)
+    super::world::includes("the entry of the given manager", &entry("named"), &expected)?;
+    holds(
+        "the entry has a time",
+        text(&entry("named"), "/time").len() == 20,
+    )
 }
 
 async fn generations_count_changes_of_the_spec(world: &World) -> Outcome {
@@ -248,7 +250,7 @@ async fn generations_count_changes_of_the_spec(world: &World) -> Outcome {
         json!(1),
     )?;
     let path = world.apps("deployments/a");
-    // (patch, by how much it grows)
+    // (patch, expected growth of the generation)
     let steps = [
         (json!({"metadata": {"labels": {"x": "y"}}}), 0),
         (json!({"metadata": {"annotations": {"x": "y"}}}), 1),
@@ -261,7 +263,7 @@ async fn generations_count_changes_of_the_spec(world: &World) -> Outcome {
             .unwrap_or_default()
     };
     for (patch, growth) in steps {
-        // A controller may annotate it meanwhile, so that it is both read and changed again.
+        // A controller may add one annotation in between, which also increments the generation.
         let before = number(world.get(&path).await?.ok()?);
         let after = number(world.merge(&path, &patch).await?.ok()?);
         let grown = after - before;
@@ -287,7 +289,7 @@ async fn generations_of_workloads_ignore_metadata(world: &World) -> Outcome {
     let controller = json!({"replicas": 0, "selector": {"app": "c"}, "template": workload_spec("c")["template"]});
     let budget = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     let at_least = json!({"spec": {"minReadySeconds": 5}});
-    // (path of the collection, spec, a change of it)
+    // (path of the collection, spec, change of the spec)
     let cases = [
         (
             world.apps("replicasets"),
@@ -423,17 +425,17 @@ async fn daemon_sets_count_template_generations(world: &World) -> Outcome {
     let counted = |set: &Value| {
         set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone()
     };
-    equal("at first", &counted(made.created()?), &json!("1"))?;
+    equal("after creation", &counted(made.created()?), &json!("1"))?;
     let path = world.apps("daemonsets/a");
     let other = json!({"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}});
     equal(
-        "with another template",
+        "after a change of the template",
         &counted(world.merge(&path, &other).await?.ok()?),
         &json!("2"),
     )?;
     let slower = json!({"spec": {"minReadySeconds": 5}});
     equal(
-        "with the same template",
+        "after a change of another field",
         &counted(world.merge(&path, &slower).await?.ok()?),
         &json!("2"),
     )

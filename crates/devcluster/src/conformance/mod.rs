@@ -1,10 +1,10 @@
-//! What clients of a Kubernetes API server rely on, as checks that any server can be asked to pass:
-//! this one and a real one.
+//! The contract of a Kubernetes API server towards its clients, as checks for any server: this one
+//! or a real one.
 //!
-//! Every [`Check`] is one promise. It works in a namespace of its own, through the API alone, says
-//! what is not as promised, and leaves nothing behind. Checks need no order, may run at the same
-//! time, and mind neither controllers, schedulers and nodes nor admission plugins that a cluster
-//! may have. They need a client who may do everything.
+//! Every [`Check`] is one promise. It uses its own namespace and only the API, reports violations
+//! of the promise, and deletes its objects. Checks run in any order and in parallel. Controllers,
+//! schedulers, nodes and admission plugins of the cluster do not disturb them. The client needs all
+//! permissions.
 //!
 //! | part of the contract | where |
 //! |---|---|
@@ -30,9 +30,8 @@
 //! | services, autoscalers, requests for certificates | `kinds` |
 //! | custom resources, in all of this | `custom` |
 //!
-//! What kubectl makes of it is tested with kubectl itself (`tests/kubectl.rs` of the manager). Who
-//! shows wrong credentials cannot be tried through a client who has others; `tests/users.rs` of
-//! this crate does.
+//! The tests in `tests/kubectl.rs` of the manager use kubectl itself. A client with credentials
+//! cannot test invalid ones; `tests/users.rs` of this crate does.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,24 +73,24 @@ mod writing;
 
 use world::{Outcome, World};
 
-/// What is not as promised.
+/// A violation of a promise, with the request and the unexpected answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(String);
 
 type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
-/// One promise.
+/// One check.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
     /// The promise, as a sentence.
     pub name: &'static str,
-    /// What part of the API it is about.
+    /// The part of the API.
     pub area: &'static str,
     run: for<'a> fn(&'a World) -> Running<'a>,
 }
 
-/// The checks of one area: functions whose names are the promises.
+/// Declares the checks of one area. The names of the functions are the promises.
 macro_rules! promises {
     ($area:literal: $($name:ident),* $(,)?) => {
         pub(super) const CHECKS: &[super::Check] =
@@ -100,7 +99,7 @@ macro_rules! promises {
 }
 use promises;
 
-/// All of them, by area.
+/// All checks, by area.
 pub fn checks() -> impl Iterator<Item = &'static Check> {
     let areas = [
         transport::CHECKS,
@@ -128,8 +127,8 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
     areas.into_iter().flatten()
 }
 
-/// Tries one on the server of a client who may do everything. What it makes is deleted afterwards,
-/// whatever the outcome.
+/// Runs one check on the server of `client`, which needs all permissions. Deletes the created
+/// objects even if the check fails.
 pub async fn run(check: &Check, client: &kube::Client) -> Result<(), Broken> {
     let world = World::begin(client).await?;
     let outcome = (check.run)(&world).await;

@@ -1,4 +1,4 @@
-//! Parts of objects with paths of their own.
+//! Subresources: status, scale, binding, ephemeral containers, resize, finalize.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ async fn status_and_spec_are_written_separately(world: &World) -> Outcome {
     at(of_spec.ok()?, "/spec/minAvailable", json!(2))?;
     at(&of_spec.body, "/metadata/generation", json!(2))?;
     holds(
-        "the status stays",
+        "an update of the main endpoint keeps the status",
         of_spec.body["status"]["expectedPods"] != 99,
     )?;
     let mut whole = world
@@ -52,13 +52,13 @@ async fn status_and_spec_are_written_separately(world: &World) -> Outcome {
         .ok()?
         .clone();
     whole["spec"]["minAvailable"] = json!(3);
-    // A controller may write it meanwhile.
+    // A controller may write the status in between, so a conflict is accepted.
     if let Some(metadata) = whole["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
     let put = world.put(&format!("{budgets}/a/status"), &whole).await?;
     holds(
-        "whole, too",
+        "a PUT of the status keeps the spec",
         put.code == 409 || put.body["spec"]["minAvailable"] == 2,
     )
 }
@@ -108,7 +108,7 @@ async fn scale_shows_the_replicas(world: &World) -> Outcome {
     let deployment = world.get(&world.apps("deployments/a")).await?;
     at(deployment.ok()?, "/spec/replicas", json!(2))?;
     holds(
-        "it is a change of the spec",
+        "the generation grows",
         deployment.body["metadata"]["generation"].as_i64() > Some(1),
     )
 }
@@ -129,7 +129,7 @@ async fn scale_updates_are_validated_and_conditional(world: &World) -> Outcome {
     negative
         .invalid("Scale.autoscaling \"a\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0")?;
     let scale = world.get(&path).await?.ok()?.clone();
-    // A new version; of a status, so that no pods are made.
+    // A change of labels alone creates a new resourceVersion, but no pods.
     world
         .merge(
             &format!("{sets}/a"),
@@ -187,10 +187,7 @@ async fn a_pod_is_bound_once(world: &World) -> Outcome {
         .unwrap_or_default();
     let scheduled =
         |condition: &Value| condition["type"] == "PodScheduled" && condition["status"] == "True";
-    holds(
-        "it is told to be scheduled",
-        conditions.iter().any(scheduled),
-    )?;
+    holds("PodScheduled is true", conditions.iter().any(scheduled))?;
     let again = world.post(&path, &binding("another")).await?;
     again.refuses(
         409,
@@ -290,7 +287,7 @@ async fn namespaces_are_finalized_through_a_subresource(world: &World) -> Outcom
     world.leaves_behind(&path);
     let finalizers = |object: &Value| object["spec"]["finalizers"].clone();
     equal(
-        "it has both",
+        "finalizers after creation",
         &finalizers(&made),
         &json!([OWN, "kubernetes"]),
     )?;
@@ -299,11 +296,15 @@ async fn namespaces_are_finalized_through_a_subresource(world: &World) -> Outcom
     let kept = finalizers(outside.ok()?);
     let finalized = world.put(&format!("{path}/finalize"), &fewer).await?;
     equal(
-        "it is finalized",
+        "finalizers after finalize",
         &finalizers(finalized.ok()?),
         &json!(["kubernetes"]),
     )?;
-    equal("not by an update", &kept, &json!([OWN, "kubernetes"]))
+    equal(
+        "finalizers after a plain update",
+        &kept,
+        &json!([OWN, "kubernetes"]),
+    )
 }
 
 async fn missing_subresources_are_not_found(world: &World) -> Outcome {
@@ -318,5 +319,5 @@ async fn missing_subresources_are_not_found(world: &World) -> Outcome {
             "the server could not find the requested resource",
         )?;
     }
-    holds("the rest is there", !version(&made).is_empty())
+    holds("the object still exists", !version(&made).is_empty())
 }

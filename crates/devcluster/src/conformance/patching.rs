@@ -1,4 +1,4 @@
-//! JSON patches and merge patches, and what any patch has to leave.
+//! JSON patches and merge patches, and rules for the result of any patch.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn merge_patches_set_and_remove_fields(world: &World) -> Outcome {
         json!(version(&patched.body)),
     )?;
     super::world::holds(
-        "a change is a new version",
+        "a change increments the resourceVersion",
         revision(&patched.body) > revision(&made),
     )?;
     world.deployment("a").await?;
@@ -47,7 +47,7 @@ async fn merge_patches_set_and_remove_fields(world: &World) -> Outcome {
         .as_array()
         .map_or(0, Vec::len);
     equal(
-        "containers of a replaced list",
+        "number of containers in the replaced list",
         &json!(containers),
         &json!(1),
     )

@@ -1,4 +1,4 @@
-//! Reads of one object and lists: as of which version, in which order, in what pages.
+//! Gets and lists: resource versions, order and pages.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -37,7 +37,7 @@ async fn three_maps(world: &World) -> Result<Value, Broken> {
     Ok(last)
 }
 
-/// The list of the maps above, with these parameters.
+/// Lists the three ConfigMaps of the check, with these parameters.
 async fn list(world: &World, query: &str) -> Result<Answer, Broken> {
     world
         .get(&world.core(&format!("configmaps?labelSelector=check=yes&{query}")))
@@ -52,7 +52,7 @@ async fn gets_are_not_older_than_requested(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     for asked in ["0", "", version(&made)] {
-        // From a cache that has not seen anything yet, "0" may find nothing.
+        // A cache that does not have the object yet may answer 404 for version 0.
         let code = |answer: &Answer| {
             if asked == "0" && answer.code == 404 {
                 404
@@ -64,7 +64,7 @@ async fn gets_are_not_older_than_requested(world: &World) -> Outcome {
             .get(&format!("{path}?resourceVersion={asked}"))
             .await?;
         holds(
-            &format!("it is there for version {asked:?}"),
+            &format!("the object exists at version {asked:?}"),
             answer.code == code(&answer),
         )?;
     }
@@ -80,7 +80,11 @@ async fn gets_are_not_older_than_requested(world: &World) -> Outcome {
 
 async fn lists_are_sorted_by_namespace_and_name(world: &World) -> Outcome {
     three_maps(world).await?;
-    has_names("of a namespace", &list(world, "").await?, &["a", "b", "c"])?;
+    has_names(
+        "list of a namespace",
+        &list(world, "").await?,
+        &["a", "b", "c"],
+    )?;
     let all = world.get("/api/v1/configmaps").await?;
     let items = all.ok()?["items"].as_array().cloned().unwrap_or_default();
     let key = |item: &Value| {
@@ -91,7 +95,7 @@ async fn lists_are_sorted_by_namespace_and_name(world: &World) -> Outcome {
         )
     };
     holds(
-        "of all namespaces",
+        "a list of all namespaces is sorted",
         items.len() >= 3 && items.iter().map(key).is_sorted(),
     )
 }
@@ -103,19 +107,19 @@ async fn an_empty_list_has_kind_and_version(world: &World) -> Outcome {
     at(none.ok()?, "/kind", json!("ConfigMapList"))?;
     at(&none.body, "/apiVersion", json!("v1"))?;
     at(&none.body, "/items", json!([]))?;
-    holds("with a version", revision(&none.body) > 0)
+    holds("the list has a resourceVersion", revision(&none.body) > 0)
 }
 
 async fn pages_count_remaining_items(world: &World) -> Outcome {
     three_maps(world).await?;
-    // Without a selector, so that it is told how many are left; what else is in the namespace comes
+    // Without a selector, the server counts remaining items. Other ConfigMaps of the namespace sort
     // after these.
     let first = world.get(&world.core("configmaps?limit=2")).await?;
     has_names("first page", &first, &["a", "b"])?;
     first.has("/kind", json!("ConfigMapList"))?;
     first.has("/items/0/kind", json!(null))?;
     holds(
-        "it is told how many are left",
+        "remainingItemCount is set",
         first.body["metadata"]["remainingItemCount"].as_i64() >= Some(1),
     )?;
     let token = text(&first.body, "/metadata/continue");
@@ -147,7 +151,7 @@ async fn pages_have_one_resource_version(world: &World) -> Outcome {
     has_names("second page", &second, &["b", "c"])?;
     second.has("/metadata/resourceVersion", json!(version(&first.body)))?;
     has_names(
-        "the same with version 0",
+        "second page with version 0",
         &list(world, &format!("resourceVersion=0&continue={token}")).await?,
         &["b", "c"],
     )
@@ -166,10 +170,10 @@ async fn continue_tokens_contain_version_and_start(world: &World) -> Outcome {
     let content: Value =
         serde_json::from_slice(&bytes).map_err(|error| Broken(error.to_string()))?;
     let expected = json!({"v": "meta.k8s.io/v1", "rv": revision(&first.body), "start": "/b\0"});
-    equal("what the token says", &content, &expected)?;
+    equal("content of the token", &content, &expected)?;
     let other = json!({"v": "meta.k8s.io/v1", "rv": revision(&first.body), "start": "/a\0"});
     has_names(
-        "another page",
+        "page of another token",
         &list(world, &format!("continue={}", token_of(&other))).await?,
         &["b", "c"],
     )
@@ -185,12 +189,12 @@ async fn a_token_without_a_version_continues_at_the_latest(world: &World) -> Out
     let rest = list(world, &format!("limit=1&continue={token}")).await?;
     has_names("first page", &rest, &["aa"])?;
     holds(
-        "of a version of now",
+        "the page has the latest version",
         revision(&rest.body) > revision(&before),
     )?;
     let next = text(&rest.body, "/metadata/continue").to_owned();
     has_names(
-        "and from there",
+        "next page",
         &list(world, &format!("continue={next}")).await?,
         &["c"],
     )
@@ -198,7 +202,7 @@ async fn a_token_without_a_version_continues_at_the_latest(world: &World) -> Out
 
 async fn version_zero_ignores_the_limit(world: &World) -> Outcome {
     let last = three_maps(world).await?;
-    // The cache of a real server may not have seen them yet.
+    // The watch cache of a real server may not have the objects yet.
     list(world, &format!("resourceVersion={}", version(&last)))
         .await?
         .ok()?;
@@ -229,12 +233,12 @@ async fn lists_are_not_older_than_requested(world: &World) -> Outcome {
         let found = list(world, &format!("resourceVersion={}{query}", version(&last))).await?;
         has_names(query, &found, &["a", "b", "c"])?;
         holds(
-            "its version is as new",
+            "the resourceVersion is not older than requested",
             revision(&found.body) >= revision(&last),
         )?;
     }
     has_names(
-        "any state",
+        "list at version 0",
         &list(world, "resourceVersion=0&resourceVersionMatch=NotOlderThan").await?,
         &["a", "b", "c"],
     )
@@ -252,10 +256,10 @@ async fn exact_lists_show_an_old_version(world: &World) -> Outcome {
     has_names("then", &past, &["a", "b", "c"])?;
     past.has("/metadata/resourceVersion", json!(version(&then.body)))?;
     let page = list(world, &format!("{exactly}&limit=2")).await?;
-    has_names("a page of then", &page, &["a", "b"])?;
+    has_names("a page of the old version", &page, &["a", "b"])?;
     let token = text(&page.body, "/metadata/continue").to_owned();
     has_names(
-        "the next page of then",
+        "the next page of the old version",
         &list(world, &format!("continue={token}")).await?,
         &["c"],
     )
@@ -274,7 +278,8 @@ async fn limited_lists_of_a_version_are_exact(world: &World) -> Outcome {
     past.has("/metadata/resourceVersion", json!(version(&then.body)))
 }
 
-/// How much a server remembers is its own choice, and so this may find everything remembered.
+/// Each server decides how much history it keeps. An answer with the old state is therefore
+/// accepted.
 async fn compacted_versions_are_expired(world: &World) -> Outcome {
     three_maps(world).await?;
     let exact = list(world, "resourceVersion=1&resourceVersionMatch=Exact").await?;
@@ -297,7 +302,7 @@ async fn compacted_versions_are_expired(world: &World) -> Outcome {
     )?;
     let next = text(&expired.body, "/metadata/continue").to_owned();
     has_names(
-        "what goes on without a version",
+        "the page of a token without a version",
         &list(world, &format!("continue={next}")).await?,
         &["b", "c"],
     )
@@ -343,7 +348,7 @@ async fn future_versions_time_out(world: &World) -> Outcome {
         answer.has("/details/causes/0/reason", json!("ResourceVersionTooLarge"))?;
         answer.has("/details/retryAfterSeconds", json!(1))?;
         equal(
-            "when to try again",
+            "retry-after",
             &json!(answer.header("retry-after")),
             &json!("1"),
         )?;

@@ -1,4 +1,4 @@
-//! Selectors of labels and fields.
+//! Label selectors and field selectors.
 
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ async fn unknown_fields_are_not_selectable(world: &World) -> Outcome {
         .await?
         .refuses(400, "BadRequest", why)?;
     let refused = select(world, "configmaps", "fieldSelector", "metadata.name>b").await?;
-    holds("there are no other operators", refused.code == 400)
+    holds("other operators are refused", refused.code == 400)
 }
 
 async fn fields_of_pods_are_selectable(world: &World) -> Outcome {
@@ -199,7 +199,7 @@ async fn fields_of_events_are_selectable(world: &World) -> Outcome {
         "type=Warning",
     ];
     for field in fields {
-        // Controllers may have told something of the namespace.
+        // Controllers may have recorded other Events in the namespace.
         by_fields(world, "events", &format!("{field},metadata.name=a"), &["a"]).await?;
         let (label, _) = field.split_once('=').unwrap_or_default();
         by_fields(

@@ -1,4 +1,4 @@
-//! Strategic merge patches: directives, and which lists merge by which key.
+//! Strategic merge patches: directives, and the merge keys of lists.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ promises! { "strategic":
     conditions_merge_by_type,
 }
 
-/// A patch of the pod template of a Deployment.
+/// Patches the pod template of Deployment `a`.
 async fn of_template(world: &World, spec: Value) -> Result<Answer, Broken> {
     world
         .patch(
@@ -172,8 +172,8 @@ async fn elements_without_merge_key_are_refused(world: &World) -> Outcome {
     keyless.refuses(500, "", "does not contain declared merge key: name")
 }
 
-/// Patches a list of the template with its second half, after it had its first. What is there
-/// afterwards has to be `expected`.
+/// Patches a list of the template with `first`, then with `second`. The result must have the
+/// elements of both at the indexes `expected`.
 async fn merged(
     world: &World,
     pointer: &str,
@@ -207,7 +207,7 @@ async fn merged(
     includes(pointer, &list, &json!(expected))
 }
 
-/// Both, in the order in which patches leave them; or the second alone, where a list is replaced.
+/// A merged list has both elements, the new one first. A replaced list has only the second.
 const BOTH: &[usize] = &[1, 0];
 const SECOND: &[usize] = &[1];
 
@@ -327,7 +327,7 @@ async fn lists_of_other_kinds_merge_by_their_keys(world: &World) -> Outcome {
         json!([{"name": "y"}, {"name": "x"}]),
     )?;
     at(&account.body, "/imagePullSecrets", json!([{"name": "y"}]))?;
-    // So that nobody collects it: the owner is there.
+    // The owner exists, so that the garbage collector keeps the dependent.
     let owner = world.map("owner", json!({}), json!({})).await?;
     let by = |owner: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": text(owner, "/metadata/name"), "uid": owner["metadata"]["uid"]});
     world
@@ -388,9 +388,17 @@ async fn conditions_merge_by_type(world: &World) -> Outcome {
             .find(|one| one["type"] == name)
             .map_or(Value::Null, |one| one["status"].clone())
     };
-    equal("the changed one", &status("example.com/x"), &json!("False"))?;
-    equal("the other", &status("example.com/y"), &json!("True"))?;
-    // So that lists of no key are seen to be replaced.
+    equal(
+        "status of the changed condition",
+        &status("example.com/x"),
+        &json!("False"),
+    )?;
+    equal(
+        "status of the other condition",
+        &status("example.com/y"),
+        &json!("True"),
+    )?;
+    // A list without a merge key is replaced.
     let statuses = |name: &str| {
         let of =
             json!({"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0});
@@ -400,7 +408,7 @@ async fn conditions_merge_by_type(world: &World) -> Outcome {
     let other = json!({"status": {"containerStatuses": statuses("y")[0]["value"]}});
     let replaced = world.patch(&path, STRATEGIC, &other).await?;
     equal(
-        "statuses of containers",
+        "containerStatuses",
         &json!(each(&replaced.ok()?["status"]["containerStatuses"], "name")),
         &json!(["y"]),
     )

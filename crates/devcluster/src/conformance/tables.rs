@@ -1,4 +1,4 @@
-//! Tables, as `kubectl get` shows them.
+//! Tables, the form that `kubectl get` prints.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn table(world: &World, path: &str) -> Result<Value, Broken> {
     world.get_as(path, TABLE).await?.ok().cloned()
 }
 
-/// Cells of the first row by the names of their columns.
+/// The cell of the first row in the column of this name.
 fn cell<'a>(table: &'a Value, column: &str) -> &'a Value {
     let columns = table["columnDefinitions"]
         .as_array()
@@ -53,10 +53,13 @@ async fn tables_have_columns_and_cells(world: &World) -> Outcome {
     at(&list, "/columnDefinitions/0/format", json!("name"))?;
     has_cells(&list, &[("Name", json!("a")), ("Data", json!(1))])?;
     at(&list, "/rows/0/object/kind", json!("PartialObjectMetadata"))?;
-    holds("it has a version", !version(&list).is_empty())?;
+    holds(
+        "the table has a resourceVersion",
+        !version(&list).is_empty(),
+    )?;
     let one = table(world, &world.core("configmaps/a")).await?;
     equal(
-        "rows of one object",
+        "number of rows of one object",
         &json!(one["rows"].as_array().map_or(0, Vec::len)),
         &json!(1),
     )?;
@@ -81,7 +84,7 @@ async fn include_object_selects_the_embedded_object(world: &World) -> Outcome {
     at(&whole, "/rows/0/object/data", json!({"k": "v"}))
 }
 
-/// Compares the columns of a collection; those after the bar are wide.
+/// Compares the columns of a collection. Columns after the bar are wide.
 async fn has_columns(world: &World, path: &str, expected: &str) -> Outcome {
     let table = table(world, &format!("{path}?limit=1")).await?;
     let named = |wide: bool| -> Vec<&str> {
@@ -347,13 +350,13 @@ async fn ages_are_shown_in_short_form(world: &World) -> Outcome {
         .strip_suffix('s')
         .and_then(|seconds| seconds.parse::<u64>().ok());
     holds(
-        &format!("{age:?} is of a moment ago"),
+        &format!("{age:?} is less than two minutes"),
         seconds.is_some_and(|seconds| seconds < 120),
     )?;
     let now: jiff::Timestamp = text(&made, "/metadata/creationTimestamp")
         .parse()
         .map_err(|error: jiff::Error| Broken(error.to_string()))?;
-    // Of events it can be said when they were seen.
+    // Events have a settable time in a column, which other kinds lack.
     let cases = [
         (190, "3m"),
         (4_000, "66m"),

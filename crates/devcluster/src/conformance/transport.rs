@@ -1,4 +1,4 @@
-//! Media types of what is sent and answered, headers, paths there are not, limits.
+//! HTTP: media types, headers, unknown paths and methods, and limits.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -36,19 +36,16 @@ async fn answers_are_json_and_not_cached(world: &World) -> Outcome {
     ];
     for answer in answers.iter().flatten() {
         equal(
-            "the type",
+            "content-type",
             &json!(answer.header("content-type")),
             &json!(JSON),
         )?;
         equal(
-            "what caches may do",
+            "cache-control",
             &json!(answer.header("cache-control")),
             &json!("no-cache, private"),
         )?;
-        holds(
-            "it has a name in the audit log",
-            !answer.header("audit-id").is_empty(),
-        )?;
+        holds("audit-id is set", !answer.header("audit-id").is_empty())?;
     }
     Ok(())
 }
@@ -64,17 +61,14 @@ async fn bodies_can_be_yaml(world: &World) -> Outcome {
         .get_as(&world.core("configmaps/a"), "application/yaml")
         .await?;
     equal(
-        "the type",
+        "content-type",
         &json!(yaml.header("content-type")),
         &json!("application/yaml"),
     )?;
-    holds(
-        "YAML is answered where it is asked for",
-        yaml.text.contains("k: v"),
-    )
+    holds("the answer is YAML", yaml.text.contains("k: v"))
 }
 
-/// A field of a message: a text, or a message in it.
+/// A length-delimited field of a protobuf message.
 fn field(number: u8, value: &[u8]) -> Vec<u8> {
     let length = u8::try_from(value.len()).expect("fields here are short");
     [&[number << 3 | 2, length], value].concat()
@@ -98,7 +92,7 @@ async fn accept_headers_with_alternatives_get_an_answer(world: &World) -> Outcom
         .get_as(&world.core("configmaps"), &format!("{PROTOBUF},{JSON}"))
         .await?;
     holds(
-        "in one of the two",
+        "the answer has one of both types",
         answer.code == 200 && [PROTOBUF, JSON].contains(&answer.header("content-type")),
     )?;
     for accept in [
@@ -118,8 +112,8 @@ async fn accept_headers_with_alternatives_get_an_answer(world: &World) -> Outcom
 async fn unknown_media_types_are_refused(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     for accept in ["text/csv", "text/html, application/*;q=0.9"] {
-        let said = world.get_as(&maps, accept).await?;
-        holds("what cannot be answered is 406", said.code == 406)?;
+        let answer = world.get_as(&maps, accept).await?;
+        holds("an unsupported media type answers 406", answer.code == 406)?;
     }
     let accepted = "the body of the request was in an unknown format - accepted media types include: application/json, \
                     application/yaml, application/vnd.kubernetes.protobuf";
@@ -144,7 +138,7 @@ async fn bodies_have_a_limit(world: &World) -> Outcome {
 async fn paths_of_unknown_groups_and_resources_are_not_found(world: &World) -> Outcome {
     let page = world.get("/apis/nobody.example.com/v1/things").await?;
     holds(
-        "an unknown group is no Status",
+        "an unknown group answers 404 as plain text",
         page.code == 404 && page.text.trim() == "404 page not found",
     )?;
     let unknown = "the server could not find the requested resource";
@@ -174,7 +168,7 @@ async fn unsupported_methods_are_refused(world: &World) -> Outcome {
         refused.has("/details", json!({}))?;
     }
     holds(
-        "heads are not answered alone",
+        "HEAD answers 405",
         world.ask("HEAD", &map, JSON, &Value::Null).await?.code == 405,
     )
 }

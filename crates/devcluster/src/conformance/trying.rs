@@ -1,4 +1,4 @@
-//! Dry runs, the validation of fields, warnings.
+//! Dry runs, field validation and warnings.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Broken;
 use super::promises;
 use super::world::{
     APPLY, Answer, JSON, JSON_PATCH, MERGE, NO_NODE, Outcome, STRATEGIC, World, at, deployment,
-    equal, holds, revision, text, told, version,
+    equal, holds, revision, text, types_and_names, version,
 };
 
 promises! { "trying":
@@ -31,11 +31,14 @@ async fn a_dry_run_creates_nothing(world: &World) -> Outcome {
         .await?;
     at(tried.created()?, "/metadata/resourceVersion", Value::Null)?;
     holds(
-        "it has a uid",
+        "the dry run sets a uid",
         !text(&tried.body, "/metadata/uid").is_empty(),
     )?;
     let name = text(&tried.body, "/metadata/name");
-    holds("it has a name", name.starts_with("a-") && name.len() == 7)?;
+    holds(
+        "the dry run generates a name",
+        name.starts_with("a-") && name.len() == 7,
+    )?;
     world
         .get(&world.core(&format!("configmaps/{name}")))
         .await?
@@ -173,7 +176,7 @@ async fn a_dry_run_causes_no_watch_events(world: &World) -> Outcome {
     let query = format!("labelSelector=x=y&resourceVersion={}", version(&made));
     equal(
         "frames",
-        &told(&world.frames(&world.core("configmaps"), &query).await?),
+        &types_and_names(&world.frames(&world.core("configmaps"), &query).await?),
         &json!([]),
     )
 }
@@ -230,7 +233,7 @@ async fn only_dry_run_all_is_supported(world: &World) -> Outcome {
         .invalid("dryRun: Unsupported value: ")
 }
 
-/// Creates something with these fields, validated like that.
+/// Creates a ConfigMap with these raw fields and this field validation.
 async fn create(world: &World, validation: &str, fields: &str) -> Result<Answer, Broken> {
     let request =
         http::Request::post(world.core(&format!("configmaps?fieldValidation={validation}")))
@@ -336,12 +339,12 @@ async fn duplicate_owner_references_are_dropped_with_a_warning(world: &World) ->
     let map = json!({"metadata": {"name": "a", "ownerReferences": [owner, owner]}});
     let made = world.post(&world.core("configmaps"), &map).await?;
     at(made.created()?, "/metadata/ownerReferences", json!([owner]))?;
-    let told = ".metadata.ownerReferences contains duplicate entries";
+    let warning_start = ".metadata.ownerReferences contains duplicate entries";
     holds(
-        "it is told",
+        "a warning is sent",
         made.warnings()
             .iter()
-            .any(|warning| warning.starts_with(told)),
+            .any(|warning| warning.starts_with(warning_start)),
     )?;
     let put = world.put(&world.core("configmaps/a"), &map).await?;
     at(put.ok()?, "/metadata/ownerReferences", json!([owner]))

@@ -1,5 +1,5 @@
-//! What objects must be like, and the words of refusals. Objects that are refused are not stored,
-//! and others are tried.
+//! Validation of objects, with upstream's messages. The checks use dry runs, because nothing needs
+//! to be stored.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn tried(world: &World, path: &str, object: &Value) -> Result<Answer, Brok
     world.post_pod(&format!("{path}?dryRun=All"), object).await
 }
 
-/// What becomes of a Deployment with these changes.
+/// Dry run of a new Deployment with these changes of its spec.
 async fn tried_deployment(world: &World, spec: Value) -> Result<Answer, Broken> {
     let mut object = deployment("a");
     json_patch::merge(&mut object["spec"], &spec);
@@ -44,7 +44,7 @@ async fn tried_pod(world: &World, spec: Value) -> Result<Answer, Broken> {
     tried(world, &world.core("pods"), &pod).await
 }
 
-/// The cause about a field.
+/// The cause of the refusal for this field.
 fn cause(answer: &Answer, field: &str) -> Value {
     let mut causes = answer.body["details"]["causes"]
         .as_array()
@@ -59,7 +59,7 @@ fn cause(answer: &Answer, field: &str) -> Value {
 async fn refusals_name_field_reason_and_value(world: &World) -> Outcome {
     let mount = |name: &str| json!({"name": "c", "image": "i", "volumeMounts": [{"name": name, "mountPath": "/m"}]});
     let two = json!({"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]});
-    // (spec of a pod, field, reason, text of the cause)
+    // (spec of a pod, field, reason, message of the cause)
     let cases = [
         (
             json!({"containers": [{"name": "c"}]}),
@@ -130,7 +130,7 @@ async fn refusals_list_every_cause(world: &World) -> Outcome {
     refused.has("/details/group", json!("apps"))?;
     for field in ["spec.replicas", "spec.template.metadata.labels"] {
         holds(
-            &format!("{field} is a cause"),
+            &format!("{field} has a cause"),
             cause(&refused, field).is_object(),
         )?;
     }
@@ -557,7 +557,7 @@ async fn few_fields_of_pods_can_change(world: &World) -> Outcome {
     let fewer = world
         .merge(&path, &json!({"spec": {"tolerations": []}}))
         .await?;
-    holds("tolerations stay", fewer.code == 422)
+    holds("existing tolerations cannot be removed", fewer.code == 422)
 }
 
 async fn selectors_of_replication_controllers_can_change(world: &World) -> Outcome {

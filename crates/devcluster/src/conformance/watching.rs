@@ -1,11 +1,11 @@
-//! Watches: where they begin, what they say of each change, how they end.
+//! Watches: their start, their events and their end.
 
 use serde_json::{Value, json};
 
 use super::Broken;
 use super::promises;
 use super::world::{
-    JSON, KEEP, Outcome, TABLE, World, at, equal, holds, revision, text, told, version,
+    JSON, KEEP, Outcome, TABLE, World, at, equal, holds, revision, text, types_and_names, version,
 };
 
 promises! { "watching":
@@ -50,14 +50,14 @@ async fn watches_send_every_change_in_order(world: &World) -> Outcome {
     );
     let answer = world.get(&format!("{maps}?{query}")).await?;
     equal(
-        "the type",
+        "content-type",
         &json!(answer.header("content-type")),
         &json!(JSON),
     )?;
     let frames = answer.frames()?;
     equal(
         "frames",
-        &told(&frames),
+        &types_and_names(&frames),
         &json!([["ADDED", "a"], ["MODIFIED", "a"], ["DELETED", "a"]]),
     )?;
     for frame in &frames {
@@ -70,11 +70,11 @@ async fn watches_send_every_change_in_order(world: &World) -> Outcome {
         .map(|frame| revision(&frame["object"]))
         .collect();
     holds(
-        "versions grow, and the last is the deletion's",
+        "versions grow, and the deletion has its own version",
         versions.is_sorted_by(|one, next| one < next),
     )?;
     equal(
-        "the second is the change's",
+        "version of the MODIFIED event",
         &json!(versions[1]),
         &json!(revision(&changed)),
     )
@@ -112,7 +112,7 @@ async fn concurrent_changes_are_sent_once(world: &World) -> Outcome {
         .map(|frame| revision(&frame["object"]))
         .collect();
     holds(
-        "all of them, in order",
+        "every change is sent once, in order",
         frames.len() == 2 * WRITERS && versions.is_sorted_by(|one, next| one < next),
     )
 }
@@ -121,7 +121,7 @@ async fn watches_without_a_version_start_with_existing_objects(world: &World) ->
     let made = world
         .map("a", json!({"labels": {"check": "yes"}}), json!({}))
         .await?;
-    // So that the caches have it.
+    // Waits until the watch cache has the object.
     world
         .get(&world.core(&format!("configmaps?resourceVersion={}", version(&made))))
         .await?
@@ -132,7 +132,7 @@ async fn watches_without_a_version_start_with_existing_objects(world: &World) ->
     ] {
         equal(
             query,
-            &told(&world.frames(&world.core("configmaps"), query).await?),
+            &types_and_names(&world.frames(&world.core("configmaps"), query).await?),
             &json!([["ADDED", "a"]]),
         )?;
     }
@@ -151,7 +151,7 @@ async fn watches_start_after_the_requested_version(world: &World) -> Outcome {
                 &format!("labelSelector=check=yes&resourceVersion={}", version(after)),
             )
             .await?;
-        equal("frames", &told(&frames), &expected)?;
+        equal("frames", &types_and_names(&frames), &expected)?;
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ async fn watches_wait_for_future_versions(world: &World) -> Outcome {
             "resourceVersion=1000000000000000",
         )
         .await?;
-    equal("frames", &told(&frames), &json!([]))
+    equal("frames", &types_and_names(&frames), &json!([]))
 }
 
 async fn watches_with_invalid_versions_are_refused(world: &World) -> Outcome {
@@ -174,7 +174,7 @@ async fn watches_with_invalid_versions_are_refused(world: &World) -> Outcome {
     refused.refuses(500, "", "invalid syntax")
 }
 
-/// How much a server remembers is its own choice, and so this may find everything remembered.
+/// Each server decides how much history it keeps. A watch without an error is therefore accepted.
 async fn watches_of_compacted_versions_expire(world: &World) -> Outcome {
     let frames = world
         .frames(&world.core("configmaps"), "resourceVersion=1")
@@ -186,10 +186,10 @@ async fn watches_of_compacted_versions_expire(world: &World) -> Outcome {
     at(&frames[0], "/object/code", json!(410))?;
     at(&frames[0], "/object/reason", json!("Expired"))?;
     holds(
-        "it says why",
+        "the message names the version",
         text(&frames[0], "/object/message").starts_with("too old resource version: 1 ("),
     )?;
-    holds("nothing comes after it", frames.len() == 1)
+    holds("the error is the only event", frames.len() == 1)
 }
 
 async fn objects_that_leave_the_selector_are_sent_as_deleted(world: &World) -> Outcome {
@@ -211,7 +211,7 @@ async fn objects_that_leave_the_selector_are_sent_as_deleted(world: &World) -> O
     let frames = world.frames(&world.core("configmaps"), &query).await?;
     equal(
         "frames",
-        &told(&frames),
+        &types_and_names(&frames),
         &json!([["DELETED", "a"], ["ADDED", "a"]]),
     )?;
     at(&frames[0], "/object/metadata/labels/check", json!("yes"))?;
@@ -245,7 +245,7 @@ async fn removal_of_the_last_finalizer_is_sent_as_deleted(world: &World) -> Outc
     let frames = world.frames(&world.core("configmaps"), &query).await?;
     equal(
         "frames",
-        &told(&frames),
+        &types_and_names(&frames),
         &json!([["MODIFIED", "a"], ["DELETED", "a"]]),
     )?;
     at(
@@ -254,7 +254,7 @@ async fn removal_of_the_last_finalizer_is_sent_as_deleted(world: &World) -> Outc
         going["metadata"]["deletionTimestamp"].clone(),
     )?;
     holds(
-        "the end is a version of its own",
+        "the removal has its own version",
         revision(&frames[1]["object"]) > revision(&going),
     )
 }
@@ -275,7 +275,7 @@ async fn forced_pod_deletion_shows_a_zero_grace_period(world: &World) -> Outcome
     let last = frames.len().saturating_sub(2);
     equal(
         "frames",
-        &told(&frames[last..]),
+        &types_and_names(&frames[last..]),
         &json!([["MODIFIED", "a"], ["DELETED", "a"]]),
     )?;
     at(
@@ -300,23 +300,23 @@ async fn bookmarks_carry_the_current_version(world: &World) -> Outcome {
         .filter(|frame| frame["type"] == "BOOKMARK")
         .collect();
     holds(
-        "one comes before the end",
+        "a bookmark is sent before the end",
         !marks.is_empty() && marks.len() == frames.len(),
     )?;
     let object = &marks[0]["object"];
     let metadata = json!({"resourceVersion": version(object)});
     let mut shown = object.clone();
-    // Servers with typed lists write the time of creation although there is none.
+    // Servers with typed lists write a null creationTimestamp.
     if let Some(fields) = shown["metadata"].as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
     equal(
-        "all that it says",
+        "content of the bookmark",
         &shown,
         &json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}),
     )?;
     holds(
-        "its version is reached",
+        "the bookmark is not older than the start",
         revision(object) >= revision(&made),
     )
 }
@@ -346,7 +346,7 @@ async fn a_streamed_list_ends_with_a_bookmark(world: &World) -> Outcome {
             json!({"k8s.io/initial-events-end": "true"}),
         )?;
         holds(
-            "the end is as new as what it ends",
+            "the end bookmark is not older than the list",
             revision(&frames[1]["object"]) >= revision(&made),
         )?;
     }
@@ -363,7 +363,11 @@ async fn a_streamed_list_without_bookmarks_has_no_end_mark(world: &World) -> Out
             &format!("labelSelector=check=yes&{STREAMED}"),
         )
         .await?;
-    equal("frames", &told(&frames), &json!([["ADDED", "a"]]))
+    equal(
+        "frames",
+        &types_and_names(&frames),
+        &json!([["ADDED", "a"]]),
+    )
 }
 
 async fn initial_events_can_be_disabled(world: &World) -> Outcome {
@@ -373,7 +377,7 @@ async fn initial_events_can_be_disabled(world: &World) -> Outcome {
     let query = "labelSelector=check=yes&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     equal(
         "frames",
-        &told(&world.frames(&world.core("configmaps"), query).await?),
+        &types_and_names(&world.frames(&world.core("configmaps"), query).await?),
         &json!([]),
     )
 }
@@ -384,7 +388,7 @@ async fn a_streamed_list_of_a_future_version_times_out(world: &World) -> Outcome
         .get(&world.core(&format!("configmaps?{query}")))
         .await?
         .frames()?;
-    equal("how many frames", &json!(frames.len()), &json!(1))?;
+    equal("number of frames", &json!(frames.len()), &json!(1))?;
     at(&frames[0], "/type", json!("ERROR"))?;
     at(&frames[0], "/object/code", json!(504))?;
     at(&frames[0], "/object/reason", json!("Timeout"))?;
@@ -401,7 +405,11 @@ async fn one_object_is_watched_by_name(world: &World) -> Outcome {
     let frames = world
         .frames(&world.core("configmaps"), "fieldSelector=metadata.name=b")
         .await?;
-    equal("frames", &told(&frames), &json!([["ADDED", "b"]]))
+    equal(
+        "frames",
+        &types_and_names(&frames),
+        &json!([["ADDED", "b"]]),
+    )
 }
 
 async fn deprecated_watch_paths_are_served(world: &World) -> Outcome {
@@ -416,12 +424,12 @@ async fn deprecated_watch_paths_are_served(world: &World) -> Outcome {
     };
     for rest in ["?labelSelector=check=yes&", "/a?"] {
         let frames = world.get(&path(rest)).await?.frames()?;
-        equal(rest, &told(&frames), &json!([["ADDED", "a"]]))?;
+        equal(rest, &types_and_names(&frames), &json!([["ADDED", "a"]]))?;
     }
     Ok(())
 }
 
-/// The end is an end of the body, and no error: otherwise there would be no answer to look at.
+/// The body ends without an error. An error would prevent the answer.
 async fn watches_end_after_their_timeout(world: &World) -> Outcome {
     for query in ["watch=1", "watch=true", "watch=1&allowWatchBookmarks=true"] {
         let answer = world
@@ -431,7 +439,7 @@ async fn watches_end_after_their_timeout(world: &World) -> Outcome {
             .await?;
         let frames = answer.frames()?;
         holds(
-            "nothing happened",
+            "only bookmarks are sent",
             frames.iter().all(|frame| frame["type"] == "BOOKMARK"),
         )?;
     }
@@ -446,7 +454,7 @@ async fn watched_tables_send_columns_once(world: &World) -> Outcome {
     }
     let path = world.core("configmaps?watch=1&timeoutSeconds=1&labelSelector=check=yes");
     let frames = world.get_as(&path, TABLE).await?.frames()?;
-    equal("how many frames", &json!(frames.len()), &json!(2))?;
+    equal("number of frames", &json!(frames.len()), &json!(2))?;
     at(&frames[0], "/object/kind", json!("Table"))?;
     at(
         &frames[0],

@@ -1,5 +1,5 @@
-//! Where a check works: one namespace of its own, requests as they are, answers that say what is
-//! wrong with them.
+//! [`World`]: the environment of a check. It has its own namespace, sends plain requests, and
+//! describes unexpected answers.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Broken;
 
 pub(super) type Outcome = Result<(), Broken>;
 
-/// How long controllers and caches of a real server may take for what follows from a write.
+/// Time limit for controllers and caches of a real server to follow a write.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -24,28 +24,28 @@ pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 pub(super) const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
-/// A finalizer nobody acts on.
+/// A finalizer that no controller removes.
 pub(super) const KEEP: &str = "conformance.example.com/keep";
-/// A node there is not.
+/// The name of a node that does not exist.
 pub(super) const NO_NODE: &str = "conformance-no-such-node";
 
-/// Where a check works.
+/// The environment of a check.
 pub(super) struct World {
     client: kube::Client,
     pub(super) namespace: String,
-    /// Paths of objects that would outlive the namespace, or keep it.
+    /// Objects that outlive the namespace or block its deletion.
     left: Mutex<Vec<Left>>,
 }
 
 #[derive(Clone)]
 enum Left {
-    /// Outside of the namespace.
+    /// An object outside of the namespace.
     Behind(String),
-    /// Kept by a finalizer.
+    /// An object with a finalizer.
     Kept(String),
 }
 
-/// One answer.
+/// An answer, with its request for messages.
 #[derive(Debug)]
 pub(super) struct Answer {
     asked: String,
@@ -56,7 +56,7 @@ pub(super) struct Answer {
 }
 
 impl World {
-    /// With a new namespace.
+    /// Creates a new namespace.
     pub(super) async fn begin(client: &kube::Client) -> Result<Self, Broken> {
         let mut world = Self {
             client: client.clone(),
@@ -73,7 +73,8 @@ impl World {
         Ok(world)
     }
 
-    /// Deletes everything that was made, as far as it goes; what did not go is told.
+    /// Deletes everything that the check created. The error names an object that could not be
+    /// deleted.
     pub(super) async fn end(self) -> Outcome {
         let left = self
             .left
@@ -90,7 +91,7 @@ impl World {
                 }
             });
         }
-        // Some are bound to a node that is not there, and nobody else would end these soon.
+        // Some pods are bound to a missing node, so no kubelet ends them soon.
         ends.push(
             self.delete_with(&self.core("pods"), &json!({"gracePeriodSeconds": 0}))
                 .await,
@@ -110,7 +111,7 @@ impl World {
         })
     }
 
-    /// Has an object outside of the namespace deleted at the end.
+    /// Deletes an object outside of the namespace at the end.
     pub(super) fn leaves_behind(&self, path: impl Into<String>) {
         self.left
             .lock()
@@ -118,7 +119,7 @@ impl World {
             .push(Left::Behind(path.into()));
     }
 
-    /// Has the finalizers of an object removed at the end.
+    /// Removes the finalizers of an object at the end.
     pub(super) fn keeps(&self, path: impl Into<String>) {
         self.left
             .lock()
@@ -126,18 +127,17 @@ impl World {
             .push(Left::Kept(path.into()));
     }
 
-    /// The collection of core resources of that name in the namespace, or an object in it
-    /// (`pods/a`).
+    /// Path of a core resource in the namespace, or of an object in it (`pods/a`).
     pub(super) fn core(&self, what: &str) -> String {
         format!("/api/v1/namespaces/{}/{what}", self.namespace)
     }
 
-    /// The same for another group: `apps/v1`.
+    /// Path of a resource in another group version, such as `apps/v1`.
     pub(super) fn group(&self, group_version: &str, what: &str) -> String {
         format!("/apis/{group_version}/namespaces/{}/{what}", self.namespace)
     }
 
-    /// The same for Deployments, ReplicaSets and the like.
+    /// Path of a resource in `apps/v1`.
     pub(super) fn apps(&self, what: &str) -> String {
         self.group("apps/v1", what)
     }
@@ -188,7 +188,7 @@ impl World {
         self.send(request, bytes_of(body)).await
     }
 
-    /// As somebody else.
+    /// Sends a request with impersonation of `user`.
     pub(super) async fn ask_as(
         &self,
         user: &str,
@@ -246,7 +246,7 @@ impl World {
         self.ask("DELETE", path, JSON, options).await
     }
 
-    /// Asks again until the answer has that code: a real server's caches may be behind.
+    /// Repeats a request until the answer has this code. Caches of a real server may lag.
     pub(super) async fn until(
         &self,
         code: u16,
@@ -256,7 +256,7 @@ impl World {
             .await
     }
 
-    /// The same until the answer is as expected.
+    /// Repeats a request until `is_so` is true for the answer.
     pub(super) async fn until_so(
         &self,
         expected: &str,
@@ -276,7 +276,7 @@ impl World {
         }
     }
 
-    /// A new ConfigMap.
+    /// Creates a ConfigMap.
     pub(super) async fn map(
         &self,
         name: &str,
@@ -294,13 +294,13 @@ impl World {
             .cloned()
     }
 
-    /// A new pod that nobody schedules. Its namespace may have to wait for the account that pods
-    /// need.
+    /// Creates a pod that no scheduler binds. In a new namespace, it first waits for the
+    /// ServiceAccount.
     pub(super) async fn pod(&self, name: &str, metadata: Value) -> Result<Value, Broken> {
         self.pod_of(name, metadata, json!({})).await
     }
 
-    /// The same, whose spec has these fields, too.
+    /// Creates such a pod with additional fields in its spec.
     pub(super) async fn pod_of(
         &self,
         name: &str,
@@ -319,20 +319,19 @@ impl World {
             .cloned()
     }
 
-    /// Posts something with pods in it, again while its namespace waits for the account that pods
-    /// need.
+    /// Posts an object with pods in it. Repeats while the namespace lacks the ServiceAccount.
     pub(super) async fn post_pod(&self, path: &str, body: &Value) -> Result<Answer, Broken> {
         let waits =
             |answer: &Answer| answer.code == 403 && answer.message().contains("service account");
         self.until_so(
-            "an account for pods",
+            "a ServiceAccount for pods",
             |answer| !waits(answer),
             async || self.post(path, body).await,
         )
         .await
     }
 
-    /// Gives a pod of nobody a node that is not there.
+    /// Binds a pod to a node that does not exist.
     pub(super) async fn bind(&self, pod: &str) -> Outcome {
         let binding =
             json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": NO_NODE}});
@@ -342,7 +341,7 @@ impl World {
             .map(|_| ())
     }
 
-    /// A new Deployment without pods.
+    /// Creates a Deployment without replicas.
     pub(super) async fn deployment(&self, name: &str) -> Result<Value, Broken> {
         self.post(&self.apps("deployments"), &deployment(name))
             .await?
@@ -350,7 +349,7 @@ impl World {
             .cloned()
     }
 
-    /// What a watch says that ends after a second.
+    /// The events of a watch that ends after one second.
     pub(super) async fn frames(&self, path: &str, query: &str) -> Result<Vec<Value>, Broken> {
         self.get(&format!("{path}?watch=1&timeoutSeconds=1&{query}"))
             .await?
@@ -366,7 +365,7 @@ fn bytes_of(body: &Value) -> Vec<u8> {
     }
 }
 
-/// Of pods that no scheduler takes.
+/// The template of pods that no scheduler binds.
 pub(super) fn pod_template(metadata: Value) -> Value {
     let containers = json!([{"name": "c", "image": "registry.k8s.io/pause:3.10"}]);
     json!({"metadata": metadata, "spec": {"schedulerName": "nobody", "containers": containers}})
@@ -376,7 +375,7 @@ pub(super) fn deployment(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": workload_spec(name)})
 }
 
-/// Without replicas: a selector and the template that fits it.
+/// A spec without replicas: a selector, and a template with its labels.
 pub(super) fn workload_spec(app: &str) -> Value {
     let labels = json!({"app": app});
     json!({"replicas": 0, "selector": {"matchLabels": labels}, "template": pod_template(json!({"labels": labels}))})
@@ -394,7 +393,7 @@ impl Answer {
         text(&self.body, "/message")
     }
 
-    /// The body, if code and reason (none for a success) are these.
+    /// The body, if the answer has this code and reason (empty for success).
     pub(super) fn is(&self, code: u16, reason: &str) -> Result<&Value, Broken> {
         let given = if self.body["kind"] == "Status" {
             text(&self.body, "/reason")
@@ -416,7 +415,7 @@ impl Answer {
         self.is(201, "")
     }
 
-    /// A refusal whose message has `part`.
+    /// Expects an error Status with this code and reason, and `part` in its message.
     pub(super) fn refuses(&self, code: u16, reason: &str, part: &str) -> Outcome {
         let body = self.is(code, reason)?;
         let whole = body["kind"] == "Status"
@@ -430,12 +429,12 @@ impl Answer {
         }
     }
 
-    /// A refusal of the object, or of the options, with `part` in its message.
+    /// Expects a 422 for the object or its options, with `part` in the message.
     pub(super) fn invalid(&self, part: &str) -> Outcome {
         self.refuses(422, "Invalid", part)
     }
 
-    /// The value at `pointer` is `expected`.
+    /// Expects `expected` at `pointer`.
     pub(super) fn has(&self, pointer: &str, expected: Value) -> Outcome {
         at(&self.body, pointer, expected).map_err(|why| Broken(format!("{}: {why}", self.asked)))
     }
@@ -447,7 +446,7 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// The texts of its warnings.
+    /// The texts of all warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
         let texts = self
             .headers
@@ -464,7 +463,7 @@ impl Answer {
             .collect()
     }
 
-    /// What a watch said: one document per line.
+    /// The events of a watch: one JSON document per line.
     pub(super) fn frames(&self) -> Result<Vec<Value>, Broken> {
         if self.code != 200 {
             return Err(self.broken("200"));
@@ -482,15 +481,15 @@ impl Answer {
     }
 }
 
-/// Type and name of each frame.
-pub(super) fn told(frames: &[Value]) -> Value {
+/// Type and object name of each event.
+pub(super) fn types_and_names(frames: &[Value]) -> Value {
     frames
         .iter()
         .map(|frame| json!([frame["type"], frame["object"]["metadata"]["name"]]))
         .collect()
 }
 
-/// The value at `pointer` is `expected`; null where there must be none.
+/// Expects `expected` at `pointer`; null means that the field must be absent.
 pub(super) fn at(object: &Value, pointer: &str, expected: Value) -> Outcome {
     let found = object.pointer(pointer).unwrap_or(&Value::Null);
     equal(pointer, found, &expected)
@@ -510,12 +509,11 @@ pub(super) fn holds(what: &str, is_so: bool) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(Broken(format!("not so: {what}")))
+        Err(Broken(format!("expected that {what}")))
     }
 }
 
-/// Everything in `expected` is in `found`: fields of maps, and elements of lists of the same
-/// length.
+/// Expects that `found` includes `expected`: all fields of maps, and lists of the same length.
 pub(super) fn includes(what: &str, found: &Value, expected: &Value) -> Outcome {
     match expected {
         Value::Object(fields) => fields
@@ -545,7 +543,7 @@ pub(super) fn version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
 }
 
-/// The same as a number; 0 for none.
+/// The resourceVersion as a number; 0 if there is none.
 pub(super) fn revision(object: &Value) -> u64 {
     version(object).parse().unwrap_or_default()
 }
@@ -560,7 +558,7 @@ pub(super) fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// For the value of a parameter.
+/// Encodes the value of a query parameter.
 pub(super) fn escaped(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

@@ -1,4 +1,4 @@
-//! Creation and update of whole objects.
+//! Creation and replacement of whole objects.
 
 use serde_json::{Value, json};
 
@@ -41,12 +41,12 @@ async fn generated_names_are_unique(world: &World) -> Outcome {
                 .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
     };
     holds(
-        "a name is its prefix and five letters",
+        "a generated name is the prefix and five letters",
         names.iter().all(fits),
     )?;
     names.sort();
     names.dedup();
-    holds("names differ", names.len() == 3)
+    holds("generated names differ", names.len() == 3)
 }
 
 async fn generated_names_truncate_long_prefixes(world: &World) -> Outcome {
@@ -58,7 +58,7 @@ async fn generated_names_truncate_long_prefixes(world: &World) -> Outcome {
         .await?;
     let name = text(made.created()?, "/metadata/name");
     holds(
-        &format!("58 letters of it are in {name}"),
+        &format!("{name} starts with 58 letters of the prefix"),
         name.len() == 63 && name.starts_with(&"a".repeat(58)),
     )
 }
@@ -208,7 +208,7 @@ async fn updates_without_a_version_are_unconditional(world: &World) -> Outcome {
         )
         .await?;
     at(put.ok()?, "/data", json!({"k": "1"}))?;
-    // Whoever loses a race is tried again by the server.
+    // The server repeats a patch that loses a race against another write.
     let writes = (0..WRITERS).map(|index| async move {
         world
             .merge(path, &json!({"data": {format!("k{index}"): "1"}}))
@@ -262,7 +262,7 @@ async fn some_kinds_need_a_version_for_updates(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Of the whole cluster; without handlers, hooks and rules they do nothing.
+/// Cluster-scoped kinds, with objects that have no effect on the cluster.
 async fn some_cluster_scoped_kinds_need_a_version_for_updates(world: &World) -> Outcome {
     let cases = [
         (

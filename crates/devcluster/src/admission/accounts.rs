@@ -23,7 +23,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 impl Server {
     /// Sets account, token volume and image pull secrets of a new pod. The error is the reason for
     /// a 403, such as a missing ServiceAccount.
-    pub(super) fn give_account(&self, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    pub(super) fn set_account(&self, namespace: &str, pod: &mut Value) -> Result<(), String> {
         if !pod["metadata"]["annotations"][MIRROR].is_null() {
             return match pod["spec"]["serviceAccountName"].as_str() {
                 None | Some("") => Ok(()),

@@ -66,11 +66,11 @@ impl Server {
             limits::complete(object, &limits);
         }
         if self.admission.service_accounts {
-            self.give_account(&target.namespace, object)
+            self.set_account(&target.namespace, object)
                 .map_err(refused)?;
         }
         if self.admission.priority {
-            self.give_priority(object).map_err(refused)?;
+            self.set_priority(object).map_err(refused)?;
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
 
 impl Server {
     /// Sets class, priority and preemption policy of a new pod. The error is the reason for a 403.
-    pub(super) fn give_priority(&self, pod: &mut Value) -> Result<(), String> {
+    pub(super) fn set_priority(&self, pod: &mut Value) -> Result<(), String> {
         let entry = self
             .registry
             .find("scheduling.k8s.io", "v1", "priorityclasses")

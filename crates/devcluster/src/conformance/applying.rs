@@ -241,7 +241,7 @@ async fn list_elements_are_owned_by_key(world: &World) -> Outcome {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "finalizers": [super::world::KEEP]},
         "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
     });
-    world.keeps(world.apps("deployments/a"));
+    world.remove_finalizers_at_end(world.apps("deployments/a"));
     let made = world
         .patch(&world.apps("deployments/a?fieldManager=m"), APPLY, &applied)
         .await?;

@@ -74,7 +74,7 @@ async fn some_deletions_answer_with_the_last_state(world: &World) -> Outcome {
         ),
     ];
     // Servers protect claims with a finalizer, which only a controller removes.
-    world.keeps(world.core("persistentvolumeclaims/a"));
+    world.remove_finalizers_at_end(world.core("persistentvolumeclaims/a"));
     for (plural, object, kind) in cases {
         let mut object = object;
         object["metadata"] = json!({"name": "a"});
@@ -209,7 +209,7 @@ async fn some_kinds_orphan_dependents_by_default(world: &World) -> Outcome {
     for (path, spec) in cases {
         let object = json!({"metadata": {"name": "a", "finalizers": [KEEP]}, "spec": spec});
         let one = format!("{path}/a");
-        world.keeps(&one);
+        world.remove_finalizers_at_end(&one);
         world.post(&path, &object).await?.created()?;
         let kept = world.delete(&one).await?;
         let finalizers = kept.ok()?["metadata"]["finalizers"]

@@ -266,7 +266,7 @@ async fn ask(world: &World) -> Result<(String, Value), super::Broken> {
         .post(REQUESTS, &request(json!({"username": "somebody-else"})))
         .await?;
     let path = format!("{REQUESTS}/{}", text(made.created()?, "/metadata/name"));
-    world.leaves_behind(path.clone());
+    world.delete_at_end(path.clone());
     Ok((path, made.body))
 }
 

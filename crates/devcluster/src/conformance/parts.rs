@@ -284,7 +284,7 @@ async fn namespaces_are_finalized_through_a_subresource(world: &World) -> Outcom
         .clone();
     let name = text(&made, "/metadata/name");
     let path = format!("/api/v1/namespaces/{name}");
-    world.leaves_behind(&path);
+    world.delete_at_end(&path);
     let finalizers = |object: &Value| object["spec"]["finalizers"].clone();
     equal(
         "finalizers after creation",

@@ -14,7 +14,7 @@ use super::Broken;
 pub(super) type Outcome = Result<(), Broken>;
 
 /// Time limit for controllers and caches of a real server to follow a write.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) const JSON: &str = "application/json";
@@ -34,21 +34,21 @@ pub(super) struct World {
     client: kube::Client,
     pub(super) namespace: String,
     /// Objects that outlive the namespace or block its deletion.
-    left: Mutex<Vec<Left>>,
+    left: Mutex<Vec<Leftover>>,
 }
 
 #[derive(Clone)]
-enum Left {
+enum Leftover {
     /// An object outside of the namespace.
-    Behind(String),
+    Outside(String),
     /// An object with a finalizer.
-    Kept(String),
+    Finalized(String),
 }
 
 /// An answer, with its request for messages.
 #[derive(Debug)]
 pub(super) struct Answer {
-    asked: String,
+    request_line: String,
     pub(super) code: u16,
     pub(super) headers: HeaderMap,
     pub(super) text: String,
@@ -84,8 +84,8 @@ impl World {
         let mut ends = Vec::new();
         for one in left {
             ends.push(match one {
-                Left::Behind(path) => self.delete(&path).await,
-                Left::Kept(path) => {
+                Leftover::Outside(path) => self.delete(&path).await,
+                Leftover::Finalized(path) => {
                     self.merge(&path, &json!({"metadata": {"finalizers": null}}))
                         .await
                 }
@@ -112,19 +112,19 @@ impl World {
     }
 
     /// Deletes an object outside of the namespace at the end.
-    pub(super) fn leaves_behind(&self, path: impl Into<String>) {
+    pub(super) fn delete_at_end(&self, path: impl Into<String>) {
         self.left
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(Left::Behind(path.into()));
+            .push(Leftover::Outside(path.into()));
     }
 
     /// Removes the finalizers of an object at the end.
-    pub(super) fn keeps(&self, path: impl Into<String>) {
+    pub(super) fn remove_finalizers_at_end(&self, path: impl Into<String>) {
         self.left
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(Left::Kept(path.into()));
+            .push(Leftover::Finalized(path.into()));
     }
 
     /// Path of a core resource in the namespace, or of an object in it (`pods/a`).
@@ -150,8 +150,8 @@ impl World {
         let request = request
             .body(kube::client::Body::from(body))
             .map_err(|error| Broken(error.to_string()))?;
-        let asked = format!("{} {}", request.method(), request.uri());
-        let failed = |error: &dyn std::fmt::Display| Broken(format!("{asked}: {error}"));
+        let request_line = format!("{} {}", request.method(), request.uri());
+        let failed = |error: &dyn std::fmt::Display| Broken(format!("{request_line}: {error}"));
         let (head, body) = self
             .client
             .send(request)
@@ -166,7 +166,7 @@ impl World {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Answer {
-            asked,
+            request_line,
             code: head.status.as_u16(),
             headers: head.headers,
             text,
@@ -263,7 +263,7 @@ impl World {
         is_so: impl Fn(&Answer) -> bool,
         ask: impl AsyncFn() -> Result<Answer, Broken>,
     ) -> Result<Answer, Broken> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         loop {
             let answer = ask().await?;
             if is_so(&answer) {
@@ -286,7 +286,7 @@ impl World {
         let mut map = json!({"metadata": metadata, "data": data});
         map["metadata"]["name"] = json!(name);
         if map["metadata"].get("finalizers").is_some() {
-            self.keeps(self.core(&format!("configmaps/{name}")));
+            self.remove_finalizers_at_end(self.core(&format!("configmaps/{name}")));
         }
         self.post(&self.core("configmaps"), &map)
             .await?
@@ -311,7 +311,7 @@ impl World {
         pod["metadata"]["name"] = json!(name);
         json_patch::merge(&mut pod["spec"], &spec);
         if pod["metadata"].get("finalizers").is_some() {
-            self.keeps(self.core(&format!("pods/{name}")));
+            self.remove_finalizers_at_end(self.core(&format!("pods/{name}")));
         }
         self.post_pod(&self.core("pods"), &pod)
             .await?
@@ -385,7 +385,7 @@ impl Answer {
     pub(super) fn broken(&self, expected: &str) -> Broken {
         Broken(format!(
             "{}: expected {expected}, got {} {}",
-            self.asked, self.code, self.text
+            self.request_line, self.code, self.text
         ))
     }
 
@@ -436,7 +436,8 @@ impl Answer {
 
     /// Expects `expected` at `pointer`.
     pub(super) fn has(&self, pointer: &str, expected: Value) -> Outcome {
-        at(&self.body, pointer, expected).map_err(|why| Broken(format!("{}: {why}", self.asked)))
+        at(&self.body, pointer, expected)
+            .map_err(|why| Broken(format!("{}: {why}", self.request_line)))
     }
 
     pub(super) fn header(&self, name: &str) -> &str {
@@ -470,7 +471,7 @@ impl Answer {
         }
         let frame = |line| {
             let frame: Value = serde_json::from_str(line)
-                .map_err(|error| Broken(format!("{}: {error} in {line}", self.asked)))?;
+                .map_err(|error| Broken(format!("{}: {error} in {line}", self.request_line)))?;
             if frame["type"].is_string() {
                 Ok(frame)
             } else {

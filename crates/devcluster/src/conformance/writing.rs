@@ -282,7 +282,7 @@ async fn some_cluster_scoped_kinds_need_a_version_for_updates(world: &World) -> 
         let mut object = object;
         object["metadata"] = json!({"name": world.namespace});
         let one = format!("{path}/{}", world.namespace);
-        world.leaves_behind(&one);
+        world.delete_at_end(&one);
         let made = world.post(path, &object).await?.created()?.clone();
         world.put(&one, &object).await?.invalid(
             "metadata.resourceVersion: Invalid value: 0: must be specified for an update",

@@ -219,7 +219,7 @@ impl Faults {
         let mut rules = self.lock();
         rules.remove(id);
         self.event_rules
-            .store(rules.about_events(), Ordering::Relaxed);
+            .store(rules.event_rule_count(), Ordering::Relaxed);
         drop(rules);
         self.watches.send_modify(|watches| watches.release(id));
     }
@@ -341,7 +341,7 @@ impl Faults {
     /// Closes all open watches of this resource.
     pub fn break_watches(&self, plural: &str) {
         self.watches
-            .send_modify(|watches| watches.break_open(plural));
+            .send_modify(|watches| watches.close_open(plural));
     }
 
     pub(crate) fn watch_faults(&self) -> watch::Receiver<WatchFaults> {
@@ -407,7 +407,7 @@ impl Faults {
         let mut rules = self.lock();
         let effects = rules.meet(seen, select);
         self.event_rules
-            .store(rules.about_events(), Ordering::Relaxed);
+            .store(rules.event_rule_count(), Ordering::Relaxed);
         drop(rules);
         if !effects.is_empty() {
             self.met.notify_waiters();
@@ -419,7 +419,7 @@ impl Faults {
         let mut rules = self.lock();
         let id = rules.add(matcher, effect, times);
         self.event_rules
-            .store(rules.about_events(), Ordering::Relaxed);
+            .store(rules.event_rule_count(), Ordering::Relaxed);
         id
     }
 

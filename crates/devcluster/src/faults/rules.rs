@@ -83,7 +83,7 @@ impl Rules {
         self.hits.get(&id).map(|(_, last)| last.clone())
     }
 
-    pub(super) fn about_events(&self) -> usize {
+    pub(super) fn event_rule_count(&self) -> usize {
         self.list
             .iter()
             .filter(|rule| matches!(rule.effect, Effect::Event(_)))

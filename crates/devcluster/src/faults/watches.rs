@@ -87,7 +87,7 @@ impl WatchFaults {
         self.stalled.retain(|resource| resource != plural);
     }
 
-    pub(super) fn break_open(&mut self, plural: &str) {
+    pub(super) fn close_open(&mut self, plural: &str) {
         match self
             .broken
             .iter_mut()

@@ -25,7 +25,7 @@ promises! { "access":
 impl World {
     /// Grants a user `rules` in the namespace of the check.
     async fn grant(&self, user: &str, rules: Value) -> Outcome {
-        let path = |what: &str| self.group("rbac.authorization.k8s.io/v1", what);
+        let path = |resource: &str| self.group("rbac.authorization.k8s.io/v1", resource);
         self.post(
             &path("roles"),
             &json!({"metadata": {"name": user}, "rules": rules}),

@@ -326,14 +326,14 @@ async fn generations_of_workloads_ignore_metadata(world: &World) -> Outcome {
             .await?;
         at(made.created()?, "/metadata/generation", json!(1))?;
         let path = format!("{path}/a");
-        let noted = world
+        let annotated = world
             .merge(
                 &path,
                 &json!({"metadata": {"annotations": {"x": "y"}, "labels": {"x": "y"}}}),
             )
             .await?;
-        noted.ok()?;
-        noted.has("/metadata/generation", json!(1))?;
+        annotated.ok()?;
+        annotated.has("/metadata/generation", json!(1))?;
         let changed = world.merge(&path, &change).await?;
         changed.ok()?;
         changed.has("/metadata/generation", json!(2))?;

@@ -44,27 +44,27 @@ async fn list(world: &World, query: &str) -> Result<Answer, Broken> {
         .await
 }
 
-fn has_names(what: &str, answer: &Answer, expected: &[&str]) -> Outcome {
-    equal(what, &json!(names(answer.ok()?)), &json!(expected))
+fn has_names(subject: &str, answer: &Answer, expected: &[&str]) -> Outcome {
+    equal(subject, &json!(names(answer.ok()?)), &json!(expected))
 }
 
 async fn gets_are_not_older_than_requested(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
-    for asked in ["0", "", version(&made)] {
+    for requested in ["0", "", version(&made)] {
         // A cache that does not have the object yet may answer 404 for version 0.
         let code = |answer: &Answer| {
-            if asked == "0" && answer.code == 404 {
+            if requested == "0" && answer.code == 404 {
                 404
             } else {
                 200
             }
         };
         let answer = world
-            .get(&format!("{path}?resourceVersion={asked}"))
+            .get(&format!("{path}?resourceVersion={requested}"))
             .await?;
         holds(
-            &format!("the object exists at version {asked:?}"),
+            &format!("the object exists at version {requested:?}"),
             answer.code == code(&answer),
         )?;
     }

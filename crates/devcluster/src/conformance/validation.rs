@@ -98,15 +98,15 @@ async fn refusals_name_field_reason_and_value(world: &World) -> Outcome {
             "Duplicate value: \"c\"",
         ),
     ];
-    for (spec, field, reason, said) in cases {
+    for (spec, field, reason, message) in cases {
         let refused = tried_pod(world, spec).await?;
-        refused.invalid(&format!("{field}: {said}"))?;
+        refused.invalid(&format!("{field}: {message}"))?;
         refused.has("/details/name", json!("a"))?;
         refused.has("/details/kind", json!("Pod"))?;
         equal(
             field,
             &cause(&refused, field),
-            &json!({"reason": reason, "message": said, "field": field}),
+            &json!({"reason": reason, "message": message, "field": field}),
         )?;
     }
     let recreate = json!({"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}});

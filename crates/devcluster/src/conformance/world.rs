@@ -128,18 +128,21 @@ impl World {
     }
 
     /// Path of a core resource in the namespace, or of an object in it (`pods/a`).
-    pub(super) fn core(&self, what: &str) -> String {
-        format!("/api/v1/namespaces/{}/{what}", self.namespace)
+    pub(super) fn core(&self, resource: &str) -> String {
+        format!("/api/v1/namespaces/{}/{resource}", self.namespace)
     }
 
     /// Path of a resource in another group version, such as `apps/v1`.
-    pub(super) fn group(&self, group_version: &str, what: &str) -> String {
-        format!("/apis/{group_version}/namespaces/{}/{what}", self.namespace)
+    pub(super) fn group(&self, group_version: &str, resource: &str) -> String {
+        format!(
+            "/apis/{group_version}/namespaces/{}/{resource}",
+            self.namespace
+        )
     }
 
     /// Path of a resource in `apps/v1`.
-    pub(super) fn apps(&self, what: &str) -> String {
-        self.group("apps/v1", what)
+    pub(super) fn apps(&self, resource: &str) -> String {
+        self.group("apps/v1", resource)
     }
 
     pub(super) async fn send(
@@ -496,40 +499,40 @@ pub(super) fn at(object: &Value, pointer: &str, expected: Value) -> Outcome {
     equal(pointer, found, &expected)
 }
 
-pub(super) fn equal(what: &str, found: &Value, expected: &Value) -> Outcome {
+pub(super) fn equal(subject: &str, found: &Value, expected: &Value) -> Outcome {
     if found == expected {
         Ok(())
     } else {
         Err(Broken(format!(
-            "{what}: expected {expected}, found {found}"
+            "{subject}: expected {expected}, found {found}"
         )))
     }
 }
 
-pub(super) fn holds(what: &str, is_so: bool) -> Outcome {
+pub(super) fn holds(subject: &str, is_so: bool) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(Broken(format!("expected that {what}")))
+        Err(Broken(format!("expected that {subject}")))
     }
 }
 
 /// Expects that `found` includes `expected`: all fields of maps, and lists of the same length.
-pub(super) fn includes(what: &str, found: &Value, expected: &Value) -> Outcome {
+pub(super) fn includes(subject: &str, found: &Value, expected: &Value) -> Outcome {
     match expected {
         Value::Object(fields) => fields
             .iter()
-            .try_for_each(|(key, value)| includes(&format!("{what}.{key}"), &found[key], value)),
+            .try_for_each(|(key, value)| includes(&format!("{subject}.{key}"), &found[key], value)),
         Value::Array(list)
             if found
                 .as_array()
                 .is_some_and(|found| found.len() == list.len()) =>
         {
             list.iter().enumerate().try_for_each(|(index, value)| {
-                includes(&format!("{what}[{index}]"), &found[index], value)
+                includes(&format!("{subject}[{index}]"), &found[index], value)
             })
         }
-        _ => equal(what, found, expected),
+        _ => equal(subject, found, expected),
     }
 }
 

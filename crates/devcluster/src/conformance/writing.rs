@@ -293,7 +293,7 @@ async fn some_cluster_scoped_kinds_need_a_version_for_updates(world: &World) -> 
 }
 
 async fn some_kinds_are_created_by_updates(world: &World) -> Outcome {
-    let rbac = |what: &str| world.group("rbac.authorization.k8s.io/v1", what);
+    let rbac = |resource: &str| world.group("rbac.authorization.k8s.io/v1", resource);
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "a"});
     let about = json!({"kind": "ConfigMap", "name": "x", "namespace": world.namespace});
     let cases = [

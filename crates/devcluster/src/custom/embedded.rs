@@ -73,11 +73,11 @@ fn check(resource: &Value, path: &str, errors: &mut Vec<FieldError>) {
                 );
             }
             Some(text) if field == "kind" => {
-                let complaints = formats::dns_label(&text.to_lowercase());
-                if !complaints.is_empty() {
+                let problems = formats::dns_label(&text.to_lowercase());
+                if !problems.is_empty() {
                     let why = format!(
                         "may have mixed case, but should otherwise match: {}",
-                        complaints.join(",")
+                        problems.join(",")
                     );
                     add(field, Problem::Invalid(value.clone(), why));
                 }

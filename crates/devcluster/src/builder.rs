@@ -361,6 +361,7 @@ impl Builder {
 }
 
 impl Source {
+    /// Adds the object or manifest to the cluster.
     async fn store(self, cluster: &DevCluster) -> Result<(), StartError> {
         let refused = |object: &Value, source| {
             let text = |pointer: &str| {

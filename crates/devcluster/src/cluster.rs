@@ -539,6 +539,7 @@ fn collection_path(entry: &Registered, namespace: &str) -> String {
     format!("{root}/{}{scope}/{}", resource.version, resource.plural)
 }
 
+/// The [`Status`] of an error answer. Reasons that this crate does not know become empty.
 fn status_of(code: u16, body: &Value) -> Status {
     const REASONS: &[&str] = &[
         "NotFound",

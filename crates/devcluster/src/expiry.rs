@@ -100,6 +100,7 @@ impl Expiry {
         self.seen = stored.revision;
     }
 
+    /// Sets the expiry time of an Event that was written now.
     fn written(&mut self, revision: u64, key: Arc<str>) {
         // A time to live beyond the range of the clock never expires.
         if let Some(at) = Instant::now().checked_add(self.ttl) {
@@ -107,6 +108,7 @@ impl Expiry {
         }
     }
 
+    /// Deletes all expired Events.
     fn remove_due(&mut self) {
         let now = Instant::now();
         while let Some(oldest) = self.due.first_entry()

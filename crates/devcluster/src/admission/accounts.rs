@@ -109,6 +109,7 @@ fn mount_token(spec: &mut Value, draws: &Draws) {
     }
 }
 
+/// The projected volume of token, CA certificate and namespace, with the content of upstream's.
 fn token_volume(name: &str) -> Value {
     json!({"name": name, "projected": {"defaultMode": 420, "sources": [
         {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},

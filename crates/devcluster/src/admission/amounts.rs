@@ -62,6 +62,7 @@ impl Amounts {
         Self(self.0.iter().filter_map(rest).collect())
     }
 
+    /// Stores `amount`, or its combination with the existing amount.
     fn combine(
         &mut self,
         name: &str,
@@ -102,6 +103,7 @@ impl Amounts {
     }
 }
 
+/// Parses a quantity; JSON numbers count as their decimal text.
 fn quantity(amount: &Value) -> Option<Quantity> {
     match amount {
         Value::String(text) => Quantity::parse(text),

@@ -143,6 +143,7 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
     }
 }
 
+/// Appends the violations of one `Container` or `Pod` limit.
 fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut Vec<String>) {
     let of = limit["type"].as_str().unwrap_or_default();
     for (name, least) in Amounts::parse(&limit["min"]).0 {
@@ -188,6 +189,7 @@ fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut V
     }
 }
 
+/// Appends the violations of one `PersistentVolumeClaim` limit, which compares requests only.
 fn check_claim(limit: &Value, requests: &Amounts, problems: &mut Vec<String>) {
     for (name, least) in Amounts::parse(&limit["min"]).0 {
         problems.extend(too_little(
@@ -213,6 +215,7 @@ fn check_claim(limit: &Value, requests: &Amounts, problems: &mut Vec<String>) {
     }
 }
 
+/// The violation of a minimum, for the request first and then for the limit.
 fn too_little(
     of: &str,
     name: &str,

@@ -24,8 +24,8 @@ use crate::status::Status;
 
 /// Optional admission plugins for pods. LimitRanges, pod security and quotas are always active.
 ///
-/// A real API server has both plugins. They are usually off where no controllers run, such as under
-/// envtest, because the first one refuses pods without an existing account.
+/// A real API server has both plugins. Test servers without controllers, such as envtest, usually
+/// disable them: the first plugin refuses pods of missing ServiceAccounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
     /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from
@@ -82,6 +82,7 @@ impl Server {
         self.check_pod_security(target, object, None)
     }
 
+    /// 403 for a pod or claim that violates a LimitRange. Limits apply to these two kinds only.
     fn permit_by_limits(&self, target: &Target, object: &Value) -> Result<(), Status> {
         let resource = target.resource();
         if !resource.is("Pod") && !resource.is("PersistentVolumeClaim") {

@@ -305,6 +305,7 @@ fn service_usage(spec: &Value) -> Amounts {
     usage
 }
 
+/// Claims count in total, and once more for their StorageClass.
 fn claim_usage(claim: &Value) -> Amounts {
     let mut usage = Amounts::default();
     let class = claim["spec"]["storageClassName"]

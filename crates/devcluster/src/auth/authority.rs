@@ -136,6 +136,7 @@ impl Authority {
     }
 }
 
+/// A new self-signed authority.
 fn issuer(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = named(name, None);
@@ -147,6 +148,7 @@ fn issuer(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error>
     CertifiedIssuer::self_signed(params, KeyPair::generate()?)
 }
 
+/// A new client certificate and key, signed by `issuer`.
 fn client(
     name: DistinguishedName,
     issuer: &CertifiedIssuer<'static, KeyPair>,

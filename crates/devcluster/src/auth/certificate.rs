@@ -82,6 +82,7 @@ fn common_name<'a>(name: &'a X509Name<'_>) -> Option<&'a str> {
         .filter(|name| !name.is_empty())
 }
 
+/// The user in the headers of a front proxy; `None` without a user name.
 fn user_of_proxy_headers(headers: &HeaderMap) -> Option<User> {
     let texts = |name: &str| {
         headers

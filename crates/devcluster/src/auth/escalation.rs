@@ -50,6 +50,7 @@ impl Server {
     }
 }
 
+/// A write of a role or binding by a user.
 struct Attempt<'a> {
     policy: Arc<Policy>,
     user: &'a User,
@@ -58,6 +59,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    /// Checks that a role only contains rules that the user has.
     fn write_role(&self, old: Option<&Value>, new: &Value) -> Result<(), Status> {
         if self.may(
             "escalate",
@@ -95,6 +97,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
+    /// Checks that the user has all rules of the role that a binding references.
     fn bind(&self, role: &RoleRef) -> Result<(), Status> {
         let plural = if role.kind == "ClusterRole" {
             "clusterroles"
@@ -141,6 +144,7 @@ impl Attempt<'_> {
         Err(self.refused(&why))
     }
 
+    /// Whether RBAC allows the user a verb on a role.
     fn may(&self, verb: &str, plural: &str, name: &str) -> bool {
         let object = ResourceRequest {
             group: GROUP.to_owned(),

@@ -95,6 +95,7 @@ impl Binding {
         }
     }
 
+    /// The subject of the binding that includes the user, if any.
     fn subject_of(&self, user: &User) -> Option<&Subject> {
         self.subjects
             .iter()
@@ -230,6 +231,7 @@ impl Policy {
         })
     }
 
+    /// Bindings that include the user: those of the cluster, and those of the namespace.
     fn bindings_of<'a>(
         &'a self,
         user: &'a User,

@@ -198,6 +198,7 @@ fn covers_resource(known: &[String], wanted: &str) -> bool {
     })
 }
 
+/// Whether a non-resource URL of a rule matches a path. A trailing `*` matches any suffix.
 fn url_covers(url: &str, path: &str) -> bool {
     url == path || (url.ends_with('*') && path.starts_with(url.trim_end_matches('*')))
 }

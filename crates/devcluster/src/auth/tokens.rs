@@ -110,6 +110,7 @@ impl Server {
         })
     }
 
+    /// Checks expiry and start of a token, with [`LEEWAY`] for clock differences.
     fn check_times(&self, claims: &Value) -> Result<(), String> {
         let now = self.clock.now();
         let at = |claim: &str| {

@@ -499,6 +499,7 @@ pub(super) fn at(object: &Value, pointer: &str, expected: Value) -> Outcome {
     equal(pointer, found, &expected)
 }
 
+/// Expects equal values. `subject` names the value in the error.
 pub(super) fn equal(subject: &str, found: &Value, expected: &Value) -> Outcome {
     if found == expected {
         Ok(())
@@ -509,6 +510,7 @@ pub(super) fn equal(subject: &str, found: &Value, expected: &Value) -> Outcome {
     }
 }
 
+/// Expects that a statement is true. `subject` is the statement.
 pub(super) fn holds(subject: &str, is_so: bool) -> Outcome {
     if is_so {
         Ok(())
@@ -543,6 +545,7 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
+/// The resourceVersion as text; empty if there is none.
 pub(super) fn version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
 }

@@ -29,6 +29,7 @@ pub(super) fn prune_part(schema: &Schema, value: &mut Value) -> Vec<String> {
     unknown
 }
 
+/// Prunes a value. Without a schema, all fields below are unknown.
 fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match (schema, &mut *value) {
         (Some(schema), Value::Object(_)) => {
@@ -55,6 +56,7 @@ fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: 
     }
 }
 
+/// Prunes the fields of an object. `is_resource` keeps `apiVersion`, `kind` and `metadata`.
 fn prune_fields(
     schema: &Schema,
     object: &mut Value,
@@ -98,6 +100,7 @@ pub(super) fn complete(schema: &Schema, object: &mut Value) {
     fill(schema, object);
 }
 
+/// Sets defaults from the outside in, so that a default object gets the defaults of its own fields.
 fn fill(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -240,6 +240,7 @@ fn check_column(column: &Value, field: &str, errors: &mut Errors) {
     }
 }
 
+/// Selectable fields must be scalars that the schema declares outside of metadata.
 fn check_selectable(fields: &[Value], schema: &Value, field: &str, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, selectable) in fields.iter().enumerate() {
@@ -343,6 +344,7 @@ fn check_conversion(conversion: &Value, errors: &mut Errors) {
     }
 }
 
+/// Every version that may still have stored objects must remain in the definition.
 fn check_stored_versions(definition: &Value, errors: &mut Errors) {
     const FIELD: &str = "status.storedVersions";
     let stored = list(definition, FIELD);

@@ -29,6 +29,7 @@ pub(super) fn check(
     errors
 }
 
+/// Collects the errors of one validation.
 struct Check<'a> {
     start: &'a str,
     errors: &'a mut Vec<FieldError>,
@@ -49,6 +50,7 @@ impl Check<'_> {
         );
     }
 
+    /// Validates a value. A value that is equal to `old` was validated before.
     fn value(&mut self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) {
         if old == Some(value) {
             return;
@@ -351,6 +353,7 @@ pub(super) fn duplicates(schema: &Schema, value: &Value, path: &str) -> Vec<Fiel
     errors
 }
 
+/// Appends duplicate elements of one list.
 fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
     let at = |index: usize| format!("{path}[{index}]");
     if schema.list_type == ListType::Map

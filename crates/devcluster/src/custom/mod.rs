@@ -215,6 +215,7 @@ impl Custom {
         errors
     }
 
+    /// The selectable fields of a version.
     fn selectable(version: &Value) -> Vec<SelectableField> {
         let fields = version["selectableFields"].as_array().into_iter().flatten();
         let field = |field: &Value| {
@@ -269,6 +270,7 @@ pub(crate) fn stored_row(definition: &Value) -> Option<Resource> {
     ))
 }
 
+/// The table row of one version.
 fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
     let spec = &definition["spec"];
     let names = &definition["status"]["acceptedNames"];

@@ -249,6 +249,7 @@ fn junctors(schema: &Value, field: &str, errors: &mut Errors) {
     }
 }
 
+/// Checks one alternative and everything below it.
 fn nested(schema: &Value, field: &str, errors: &mut Errors) {
     junctors(schema, field, errors);
     if schema["items"].is_object() {
@@ -290,6 +291,7 @@ fn completeness(schema: &Value, node: &Value, field: &str, place: &str, errors: 
     }
 }
 
+/// Checks that `node` declares everything that an alternative mentions.
 fn counterpart(schema: &Value, node: &Value, field: &str, place: &str, errors: &mut Errors) {
     completeness(schema, node, field, place, errors);
     if schema["items"].is_object() {
@@ -363,6 +365,7 @@ fn openapi(schema: &Value, field: &str, errors: &mut Errors) {
     }
 }
 
+/// Checks the extensions of lists and maps.
 fn lists_and_maps(schema: &Value, kind: &str, field: &str, errors: &mut Errors) {
     const LIST_TYPE: &str = "x-kubernetes-list-type";
     const KEYS: &str = "x-kubernetes-list-map-keys";
@@ -439,6 +442,7 @@ fn lists_and_maps(schema: &Value, kind: &str, field: &str, errors: &mut Errors) 
     }
 }
 
+/// Checks the elements of a list of type `map`: the keys must be required or defaulted scalars.
 fn keyed_items(items: &Value, keys: &[&str], field: &str, errors: &mut Errors) {
     const KEYS: &str = "x-kubernetes-list-map-keys";
     if text(items, "type") != "object" {

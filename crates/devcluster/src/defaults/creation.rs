@@ -120,6 +120,7 @@ fn phase(object: &mut Value, phase: &str) {
     object_at(object, &["status"]).insert("phase".to_owned(), json!(phase));
 }
 
+/// The finalizer `kubernetes` lets the namespace controller empty the namespace before its removal.
 fn namespace(object: &mut Value) {
     phase(object, "Active");
     let finalizers = object_at(object, &["spec"])
@@ -132,6 +133,7 @@ fn namespace(object: &mut Value) {
     }
 }
 
+/// A pod starts as Pending. With scheduling gates, its PodScheduled condition starts as false.
 fn pod(object: &mut Value) {
     tolerate_node_loss(object);
     phase(object, "Pending");
@@ -214,6 +216,7 @@ fn set_template_generation(daemon_set: &mut Value, count: i64) {
         .insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
 }
 
+/// `clusterIP` is always the first entry of `clusterIPs`.
 fn cluster_ips(service: &mut Value) {
     let spec = object_at(service, &["spec"]);
     if let Some(ip) = spec.get("clusterIP").cloned() {

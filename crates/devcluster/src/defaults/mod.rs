@@ -24,6 +24,7 @@ pub use qos::qos_class;
 static CONSTANTS: LazyLock<HashMap<&'static str, Vec<Constant>>> =
     LazyLock::new(|| parse(include_str!("constants.txt")));
 
+/// One constant default of a field.
 struct Constant {
     field: &'static str,
     value: Value,
@@ -42,6 +43,7 @@ pub fn apply(kind: &str, object: &mut Value) {
     shape::normalize(kind, object);
 }
 
+/// Sets the defaults of an object and of everything below it.
 fn fill(shape: &Struct, object: &mut Value) {
     let Some(fields) = object.as_object_mut() else {
         return;

@@ -92,8 +92,9 @@ fn image_pull_policy(fields: &mut Fields) {
     set_if_unset(fields, "imagePullPolicy", json!(policy));
 }
 
+/// Whether an image reference has the tag `latest`, or neither tag nor digest.
 fn is_latest(image: &str) -> bool {
-    // Invalid image references have no tag.
+    // References with a digest (`@`) and invalid references are never `latest`.
     let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
     if image.is_empty() || !image.chars().all(is_reference) {
         return false;
@@ -125,6 +126,7 @@ fn pod(fields: &mut Fields) {
     }
 }
 
+/// A missing request of a pod's container defaults to its limit.
 fn requests_from_limits(container: &mut Value) {
     let Some(resources) = container
         .get_mut("resources")
@@ -146,6 +148,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
+/// Ports of host network pods default to the same port of the host.
 fn host_ports(container: &mut Value) {
     for port in container
         .get_mut("ports")
@@ -198,6 +201,7 @@ fn allocatable(fields: &mut Fields) {
     }
 }
 
+/// A volume without a source is an emptyDir.
 fn empty_volume(fields: &mut Fields) {
     if fields.keys().all(|name| name == "name") {
         fields.insert("emptyDir".to_owned(), json!({}));
@@ -252,6 +256,7 @@ fn controller_selector(fields: &mut Fields) {
     }
 }
 
+/// `completions` defaults to 1 only together with `parallelism`.
 fn job_spec(fields: &mut Fields) {
     if is_unset(fields, "parallelism") {
         set_if_unset(fields, "completions", json!(1));
@@ -307,6 +312,7 @@ fn fold_string_data(fields: &mut Fields) {
     }
 }
 
+/// The target port defaults to the port.
 fn target_port(fields: &mut Fields) {
     let unset = is_unset(fields, "targetPort") || fields.get("targetPort") == Some(&json!(0));
     if unset && let Some(port) = fields.get("port").cloned() {

@@ -403,6 +403,7 @@ impl Faults {
         effects
     }
 
+    /// Finds the effects of matching rules, counts their hits, and wakes waiters.
     fn meet<T>(&self, seen: &Seen<'_>, select: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
         let mut rules = self.lock();
         let effects = rules.meet(seen, select);

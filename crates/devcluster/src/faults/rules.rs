@@ -116,6 +116,7 @@ impl Rules {
         effects
     }
 
+    /// A random duration up to `limit`.
     pub(super) fn up_to(&mut self, limit: Duration) -> Duration {
         limit.mul_f64(self.random.random())
     }

@@ -60,6 +60,7 @@ impl WatchFaults {
         self.stalled.iter().any(|resource| resource == plural)
     }
 
+    /// How often the watches of a resource were closed. A watch ends when this grows.
     pub(crate) fn breaks(&self, plural: &str) -> u64 {
         self.broken
             .iter()
@@ -98,6 +99,7 @@ impl WatchFaults {
         }
     }
 
+    /// Limits the view of matching requests.
     pub(super) fn limit(&mut self, id: RuleId, matcher: Matcher, view: View) {
         self.views.push((id, matcher, view));
     }

@@ -159,6 +159,7 @@ pub(crate) fn apply(
     Ok((object, managed))
 }
 
+/// Fields of other managers that the apply changes.
 fn conflicts(
     managed: &Managed,
     changes: &Changes,

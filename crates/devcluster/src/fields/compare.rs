@@ -33,6 +33,7 @@ impl Changes {
         self.touched.is_empty() && self.removed.is_empty()
     }
 
+    /// Adds the changes below `element`.
     fn put(&mut self, element: impl Fn() -> String, below: Changes) {
         self.touched.put(&element, below.touched);
         self.removed.put(&element, below.removed);
@@ -54,6 +55,7 @@ pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
     changes
 }
 
+/// The changes of a value. An empty container counts as one field, because it has no fields below.
 fn compare_values(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
     if old == new {
         return Changes::default();
@@ -98,6 +100,7 @@ fn is_map(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
         .all(|value| shape.is_map(value))
 }
 
+/// Whether a value is null, or a container without elements.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -187,6 +190,7 @@ pub(crate) fn declared(shape: Shape<'_>, config: &Value) -> Result<FieldSet, Str
     }
 }
 
+/// The fields that a value declares.
 fn declare(shape: Shape<'_>, value: &Value, path: &str, errors: &mut Vec<String>) -> FieldSet {
     let mut set = FieldSet::default();
     if is_empty(value) {

@@ -123,6 +123,7 @@ impl Managed {
         }
     }
 
+    /// Joins the oldest update entries, so that objects with many writers stay small.
     fn join_oldest(&mut self) {
         let is_update = |entry: &Entry| entry.author.operation == Operation::Update;
         let updates = self.0.iter().filter(|entry| is_update(entry)).count();
@@ -217,6 +218,7 @@ impl Entry {
         Value::Object(entry)
     }
 
+    /// The order of entries: applies first, then by time and names.
     fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
         let author = &self.author;
         (

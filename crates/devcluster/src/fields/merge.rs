@@ -116,6 +116,7 @@ pub(super) fn remove(shape: Shape<'_>, value: &mut Value, set: &FieldSet) {
     }
 }
 
+/// Removes the fields of `set` below `value`. False if the value itself is removed.
 fn keep(shape: Shape<'_>, value: &mut Value, set: Option<&FieldSet>) -> bool {
     let Some(set) = set else { return true };
     if set.is_member() {

@@ -222,6 +222,7 @@ impl Resource {
         self
     }
 
+    /// `DELETE` answers with the object instead of a `Status`.
     fn answers_object(mut self) -> Self {
         self.delete_answer = DeleteAnswer::Object;
         self
@@ -232,6 +233,7 @@ impl Resource {
         self
     }
 
+    /// Updates must carry a resourceVersion.
     fn needs_version(mut self) -> Self {
         self.unconditional_update = false;
         self
@@ -242,6 +244,7 @@ impl Resource {
         self
     }
 
+    /// Deletion adds no finalizers of the garbage collector.
     fn not_collected(mut self) -> Self {
         self.garbage_collected = false;
         self

@@ -108,6 +108,7 @@ pub(super) fn detailed(violations: &[Violation]) -> String {
     violations.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// The parts of a pod or pod template that checks read.
 struct Pod<'a> {
     metadata: &'a Value,
     spec: &'a Value,
@@ -118,6 +119,7 @@ impl<'a> Pod<'a> {
         &self.spec["securityContext"]
     }
 
+    /// All containers in the order of upstream's visitor: init, regular, ephemeral.
     fn containers(&self) -> impl Iterator<Item = &'a Value> {
         ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()
@@ -421,6 +423,7 @@ fn privileged(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     }
 }
 
+/// User namespaces make an unmasked `/proc` safe at level baseline, but not at restricted.
 fn proc_mount_outside_user_namespaces(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.has_user_namespace(minor) {
         None
@@ -514,6 +517,8 @@ fn seccomp_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     )
 }
 
+/// At level restricted, a missing profile is a violation, too. The pod's profile applies to all
+/// containers without their own.
 fn required_seccomp_profile(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.is_for_windows(minor) {
         return None;
@@ -648,6 +653,8 @@ fn restricted_volumes(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     )
 }
 
+/// An explicit `false` is reported first. A missing value is a violation only without a `true` at
+/// pod level.
 fn run_as_non_root(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     const REASON: &str = "runAsNonRoot != true";
     if pod.has_user_namespace(minor) {

@@ -46,6 +46,7 @@ const SOURCES: [&str; 5] = [
     "external",
 ];
 
+/// Converts v1 to v2. Annotations become fields; unreadable annotations are dropped.
 fn to_v2(mut object: Value) -> Value {
     object["apiVersion"] = json!("autoscaling/v2");
     let values = take_annotations(&mut object);
@@ -106,6 +107,7 @@ fn to_v2(mut object: Value) -> Value {
     object
 }
 
+/// Converts v2 to v1. Fields that v1 lacks become annotations.
 fn from_v2(mut object: Value) -> Value {
     object["apiVersion"] = json!("autoscaling/v1");
     take_annotations(&mut object);
@@ -197,6 +199,7 @@ fn cpu(part: &str, amount: Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", part: amount}})
 }
 
+/// The target utilization, if the metric is that of the CPU resource.
 fn cpu_target(metric: &Value) -> Option<&Value> {
     let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
     metric["resource"]["target"]
@@ -241,6 +244,7 @@ fn of<K: Into<String>>(fields: impl IntoIterator<Item = (K, Option<Value>)>) -> 
     Value::Object(present.collect())
 }
 
+/// A metric in the older form of the annotations.
 fn metric_from_v2(metric: &Value, part: Part) -> Value {
     let source = |field: &'static str| {
         let source = metric.get(field).filter(|source| source.is_object())?;
@@ -289,6 +293,7 @@ fn metric_from_v2(metric: &Value, part: Part) -> Value {
     of(std::iter::once(kind).chain(SOURCES.into_iter().filter_map(source)))
 }
 
+/// A metric of the annotations in the form of v2.
 fn metric_to_v2(metric: &Value, part: Part) -> Value {
     let source = |field: &'static str| {
         let source = metric.get(field).filter(|source| source.is_object())?;

@@ -82,6 +82,7 @@ fn from_core(event: Value) -> Value {
     event
 }
 
+/// Renames the fields of an Event, and sets its version.
 fn renamed<'a>(event: Value, version: &str, name: impl Fn(&'a str) -> &'a str) -> Value
 where
     'static: 'a,

@@ -106,7 +106,7 @@ fn head(line: &str) -> Value {
         return object;
     }
     let mut references = words.filter_map(|word| word.split_once(':'));
-    let (kind, name) = references.next().expect("a binding is to a role");
+    let (kind, name) = references.next().expect("a binding references a role");
     object["subjects"] = references.map(|(kind, name)| subject(kind, name)).collect();
     object["roleRef"] = json!({"apiGroup": GROUP, "kind": kind, "name": name});
     object

@@ -87,11 +87,11 @@ async fn identity_and_creation_time_are_immutable(world: &World) -> Outcome {
 async fn clients_cannot_write_deletion_fields(world: &World) -> Outcome {
     let going =
         json!({"deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5});
-    let is_stays = |map: &Value| {
+    let has_no_deletion_fields = |map: &Value| {
         at(map, "/metadata/deletionTimestamp", Value::Null)?;
         at(map, "/metadata/deletionGracePeriodSeconds", Value::Null)
     };
-    is_stays(&world.map("a", going.clone(), json!({})).await?)?;
+    has_no_deletion_fields(&world.map("a", going.clone(), json!({})).await?)?;
     for (field, value) in going.as_object().into_iter().flatten() {
         let why = format!("metadata.{field}: Invalid value: {value}: field is immutable");
         world
@@ -102,7 +102,7 @@ async fn clients_cannot_write_deletion_fields(world: &World) -> Outcome {
             .await?
             .invalid(&why)?;
     }
-    is_stays(world.get(&world.core("configmaps/a")).await?.ok()?)?;
+    has_no_deletion_fields(world.get(&world.core("configmaps/a")).await?.ok()?)?;
     world
         .map("b", json!({"finalizers": [KEEP]}), json!({}))
         .await?;

@@ -6,7 +6,7 @@
 //! schedulers, nodes and admission plugins of the cluster do not disturb them. The client needs all
 //! permissions.
 //!
-//! | part of the contract | where |
+//! | part of the contract | module |
 //! |---|---|
 //! | transport: media types, headers, paths, limits | `transport` |
 //! | metadata of objects, generations | `metadata` |
@@ -16,19 +16,19 @@
 //! | patches: JSON, merge | `patching` |
 //! | strategic merge patches, keys of lists | `strategic` |
 //! | server-side apply, managed fields | `applying` |
-//! | subresources: status, scale, binding, parts of pods, finalize | `parts` |
+//! | subresources: status, scale, binding, ephemeral containers, resize, finalize | `parts` |
 //! | evictions and budgets | `evicting` |
 //! | deletion of one object and of collections | `deletion` |
-//! | dry runs, validation of fields, warnings | `trying` |
+//! | dry runs, field validation, warnings | `trying` |
 //! | defaults | `defaulting` |
-//! | validation; the words of refusals and their causes | `validation` |
-//! | selectors of labels and fields | `selecting` |
+//! | validation: messages and causes of refusals | `validation` |
+//! | label and field selectors | `selecting` |
 //! | discovery, version, OpenAPI, health | `discovery` |
 //! | tables | `tables` |
-//! | users, rights, tokens, reviews | `access` |
+//! | users, permissions, tokens, reviews | `access` |
 //! | admission: namespaces, quotas, limits, priorities, accounts | `admission` |
-//! | services, autoscalers, requests for certificates | `kinds` |
-//! | custom resources, in all of this | `custom` |
+//! | Services, autoscalers, CertificateSigningRequests | `kinds` |
+//! | custom resources | `custom` |
 //!
 //! The tests in `tests/kubectl.rs` of the manager use kubectl itself. A client with credentials
 //! cannot test invalid ones; `tests/users.rs` of this crate does.

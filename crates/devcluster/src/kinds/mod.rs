@@ -307,7 +307,7 @@ impl Registry {
         let store = match resource.storage {
             Storage::Converted(kept) => {
                 let kept = self.find(kept.group, kept.version, &resource.plural);
-                kept.expect("the version that is kept precedes the other one in the table")
+                kept.expect("the stored version precedes the converted one in the table")
                     .store
                     .clone()
             }

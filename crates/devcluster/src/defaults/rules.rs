@@ -92,7 +92,7 @@ fn image_pull_policy(fields: &mut Fields) {
     set_if_unset(fields, "imagePullPolicy", json!(policy));
 }
 
-/// Whether an image reference has the tag `latest`, or neither tag nor digest.
+/// Whether an image has the tag `latest`, which is also the tag of references like `app`.
 fn is_latest(image: &str) -> bool {
     // References with a digest (`@`) and invalid references are never `latest`.
     let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);

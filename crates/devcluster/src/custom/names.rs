@@ -46,7 +46,7 @@ pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]
         };
         let refused: Vec<String> = names
             .iter()
-            .filter(|name| !ours(name) && taken(space, name))
+            .filter(|name| !is_accepted(name) && taken(space, name))
             .map(|name| in_use(name))
             .collect();
         match refused.as_slice() {

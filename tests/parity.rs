@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const ROOTS: [&str; 5] = [
     "controllers",
     "crates/runtime/src",
-    "crates/devcluster/src",
+    "crates/apiserver/src",
     "src",
     "tests",
 ];

@@ -17,8 +17,8 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use steersman_apiserver::requests::RequestRecord;
 
-use crate::requests::RequestRecord;
 use names::Names;
 use render::{differences, pretty};
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
-
-use crate::requests::Content;
+use steersman_apiserver::requests::Content;
 
 /// Number of hexadecimal digits at the end of an Event's name. They are the time in nanoseconds.
 const EVENT_SUFFIX: usize = 16;

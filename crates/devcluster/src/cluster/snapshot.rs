@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use steersman_apiserver::Server;
 use steersman_runtime::clock::Clock;
 
-use crate::DevCluster;
-use crate::random::Random;
-use crate::rest::Server;
+use super::DevCluster;
 
 /// The objects of a cluster at one revision. A snapshot copies no objects. After it, the first
 /// change of a type, in the cluster or in a fork, copies the index of that type once. Clones are
@@ -19,20 +18,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn of(server: &Server) -> Self {
+    pub(super) fn of(server: &Server) -> Self {
         Self {
             server: Arc::new(server.fork()),
         }
     }
 
     /// A new server with the objects of this snapshot.
-    pub(crate) fn server(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Server {
-        let mut server = self.server.fork();
-        (server.clock, server.tracks_creations) = (clock, tracks_creations);
-        // The cluster of the snapshot may have had the same seed. The revision changes the
-        // sequence, because the UIDs of the first one exist already.
-        server.random = Random::new(seed.map(|seed| seed.wrapping_add(self.revision())));
-        server
+    pub(super) fn server(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Server {
+        // Not what the cluster of the snapshot drew, which may have had the same seed: those UIDs
+        // are taken.
+        let seed = seed.map(|seed| seed.wrapping_add(self.revision()));
+        self.server.fork_with(clock, tracks_creations, seed)
     }
 
     /// A new cluster with the objects, the revision and the clock of this snapshot. It has no nodes

@@ -28,7 +28,7 @@ struct Expiry {
 
 /// Deletes Events that were last written longer than `ttl` ago, until dropped. Events that exist at
 /// the start count as written then.
-pub(crate) async fn expire_events(server: Arc<Server>, ttl: Duration) {
+pub async fn expire_events(server: Arc<Server>, ttl: Duration) {
     // `events.k8s.io` serves the same store.
     let Some(events) = server.registry.find("", "v1", "events") else {
         return;

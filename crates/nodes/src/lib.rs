@@ -7,20 +7,22 @@
 //! [`Stages`] decides each pod's next step; its built-in rows read the annotation [`BEHAVIOUR`]. A
 //! table, as in the kwok project, lets tests add behaviours without code.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod pod;
 mod register;
 mod scheduler;
 mod stages;
 mod status;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::Registry;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer, Store};
@@ -29,8 +31,6 @@ use steersman_runtime::resource::PODS;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
-
-use crate::random::Draws;
 
 use pod::SimPod;
 use register::SimNode;
@@ -138,7 +138,9 @@ pub async fn start(
         binds: config.pods != Pods::OfOwnNodes,
         stages: config.stages,
         latency: config.latency,
-        jitter: Draws::new(config.seed),
+        jitter: Mutex::new(StdRng::seed_from_u64(
+            config.seed.unwrap_or_else(rand::random),
+        )),
     });
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
@@ -199,14 +201,19 @@ struct Duties {
     binds: bool,
     stages: Stages,
     latency: Latency,
-    jitter: Draws,
+    /// Source of random delays. With a seed, the same delays in every run.
+    jitter: Mutex<StdRng>,
 }
 
 impl Duties {
     /// Delay of the stage, with a new random part on each call.
     fn delay(&self, due: &Due) -> Duration {
-        self.stages
-            .delay(due.stage, &self.latency, self.jitter.fraction())
+        let fraction = self
+            .jitter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .random();
+        self.stages.delay(due.stage, &self.latency, fraction)
     }
 
     fn has_node(&self, name: &str) -> bool {

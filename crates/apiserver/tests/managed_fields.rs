@@ -406,7 +406,7 @@ async fn an_invalid_apply_to_a_scale_is_refused() {
     cluster.create(deployment).await.unwrap();
     let apply = |query: &'static str, change: Value| {
         let mut scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
-        steersman_devcluster::patch::merge(&mut scale, &change);
+        steersman_apiserver::patch::merge(&mut scale, &change);
         let path = format!("/apis/apps/v1/namespaces/default/deployments/{query}");
         let cluster = cluster.clone();
         async move {

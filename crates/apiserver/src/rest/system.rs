@@ -98,7 +98,7 @@ impl Server {
     }
 
     /// Enables admission plugins. Call it before the first request.
-    pub(crate) fn set_admission(&mut self, admission: Admission) {
+    pub fn set_admission(&mut self, admission: Admission) {
         self.admission = admission;
         if admission.service_accounts {
             let namespaces = self

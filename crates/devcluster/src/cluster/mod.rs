@@ -1,31 +1,34 @@
 //! [`DevCluster`]: one server with an in-process and an HTTPS endpoint, and shortcuts for tests.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use steersman_apiserver::auth::{CertificateError, ClientCertificate, User};
+use steersman_apiserver::faults::Faults;
+use steersman_apiserver::https::HttpsDoor;
+use steersman_apiserver::kinds::Registered;
+use steersman_apiserver::requests::{RequestCounts, RequestRecord};
+use steersman_apiserver::status::Status;
+use steersman_apiserver::store::{Compacted, Event};
+use steersman_apiserver::{Admission, InProcess, Server};
 use steersman_runtime::clock::Clock;
-use tower::Service;
 
-use crate::admission::Admission;
-use crate::auth::{CertificateError, ClientCertificate, User, bearer_token};
-use crate::builder::Builder;
-use crate::faults::Faults;
-use crate::https::HttpsDoor;
-use crate::kinds::Registered;
-use crate::requests::{RequestCounts, RequestRecord};
-use crate::rest::{Body, Server};
-use crate::running::Running;
-use crate::snapshot::Snapshot;
-use crate::status::Status;
-use crate::store::{Change, Compacted, Event};
+mod builder;
+mod error;
+pub mod manifests;
+mod running;
+mod snapshot;
+
+pub use builder::Builder;
+pub use error::StartError;
+pub use snapshot::Snapshot;
+
+use running::Running;
 
 /// A Kubernetes API server in this process. Clones share the same state.
 ///
@@ -93,7 +96,7 @@ impl DevCluster {
         Builder::default()
     }
 
-    pub(crate) fn over(server: Arc<Server>) -> Self {
+    fn over(server: Arc<Server>) -> Self {
         Self {
             server,
             running: None,
@@ -101,7 +104,7 @@ impl DevCluster {
     }
 
     /// `running` stops when the last clone of this is dropped.
-    pub(crate) fn keep(&mut self, running: Running) {
+    fn keep(&mut self, running: Running) {
         self.running = Some(Arc::new(running));
     }
 
@@ -181,28 +184,25 @@ impl DevCluster {
     /// The server as a service for a user. A request with a bearer token has the user of the token
     /// instead.
     pub fn service_as(&self, user: User) -> InProcess {
-        InProcess {
-            server: self.server.clone(),
-            user: Arc::new(user),
-        }
+        InProcess::new(self.server.clone(), user)
     }
 
     /// Registers a bearer token of `user`, for both endpoints.
     pub fn add_token(&self, token: impl Into<String>, user: User) {
-        self.server.users.add_token(token.into(), user);
+        self.server.add_token(token.into(), user);
     }
 
     /// A client certificate of `user` for every HTTPS port of this cluster. The user can have one
     /// group besides `system:authenticated`.
     pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
-        self.server.users.authority().client_certificate(user)
+        self.server.client_certificate(user)
     }
 
     /// The certificate of a front proxy, as kube-aggregator has one. The proxy names its users in
     /// `X-Remote-User`, `X-Remote-Group` and so on. Other servers find the authority in the
     /// ConfigMap `kube-system/extension-apiserver-authentication`.
     pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
-        self.server.users.authority().front_proxy_certificate()
+        self.server.front_proxy_certificate()
     }
 
     /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 selects a free port.
@@ -353,45 +353,7 @@ impl DevCluster {
     /// of the same name. Fails for an unknown kind, and for an object without a required name or
     /// namespace.
     pub fn load(&self, object: Value) -> Result<(), Status> {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-        let entry = self.registered(api_version, kind)?;
-        let key = match (
-            entry.resource.namespaced,
-            text("/metadata/namespace"),
-            text("/metadata/name"),
-        ) {
-            (_, _, "") | (true, "", _) => {
-                return Err(Status::bad_request(format!(
-                    "a {kind} to load has no name or namespace"
-                )));
-            }
-            (true, namespace, name) => format!("{namespace}/{name}"),
-            (false, _, name) => name.to_owned(),
-        };
-        loop {
-            let current = entry.store.get(&key);
-            let change = Change::Put(object.clone());
-            if let Ok(loaded) = entry.store.commit(
-                &entry.resource,
-                &self.server.revisions,
-                &key,
-                current.as_ref(),
-                change,
-            ) {
-                self.server
-                    .hand_over(&entry.resource, current.as_deref(), Some(&loaded));
-                if entry.resource.is("CustomResourceDefinition") {
-                    self.server.settle_definitions();
-                }
-                return Ok(());
-            }
-        }
+        self.server.load(object)
     }
 
     /// Replaces an object by its manifest, in its namespace or in `default`.
@@ -450,12 +412,7 @@ impl DevCluster {
     }
 
     /// Path of the collection of a kind in `namespace`, which cluster-scoped resources ignore.
-    pub(crate) fn collection(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-    ) -> Option<String> {
+    fn collection(&self, api_version: &str, kind: &str, namespace: &str) -> Option<String> {
         self.server
             .registry
             .find_kind(api_version, kind)
@@ -467,7 +424,7 @@ impl DevCluster {
             object["apiVersion"].as_str().unwrap_or_default(),
             object["kind"].as_str().unwrap_or_default(),
         );
-        let entry = self.registered(api_version, kind)?;
+        let entry = self.server.registered(api_version, kind)?;
         Ok(collection_path(
             &entry,
             object["metadata"]["namespace"]
@@ -476,16 +433,7 @@ impl DevCluster {
         ))
     }
 
-    fn registered(&self, api_version: &str, kind: &str) -> Result<Arc<Registered>, Status> {
-        let found = self.server.registry.find_kind(api_version, kind);
-        found.ok_or_else(|| {
-            Status::bad_request(format!(
-                "no resource serves kind {kind:?} of {api_version:?}"
-            ))
-        })
-    }
-
-    /// Sends one request through the API. A status of 400 or more is an error.
+    /// One request through the API. An answer of 400 or more is an error.
     pub async fn call(
         &self,
         method: Method,
@@ -572,50 +520,5 @@ fn status_of(code: u16, body: &Value) -> Status {
         message,
         details: body.get("details").cloned().map(Box::new),
         continue_token: None,
-    }
-}
-
-/// The in-process endpoint, a tower [`Service`].
-#[derive(Debug, Clone)]
-pub struct InProcess {
-    server: Arc<Server>,
-    user: Arc<User>,
-}
-
-impl<B> Service<Request<B>> for InProcess
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = Response<Body>;
-    type Error = std::io::Error;
-    type Future = Pin<Box<dyn Future<Output = std::io::Result<Response<Body>>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, user) = (self.server.clone(), self.user.clone());
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let user = match bearer_token(&parts.headers) {
-                Some(_) => server.authenticate(&parts.headers, None),
-                None => Ok(user),
-            };
-            let user = match user {
-                Ok(user) => user,
-                Err(status) => return Ok(crate::rest::refusal(&status)),
-            };
-            let collected = body.collect().await.map_err(|error| {
-                Status::bad_request(format!("the request body ended early: {}", error.into()))
-            });
-            match collected {
-                Ok(body) => Ok(server
-                    .handle(Request::from_parts(parts, body.to_bytes()), &user)
-                    .await?),
-                Err(status) => Ok(crate::rest::refusal(&status)),
-            }
-        })
     }
 }

@@ -20,7 +20,9 @@ use serde_json::Value;
 use steersman_runtime::clock::Clock;
 
 use crate::admission::Admission;
-use crate::auth::{Attributes, ResourceRequest, User, Users, Wanted};
+use crate::auth::{
+    Attributes, CertificateError, ClientCertificate, ResourceRequest, User, Users, Wanted,
+};
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
 use crate::openapi;
@@ -43,6 +45,7 @@ mod delete;
 mod discovery;
 mod duplicates;
 mod eviction;
+mod load;
 mod managers;
 mod metadata;
 mod owners;
@@ -186,7 +189,7 @@ impl Server {
     }
 
     /// The same; a seed makes names, UIDs and lifetimes repeat.
-    pub(crate) fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
+    pub fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
         let server = Self {
             registry: Registry::built_in(),
             revisions: Revisions::default(),
@@ -207,7 +210,7 @@ impl Server {
 
     /// An independent server with the same objects at the same revision. It starts with empty
     /// history, request log and fault rules.
-    pub(crate) fn fork(&self) -> Self {
+    pub fn fork(&self) -> Self {
         let (registry, revisions) = self.registry.fork(&self.revisions);
         let services = registry
             .find("", "v1", "services")
@@ -234,8 +237,35 @@ impl Server {
         }
     }
 
-    /// All objects of a plural resource, in the order of their keys. Empty for an unknown resource.
-    pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
+    /// The same, with a clock of its own. With a seed, the server generates the same names and
+    /// UIDs in every run.
+    pub fn fork_with(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
+        Self {
+            clock,
+            tracks_creations,
+            random: Random::new(seed),
+            ..self.fork()
+        }
+    }
+
+    /// Authenticates requests with this bearer token as `user`.
+    pub fn add_token(&self, token: String, user: User) {
+        self.users.add_token(token, user);
+    }
+
+    /// Signs a client certificate for `user`.
+    pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
+        self.users.authority().client_certificate(user)
+    }
+
+    /// Signs the client certificate of an authenticating proxy, which names users in
+    /// `X-Remote-User`.
+    pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
+        self.users.authority().front_proxy_certificate()
+    }
+
+    /// All objects of a plural resource, in the order of their keys; nothing for an unknown one.
+    pub fn objects(&self, plural: &str) -> Vec<Value> {
         let found = self.registry.find_plural(plural);
         found.map_or_else(Vec::new, |entry| {
             entry

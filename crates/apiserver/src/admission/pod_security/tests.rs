@@ -1,12 +1,15 @@
 //! Each check against many of upstream's cases, and namespaces with labels end to end.
 
+use std::sync::Arc;
+
 use http::Method;
 use serde_json::{Value, json};
 use steersman_runtime::clock::Clock;
 
 use super::checks::{detailed, violations};
 use super::{Level, Policy};
-use crate::DevCluster;
+use crate::auth::User;
+use crate::{InProcess, Server};
 
 /// A container that meets every standard.
 fn container(name: &str) -> Value {
@@ -416,7 +419,7 @@ fn labels_select_standards_by_the_rules_of_upstream() {
 
 /// Status, warnings and message of a write.
 async fn send(
-    cluster: &DevCluster,
+    client: &kube::Client,
     method: Method,
     path: &str,
     body: Value,
@@ -430,8 +433,7 @@ async fn send(
         .method(method)
         .uri(path)
         .header("content-type", kind);
-    let response = cluster
-        .client()
+    let response = client
         .send(request.body(body.to_string().into_bytes().into()).unwrap())
         .await
         .unwrap();
@@ -455,13 +457,16 @@ async fn send(
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_refuse_pods_and_warn_about_workloads() {
-    let cluster = DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()));
+async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() {
+    let clock = Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap());
+    let door = InProcess::new(Arc::new(Server::new(clock, false)), User::admin());
+    let client = kube::Client::new(door, "default");
     let label = |mode: &str, level: &str| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{mode}"): level}}});
     let namespace =
         |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    cluster.create(namespace("safe")).await.unwrap();
     let (all, safe) = ("/api/v1/namespaces", "/api/v1/namespaces/safe");
+    let created = send(&client, Method::POST, all, namespace("safe")).await;
+    assert_eq!(created.0, 201);
 
     // Without labels, every pod is accepted.
     let host = pod(&["a"], |p| {
@@ -469,40 +474,30 @@ async fn labels_refuse_pods_and_warn_about_workloads() {
     });
     let host = json!({"apiVersion": "v1", "kind": "Pod", "metadata": host["metadata"], "spec": host["spec"]});
     assert_eq!(
-        send(
-            &cluster,
-            Method::POST,
-            &format!("{safe}/pods"),
-            host.clone()
-        )
-        .await
-        .0,
+        send(&client, Method::POST, &format!("{safe}/pods"), host.clone())
+            .await
+            .0,
         201
     );
 
     let mut strict = namespace("strict");
     strict["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "strict"});
-    let (status, _, message) = send(&cluster, Method::POST, all, strict).await;
+    let (status, _, message) = send(&client, Method::POST, all, strict).await;
     assert_eq!(status, 422);
     assert!(
         message.ends_with("must be one of privileged, baseline, restricted"),
         "{message}"
     );
     let (status, _, message) =
-        send(&cluster, Method::PATCH, safe, label("warn-version", "new")).await;
+        send(&client, Method::PATCH, safe, label("warn-version", "new")).await;
     assert_eq!(
         (status, message.contains("must be \"latest\" or \"v1.x\"")),
         (422, true),
         "{message}"
     );
 
-    let (status, warnings, _) = send(
-        &cluster,
-        Method::PATCH,
-        safe,
-        label("enforce", "restricted"),
-    )
-    .await;
+    let (status, warnings, _) =
+        send(&client, Method::PATCH, safe, label("enforce", "restricted")).await;
     let expected = [
         "299 - \"existing pods in namespace \"safe\" violate the new PodSecurity enforce level \"restricted:latest\"\"",
         "299 - \"host: host namespaces\"",
@@ -512,21 +507,15 @@ async fn labels_refuse_pods_and_warn_about_workloads() {
         (200, expected.map(str::to_owned).to_vec())
     );
     assert_eq!(
-        send(&cluster, Method::PATCH, safe, label("enforce", "baseline"))
+        send(&client, Method::PATCH, safe, label("enforce", "baseline"))
             .await
             .1,
         [""; 0],
         "a lower level causes no warnings"
     );
-    send(
-        &cluster,
-        Method::PATCH,
-        safe,
-        label("enforce", "restricted"),
-    )
-    .await;
+    send(&client, Method::PATCH, safe, label("enforce", "restricted")).await;
 
-    let (status, _, message) = send(&cluster, Method::POST, &format!("{safe}/pods"), {
+    let (status, _, message) = send(&client, Method::POST, &format!("{safe}/pods"), {
         let mut again = host.clone();
         again["metadata"]["name"] = json!("again");
         again
@@ -540,7 +529,7 @@ async fn labels_refuse_pods_and_warn_about_workloads() {
     let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
     let (status, warnings, _) = send(
-        &cluster,
+        &client,
         Method::POST,
         "/apis/apps/v1/namespaces/safe/deployments",
         deployment,
@@ -553,7 +542,7 @@ async fn labels_refuse_pods_and_warn_about_workloads() {
     let path = format!("{safe}/pods/host");
     assert_eq!(
         send(
-            &cluster,
+            &client,
             Method::PATCH,
             &path,
             json!({"metadata": {"labels": {"a": "b"}}})
@@ -566,7 +555,7 @@ async fn labels_refuse_pods_and_warn_about_workloads() {
     containers[0]["image"] = json!("other");
     assert_eq!(
         send(
-            &cluster,
+            &client,
             Method::PATCH,
             &path,
             json!({"spec": {"containers": containers}})

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_devcluster::fielderror::FieldError;
-use steersman_devcluster::schema::{decode, shape};
-use steersman_devcluster::{defaults, patch, tables, validate};
+use steersman_apiserver::fielderror::FieldError;
+use steersman_apiserver::schema::{decode, shape};
+use steersman_apiserver::{defaults, patch, tables, validate};
 
 /// A request to one object or collection, with the answer of the real server.
 struct Step {

@@ -10,19 +10,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use steersman_apiserver::requests::RequestLog;
+use steersman_apiserver::{Admission, Server, expire_events};
+use steersman_nodes::NodesConfig;
 use steersman_runtime::clock::Clock;
-use steersman_runtime::controller::{Descriptor, InitError};
+use steersman_runtime::controller::Descriptor;
 
-use crate::DevCluster;
-use crate::admission::Admission;
-use crate::expiry;
-use crate::manifests::{self, ManifestError};
-use crate::nodes::{NodesConfig, NodesError};
-use crate::requests::RequestLog;
-use crate::rest::Server;
-use crate::running::{Program, Running};
-use crate::snapshot::Snapshot;
-use crate::status::Status;
+use super::DevCluster;
+use super::error::StartError;
+use super::manifests;
+use super::running::{Program, Running};
+use super::snapshot::Snapshot;
 
 /// Describes the initial state of a [`DevCluster`]; see [`DevCluster::builder`].
 #[must_use = "a builder has no effect before `start`"]
@@ -50,42 +48,6 @@ enum Source {
 }
 
 /// A cluster that cannot be started as described.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An object cannot be serialized.
-    #[error("an object cannot be written as JSON: {0}")]
-    Serialize(#[from] serde_json::Error),
-    /// The server refused an object.
-    #[error("{object}: {source}")]
-    Object {
-        /// Kind and name.
-        object: String,
-        /// The answer of the server.
-        #[source]
-        source: Status,
-    },
-    /// A manifest cannot be read, or the server refused it.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    /// No controller in the table has this name.
-    #[error("no controller is called {name:?}; there are {}", known.join(", "))]
-    UnknownController {
-        /// The requested name.
-        name: String,
-        /// The names in the table.
-        known: Vec<&'static str>,
-    },
-    /// A controller could not be built.
-    #[error(transparent)]
-    Controller(#[from] InitError),
-    /// The simulated nodes could not be set up.
-    #[error(transparent)]
-    Nodes(#[from] NodesError),
-    /// A metric is registered twice.
-    #[error("set up controllers: {0}")]
-    Metrics(#[from] prometheus::Error),
-}
-
 impl Default for Builder {
     fn default() -> Self {
         Self {
@@ -353,7 +315,7 @@ impl Builder {
         let running =
             Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
         if !self.event_ttl.is_zero() {
-            running.beside("event-ttl", expiry::expire_events(server, self.event_ttl));
+            running.beside("event-ttl", expire_events(server, self.event_ttl));
         }
         cluster.keep(running);
         Ok(cluster)

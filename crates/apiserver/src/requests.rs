@@ -81,7 +81,7 @@ impl Default for RequestLog {
 
 impl RequestLog {
     /// A log of the `kept` latest requests. The count covers all requests.
-    pub(crate) fn of_latest(kept: usize) -> Self {
+    pub fn of_latest(kept: usize) -> Self {
         Self {
             kept,
             requests: Mutex::default(),
@@ -90,7 +90,7 @@ impl RequestLog {
     }
 
     /// Keeps the bodies of requests from now on.
-    pub(crate) fn keep_contents(&self) {
+    pub fn keep_contents(&self) {
         self.contents.store(true, Ordering::Relaxed);
     }
 

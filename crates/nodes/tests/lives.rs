@@ -1,12 +1,14 @@
 //! Lives of simulated pods, from creation to removal, under paused time.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::{NodesConfig, Stages};
-use crate::DevCluster;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::nodes::{NodesConfig, Stages};
 
 const PATH: &str = "/api/v1/namespaces/default/pods/p";
 

@@ -45,6 +45,8 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
 //! ```
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 use std::future::Future;
 use std::pin::Pin;
 

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
+use steersman_nodes::{self as nodes, NodesConfig};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 
-use crate::DevCluster;
-use crate::builder::StartError;
-use crate::nodes::{self, NodesConfig};
+use super::DevCluster;
+use super::error::StartError;
 
 /// Time for one attempt of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,9 +27,9 @@ const REPORT: Duration = Duration::from_secs(5);
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A program of the user that works through its own client.
-pub(crate) struct Program {
-    pub(crate) name: String,
-    pub(crate) start: Box<dyn FnOnce(kube::Client) -> Work + Send>,
+pub(super) struct Program {
+    pub(super) name: String,
+    pub(super) start: Box<dyn FnOnce(kube::Client) -> Work + Send>,
 }
 
 /// A group of tasks and the token that stops them.
@@ -55,7 +55,7 @@ impl Part {
 
 /// All tasks of a cluster. Dropping it cancels all of them without waiting.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(super) struct Running {
     /// Controllers and programs.
     work: Part,
     /// Tasks that controllers depend on: informers, event recorders, nodes.
@@ -71,7 +71,7 @@ impl Drop for Running {
 
 impl Running {
     /// Starts nodes, then controllers, then programs.
-    pub(crate) async fn start(
+    pub(super) async fn start(
         cluster: &DevCluster,
         nodes: NodesConfig,
         controllers: &[Descriptor],
@@ -142,7 +142,7 @@ impl Running {
     }
 
     /// Runs a task of the cluster itself until all controllers and programs have ended.
-    pub(crate) fn beside(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn beside(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.base.stop.clone();
         self.base.tasks.spawn(name, async move {
             // The task may end before it is stopped.
@@ -151,7 +151,7 @@ impl Running {
     }
 
     /// Stops controllers and programs, then the base tasks, and waits for each group.
-    pub(crate) async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         self.work.end().await;
         self.base.end().await;
     }

@@ -1,16 +1,19 @@
 //! Each failure as a client observes it.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::Request;
 use http_body_util::{BodyStream, Full};
 use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::faults::*;
 use steersman_runtime::clock::Clock;
 use tokio::time::{Instant, timeout};
 use tower::Service;
-
-use super::*;
-use crate::DevCluster;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECOND: Duration = Duration::from_secs(1);

@@ -70,7 +70,7 @@ pub struct HttpsDoor {
 }
 
 impl HttpsDoor {
-    pub(crate) async fn open(server: Arc<Server>, address: SocketAddr) -> io::Result<Self> {
+    pub async fn open(server: Arc<Server>, address: SocketAddr) -> io::Result<Self> {
         let authority = server.users.authority();
         let admin = authority
             .client_certificate(&User::admin())

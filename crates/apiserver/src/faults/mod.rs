@@ -430,6 +430,3 @@ impl Faults {
             .expect("nothing panics while it holds the lock")
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::DevCluster;
-use crate::status::Status;
 use http::Method;
 use serde_json::Value;
+use steersman_apiserver::status::Status;
+
+use super::DevCluster;
 
 /// One object of a manifest, and its file.
 #[derive(Debug, Clone, PartialEq)]

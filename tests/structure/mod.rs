@@ -21,26 +21,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "crate",
         "custom, fields, kinds, openapi, store, tables, validate",
     ),
-    (
-        "crates/apiserver/src/lib.rs",
-        "crate::auth",
-        "authenticate, certificate, tokens",
-    ),
-    (
-        "crates/apiserver/src/lib.rs",
-        "crate::faults",
-        "rules, watches",
-    ),
-    (
-        "crates/apiserver/src/lib.rs",
-        "crate::rest",
-        "apply, update",
-    ),
-    (
-        "crates/apiserver/src/lib.rs",
-        "crate::store",
-        "history, object",
-    ),
 ];
 
 /// The files at the roots of all libraries and programs of the workspace, relative to `workspace`.

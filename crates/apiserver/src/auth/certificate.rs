@@ -11,7 +11,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::X509Name;
 
 use super::User;
-use super::tokens::CREDENTIAL;
+use super::user::CREDENTIAL;
 use crate::rest::percent_decode;
 
 /// Name of the authority that signs certificates of front proxies.

@@ -11,6 +11,7 @@ use super::User;
 use super::authenticate::{AUDIENCE, INVALID_TOKEN, KnownToken};
 use super::jwt::VerifyError;
 use super::rules::quoted;
+use super::user::CREDENTIAL;
 use crate::rest::Server;
 use crate::store::Object;
 
@@ -18,7 +19,6 @@ use crate::store::Object;
 /// here.
 const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
 /// Key in a user's `extra` with the identifier of the credential.
-pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// The content of a new token.
 pub(crate) struct Claims<'a> {

@@ -14,6 +14,8 @@ pub(super) const AUTHENTICATED: &str = "system:authenticated";
 pub(super) const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The name of anonymous users.
 pub(super) const ANONYMOUS: &str = "system:anonymous";
+/// The key of `extra` that tells one credential of a user from another.
+pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 

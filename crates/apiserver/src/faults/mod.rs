@@ -90,7 +90,6 @@ mod rules;
 mod watches;
 
 pub use matcher::Matcher;
-pub use rules::RuleId;
 pub use watches::EventFault;
 
 pub(crate) use matcher::Seen;
@@ -152,7 +151,11 @@ pub fn internal_error() -> Status {
     Status::internal("etcdserver: leader changed")
 }
 
-/// How the connection of a request ends.
+/// Handle of a rule, to remove it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RuleId(u64);
+
+/// What becomes of the connection of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,

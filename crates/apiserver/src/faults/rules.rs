@@ -7,11 +7,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::matcher::Seen;
-use super::{EventFault, Matcher, RequestFault};
-
-/// Identifies a rule, to remove it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RuleId(u64);
+use super::{EventFault, Matcher, RequestFault, RuleId};
 
 #[derive(Debug, Clone)]
 pub(super) enum Effect {

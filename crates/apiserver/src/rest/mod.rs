@@ -521,9 +521,18 @@ impl Server {
             Verb::Watch => self.watch(call).await,
             Verb::Create => self.create(call),
             Verb::Update => self.update(call),
-            Verb::Patch => self.patch(call),
+            Verb::Patch => self.patch_or_apply(call),
             Verb::Delete => self.delete(call),
             Verb::DeleteCollection => self.delete_collection(call),
+        }
+    }
+
+    /// `PATCH` of an object or a part of it: the media type tells an apply from a patch.
+    fn patch_or_apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        if decode::media_type(call.content_type) == apply::MEDIA_TYPE {
+            self.apply(call)
+        } else {
+            self.patch(call)
         }
     }
 

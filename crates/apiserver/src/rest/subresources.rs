@@ -40,7 +40,7 @@ impl Server {
             ("token", _) => self.request_token(call),
             (_, Verb::Get) => Ok(Answer::object(200, self.parent(call)?)),
             (_, Verb::Update) => self.update(call),
-            (_, Verb::Patch) => self.patch(call),
+            (_, Verb::Patch) => self.patch_or_apply(call),
             _ => Err(Status::method_not_allowed()),
         }
     }

@@ -17,7 +17,7 @@ use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::route::Target;
-use super::{Answer, Call, Server, apply, certificates, decode, metadata, owners};
+use super::{Answer, Call, Server, certificates, decode, metadata, owners};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::status::Status;
@@ -91,9 +91,6 @@ impl Server {
     pub(super) fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
-        if decode::media_type(call.content_type) == apply::MEDIA_TYPE {
-            return self.apply(call);
-        }
         let dry_run = call.query.dry_run("PatchOptions")?;
         if call.query.flag("force").is_some() {
             let problem = Problem::Forbidden("may not be specified for non-apply patch".to_owned());

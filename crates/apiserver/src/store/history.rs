@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{Compacted, Object};
+use super::Compacted;
+use super::object::{EventKind, Object};
 
 /// The history keeps this number of events at any age.
 const MIN_EVENTS: usize = 100;
@@ -24,27 +25,6 @@ const MAX_EVENTS: usize = 16_384;
 const MAX_BYTES: usize = 32 << 20;
 
 /// The type of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
-    /// The object was created.
-    Added,
-    /// The object was updated.
-    Modified,
-    /// The object was removed.
-    Deleted,
-}
-
-impl EventKind {
-    /// The `type` of a watch frame.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
-
 /// One change.
 #[derive(Debug)]
 pub struct Event {

@@ -21,8 +21,8 @@ use crate::kinds::Resource;
 mod history;
 mod object;
 
-pub use history::{Event, EventKind};
-pub use object::Object;
+pub use history::Event;
+pub use object::{EventKind, Object};
 
 use history::History;
 

@@ -9,11 +9,32 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::EventKind;
 use crate::kinds::Resource;
 
 /// Most bytes that a thread keeps as a buffer for frames. Larger buffers are freed.
 const SCRATCH_LIMIT: usize = 64 << 10;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It appeared.
+    Added,
+    /// It changed.
+    Modified,
+    /// It went away.
+    Deleted,
+}
+
+impl EventKind {
+    /// The `type` of a watch frame.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
 
 /// An immutable version of an object.
 ///

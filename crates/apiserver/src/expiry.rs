@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::Server;
 use crate::kinds::Registered;
-use crate::rest::Server;
 use crate::store::{Change, EventKind};
 
 /// Changes per read of the history.

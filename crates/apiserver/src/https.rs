@@ -26,9 +26,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::Server;
 use crate::auth::{Authority, ClientCertificate, Peer, User};
 use crate::requests::Through;
-use crate::rest::{self, Body, Server, refusal};
+use crate::rest::{self, Body, refusal};
 use crate::status::Status;
 
 /// Concurrent streams per HTTP/2 connection, as kube-apiserver. Clients need further connections

@@ -11,8 +11,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use tower::Service;
 
+use crate::Server;
 use crate::auth::{User, bearer_token};
-use crate::rest::{Body, Server, refusal};
+use crate::rest::{Body, refusal};
 use crate::status::Status;
 
 /// The in-process door: a service for `kube::Client`, without a port.

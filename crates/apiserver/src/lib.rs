@@ -8,12 +8,20 @@
 //! gap: the checks of `steersman-conformance` and recorded answers of kube-apiserver compare them.
 //! In one process, a test needs no installed binaries, can pause Tokio's time, and can inject
 //! [`faults`] at any request. The facts about kinds are tables (`kinds`, `schema`, `defaults`,
-//! `tables`), because forty kinds differ in data and not in code.
+//! `tables`), because kinds differ in data and not in code.
+//!
+//! [`Server`] is in this file, because `auth`, `admission` and `rest` each implement a part of it.
+//! They share [`route`], and depend on each other in one direction: `rest` -> `admission`, `auth`.
 //!
 //! Upstream: `k8s.io/apiserver`, `k8s.io/apiextensions-apiserver`, and `pkg/apis`, `pkg/registry`
 //! and `plugin/pkg` of `k8s.io/kubernetes`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+use std::sync::Mutex;
+
+use serde_json::Value;
+use steersman_runtime::clock::Clock;
 
 pub mod auth;
 pub mod defaults;
@@ -24,6 +32,7 @@ pub mod kinds;
 pub mod patch;
 pub mod requests;
 pub mod rest;
+pub mod route;
 pub mod schema;
 pub mod selectors;
 pub mod status;
@@ -42,4 +51,137 @@ mod random;
 pub use admission::Admission;
 pub use expiry::expire_events;
 pub use in_process::InProcess;
-pub use rest::Server;
+
+use auth::{CertificateError, ClientCertificate, User, Users};
+use faults::Faults;
+use kinds::Registry;
+use random::Random;
+use requests::RequestLog;
+use rest::{Addresses, Definitions, Holdings};
+use store::Revisions;
+
+/// The state behind both doors.
+#[derive(Debug)]
+pub struct Server {
+    /// The resources being served.
+    pub registry: Registry,
+    /// The revision counter.
+    pub revisions: Revisions,
+    /// Tells the time of everything that is stored.
+    pub clock: Clock,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
+    /// The latest requests.
+    pub log: RequestLog,
+    pub(crate) users: Users,
+    /// What happens to new pods.
+    pub(crate) admission: Admission,
+    pub(crate) random: Random,
+    /// Held while quotas are checked and used up.
+    pub(crate) quota_lock: Mutex<()>,
+    addresses: Addresses,
+    /// Held while what is served is brought in line with the stored definitions: those that were
+    /// found last.
+    settling: Mutex<Definitions>,
+    /// Whether entries of managed fields begin with creation, rather than with the first apply.
+    pub(crate) tracks_creations: bool,
+}
+
+impl Server {
+    /// A server with the built-in kinds and the namespaces every cluster has. Who manages which
+    /// field is recorded from creation on when it `tracks_creations`, else from the first
+    /// server-side apply on.
+    pub fn new(clock: Clock, tracks_creations: bool) -> Self {
+        Self::seeded(clock, tracks_creations, None)
+    }
+
+    /// The same; what it draws is drawn again with the same seed.
+    pub fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
+        let server = Self {
+            registry: Registry::built_in(),
+            revisions: Revisions::default(),
+            clock,
+            faults: Faults::default(),
+            log: RequestLog::default(),
+            users: Users::new(),
+            admission: Admission::default(),
+            random: Random::new(seed),
+            quota_lock: Mutex::default(),
+            addresses: Addresses::default(),
+            settling: Mutex::default(),
+            tracks_creations,
+        };
+        server.create_system_objects();
+        server
+    }
+
+    /// A server of its own with the same objects, at the same revision. It has no history from
+    /// before, no fault rules and no requests.
+    pub fn fork(&self) -> Self {
+        let (registry, revisions) = self.registry.fork(&self.revisions);
+        let services = registry
+            .find("", "v1", "services")
+            .expect("services are built in")
+            .store
+            .list(&revisions, "")
+            .objects;
+        let addresses = self
+            .addresses
+            .fork(services.iter().map(|service| Holdings::of(service)));
+        Self {
+            registry,
+            revisions,
+            clock: self.clock.clone(),
+            faults: Faults::default(),
+            log: RequestLog::default(),
+            users: self.users.fork(),
+            admission: self.admission,
+            random: Random::new(None),
+            quota_lock: Mutex::default(),
+            addresses,
+            settling: Mutex::default(),
+            tracks_creations: self.tracks_creations,
+        }
+    }
+
+    /// The same, with a clock of its own. With a seed, the server generates the same names and
+    /// UIDs in every run.
+    pub fn fork_with(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
+        Self {
+            clock,
+            tracks_creations,
+            random: Random::new(seed),
+            ..self.fork()
+        }
+    }
+
+    /// Authenticates requests with this bearer token as `user`.
+    pub fn add_token(&self, token: String, user: User) {
+        self.users.add_token(token, user);
+    }
+
+    /// Signs a client certificate for `user`.
+    pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
+        self.users.authority().client_certificate(user)
+    }
+
+    /// Signs the client certificate of an authenticating proxy, which names users in
+    /// `X-Remote-User`.
+    pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
+        self.users.authority().front_proxy_certificate()
+    }
+
+    /// All objects of a plural resource, in the order of their keys; nothing for an unknown one.
+    pub fn objects(&self, plural: &str) -> Vec<Value> {
+        let found = self.registry.find_plural(plural);
+        found.map_or_else(Vec::new, |entry| {
+            entry
+                .store
+                .list(&self.revisions, "")
+                .objects
+                .iter()
+                .map(|object| object.to_value())
+                .collect()
+        })
+    }
+}

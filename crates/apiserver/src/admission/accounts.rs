@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 
+use crate::Server;
 use crate::random::Draws;
-use crate::rest::Server;
 
 /// The account of a pod that does not name one.
 const DEFAULT: &str = "default";

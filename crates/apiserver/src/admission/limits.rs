@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::amounts::{Amounts, of_pod};
-use crate::rest::Server;
+use crate::Server;
 use crate::schema::quantity::Quantity;
 
 /// Annotation that lists the defaults that were set, in upstream's words.

@@ -19,7 +19,8 @@ use serde_json::Value;
 pub(crate) use priority::system_classes;
 pub(crate) use quota::matters;
 
-use crate::rest::{Server, Target};
+use crate::Server;
+use crate::route::Target;
 use crate::status::Status;
 
 /// Optional admission plugins for pods. LimitRanges, pod security and quotas are always active.

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rest::Server;
+use crate::Server;
 
 /// Name, value and description of the classes that every cluster has.
 const SYSTEM: [(&str, i64, &str); 2] = [

@@ -12,9 +12,10 @@ use std::sync::{Arc, MutexGuard};
 use serde_json::{Value, json};
 
 use super::amounts::{Amounts, of_pod};
+use crate::Server;
 use crate::defaults::qos_class;
 use crate::kinds::{Registered, Resource};
-use crate::rest::{Server, Target};
+use crate::route::Target;
 use crate::schema::quantity::Quantity;
 use crate::status::Status;
 use crate::store::{Change, Object};

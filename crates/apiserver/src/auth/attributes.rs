@@ -7,7 +7,7 @@
 use http::Method;
 
 use super::User;
-use crate::rest::percent_decode;
+use crate::route::percent_decode;
 use crate::status::{Qualified, Status};
 
 /// A verb, and the resource or path of the request.

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use super::{Peer, User};
-use crate::rest::Server;
+use crate::Server;
 use crate::status::Status;
 
 /// The error for a token that no authenticator knows.

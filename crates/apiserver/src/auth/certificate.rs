@@ -12,7 +12,7 @@ use x509_parser::x509::X509Name;
 
 use super::User;
 use super::user::CREDENTIAL;
-use crate::rest::percent_decode;
+use crate::route::percent_decode;
 
 /// Name of the authority that signs certificates of front proxies.
 pub(super) const FRONT_PROXY_CA: &str = "steersman-dev-front-proxy-ca";

@@ -12,7 +12,8 @@ use super::attributes::{Attributes, ResourceRequest};
 use super::policy::{Policy, RoleRef};
 use super::rules::{Rule, missing, quoted};
 use super::user::User;
-use crate::rest::{Server, Target};
+use crate::Server;
+use crate::route::Target;
 use crate::status::{Qualified, Status};
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";

@@ -10,7 +10,8 @@ use super::attributes::{Attributes, ResourceRequest};
 use super::user::{
     ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups, split_service_account,
 };
-use crate::rest::{Server, percent_decode};
+use crate::Server;
+use crate::route::percent_decode;
 use crate::status::Status;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");

@@ -40,7 +40,8 @@ use jwt::Signer;
 use policy::{Policy, Sources};
 use serde_json::{Value, json};
 
-use crate::rest::{Server, Target};
+use crate::Server;
+use crate::route::Target;
 use crate::status::Status;
 
 /// Path of the public keys that verify ServiceAccount tokens.

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::attributes::{Attributes, ResourceRequest};
 use super::user::{MASTERS, User};
-use crate::rest::{Server, Target};
+use crate::Server;
+use crate::route::Target;
 use crate::status::Status;
 use crate::validate;
 

@@ -12,7 +12,7 @@ use super::authenticate::{AUDIENCE, INVALID_TOKEN, KnownToken};
 use super::jwt::VerifyError;
 use super::rules::quoted;
 use super::user::CREDENTIAL;
-use crate::rest::Server;
+use crate::Server;
 use crate::store::Object;
 
 /// Tolerated difference between clocks, the same as upstream's. Issuer and verifier share a clock

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::rest::{Target, Verb};
+use crate::route::{Target, Verb};
 
 /// Selects requests by their attributes; `None` matches all. For rules of watch events, resource,
 /// namespace and name are those of the object.

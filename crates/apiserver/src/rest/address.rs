@@ -29,7 +29,7 @@ const NO_PORT: u32 = 32_768;
 /// The allocated numbers of all Services. Numbers are assigned in order and start over at the end
 /// of the range. A freed number is therefore assigned after all others.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     pools: Mutex<Pools>,
 }
 
@@ -41,7 +41,7 @@ struct Pools {
 
 /// The numbers of one Service.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Holdings {
+pub(crate) struct Holdings {
     pub(super) addresses: Vec<Ipv4Addr>,
     pub(super) ports: Vec<u32>,
 }
@@ -74,7 +74,7 @@ impl Default for Addresses {
 impl Addresses {
     /// Allocators for a fork: the same next numbers, and the allocations of the fork's own
     /// Services.
-    pub(super) fn fork(&self, held: impl Iterator<Item = Holdings>) -> Self {
+    pub(crate) fn fork(&self, held: impl Iterator<Item = Holdings>) -> Self {
         let fork = Self::default();
         {
             let (mut pools, own) = (fork.lock(), self.lock());

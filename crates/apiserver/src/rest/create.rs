@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::address::Reservation;
 use super::decode::Strictness;
 use super::managers::Tracking;
-use super::route::Target;
 use super::{Answer, Call, Server, decode, managers, metadata, owners};
+use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use super::delete::{DeleteOptions, Deleted, check_special_preconditions};
 use super::managers::Tracking;
-use super::route::Target;
 use super::subresources::set_condition;
 use super::update::{NotWritten, Writing};
 use super::{Server, Verb, metadata};
 use crate::custom::{self, names};
 use crate::fields::{Author, Operation};
 use crate::kinds::{Registered, Resource};
+use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Object, TypeStore};
 
@@ -32,7 +32,7 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 const MANAGER: &str = "kube-apiserver";
 
 /// Definitions by name, each with its revision.
-pub(super) type Definitions = BTreeMap<String, (u64, Arc<Value>)>;
+pub(crate) type Definitions = BTreeMap<String, (u64, Arc<Value>)>;
 
 impl Resource {
     /// Whether a write to an object of this resource can change the served resources.

@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::query::{ListOptions, Query, invalid_options, parse_revision};
-use super::route::Target;
 use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{DeleteAnswer, Resource};
+use crate::route::Target;
 use crate::selectors::Selection;
 use crate::status::{self, Status};
 use crate::store::{Change, Object, Raced};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::delete::{DeleteOptions, check_preconditions};
-use super::route::Target;
 use super::subresources::set_condition;
 use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
 use crate::defaults;
 use crate::kinds::Registered;
+use crate::route::Target;
 use crate::selectors::selects;
 use crate::status::{self, Status};
 use crate::store::Object;

@@ -7,7 +7,7 @@
 //! `apiserver/pkg/registry/generic/registry`). Files for one kind, such as `services`, hold the
 //! behaviour that tables cannot express.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
@@ -17,19 +17,15 @@ use http::header::{
 use http::request::Parts;
 use http::{Request, Response};
 use serde_json::Value;
-use steersman_runtime::clock::Clock;
 
-use crate::admission::Admission;
-use crate::auth::{
-    Attributes, CertificateError, ClientCertificate, ResourceRequest, User, Users, Wanted,
-};
-use crate::faults::{Fate, Faults, Seen, Verdict};
-use crate::kinds::Registry;
+use crate::Server;
+use crate::auth::{Attributes, ResourceRequest, User, Wanted};
+use crate::faults::{Fate, Seen, Verdict};
 use crate::openapi;
-use crate::random::Random;
-use crate::requests::{Content as RecordedContent, RequestLog, RequestRecord, Through};
+use crate::requests::{Content as Said, RequestRecord, Through};
+use crate::route::{Route, Target, Verb};
 use crate::status::Status;
-use crate::store::{Object, Revisions};
+use crate::store::Object;
 
 mod accept;
 mod address;
@@ -53,7 +49,6 @@ mod patching;
 mod query;
 mod read;
 mod reviews;
-mod route;
 mod scale;
 mod services;
 mod subresources;
@@ -65,11 +60,11 @@ mod warnings;
 mod watch;
 
 pub use body::Body;
-pub(crate) use route::percent_decode;
-pub use route::{Route, Target, Verb};
+
+pub(crate) use address::{Addresses, Holdings};
+pub(crate) use definitions::Definitions;
 
 use accept::{Form, View};
-use address::{Addresses, Holdings};
 use query::Query;
 
 /// The header that names a request in audit logs.
@@ -79,34 +74,6 @@ const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
 pub(crate) const MAX_BODY: usize = 3 << 20;
 
 /// The state of the API server. Requests in the process and through HTTPS share it.
-#[derive(Debug)]
-pub struct Server {
-    /// The resources being served.
-    pub registry: Registry,
-    /// The revision counter.
-    pub revisions: Revisions,
-    /// Source of all stored times.
-    pub clock: Clock,
-    /// The injected faults.
-    pub faults: Faults,
-    /// The latest requests.
-    pub log: RequestLog,
-    pub(crate) users: Users,
-    /// The admission plugins that are enabled.
-    pub(crate) admission: Admission,
-    pub(crate) random: Random,
-    /// Held while a write is checked against quotas and stored. Two writes could exceed a quota
-    /// otherwise.
-    pub(crate) quota_lock: Mutex<()>,
-    addresses: Addresses,
-    /// The definitions that are served now. Held while custom kinds are brought in line with the
-    /// stored definitions.
-    settling: Mutex<definitions::Definitions>,
-    /// Whether managed fields are recorded from an object's creation, or only from its first apply.
-    pub(crate) tracks_creations: bool,
-}
-
-/// A request for objects, with everything that verbs need.
 struct Call<'a> {
     target: &'a Target,
     query: &'a Query,
@@ -184,101 +151,6 @@ impl Answer {
 impl Server {
     /// A server with the built-in kinds, namespaces and roles. With `tracks_creations`, managed
     /// fields are recorded from an object's creation, otherwise from its first server-side apply.
-    pub fn new(clock: Clock, tracks_creations: bool) -> Self {
-        Self::seeded(clock, tracks_creations, None)
-    }
-
-    /// The same; a seed makes names, UIDs and lifetimes repeat.
-    pub fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
-        let server = Self {
-            registry: Registry::built_in(),
-            revisions: Revisions::default(),
-            clock,
-            faults: Faults::default(),
-            log: RequestLog::default(),
-            users: Users::new(),
-            admission: Admission::default(),
-            random: Random::new(seed),
-            quota_lock: Mutex::default(),
-            addresses: Addresses::default(),
-            settling: Mutex::default(),
-            tracks_creations,
-        };
-        server.create_system_objects();
-        server
-    }
-
-    /// An independent server with the same objects at the same revision. It starts with empty
-    /// history, request log and fault rules.
-    pub fn fork(&self) -> Self {
-        let (registry, revisions) = self.registry.fork(&self.revisions);
-        let services = registry
-            .find("", "v1", "services")
-            .expect("services are built in")
-            .store
-            .list(&revisions, "")
-            .objects;
-        let addresses = self
-            .addresses
-            .fork(services.iter().map(|service| Holdings::of(service)));
-        Self {
-            registry,
-            revisions,
-            clock: self.clock.clone(),
-            faults: Faults::default(),
-            log: RequestLog::default(),
-            users: self.users.fork(),
-            admission: self.admission,
-            random: Random::new(None),
-            quota_lock: Mutex::default(),
-            addresses,
-            settling: Mutex::default(),
-            tracks_creations: self.tracks_creations,
-        }
-    }
-
-    /// The same, with a clock of its own. With a seed, the server generates the same names and
-    /// UIDs in every run.
-    pub fn fork_with(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
-        Self {
-            clock,
-            tracks_creations,
-            random: Random::new(seed),
-            ..self.fork()
-        }
-    }
-
-    /// Authenticates requests with this bearer token as `user`.
-    pub fn add_token(&self, token: String, user: User) {
-        self.users.add_token(token, user);
-    }
-
-    /// Signs a client certificate for `user`.
-    pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
-        self.users.authority().client_certificate(user)
-    }
-
-    /// Signs the client certificate of an authenticating proxy, which names users in
-    /// `X-Remote-User`.
-    pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
-        self.users.authority().front_proxy_certificate()
-    }
-
-    /// All objects of a plural resource, in the order of their keys; nothing for an unknown one.
-    pub fn objects(&self, plural: &str) -> Vec<Value> {
-        let found = self.registry.find_plural(plural);
-        found.map_or_else(Vec::new, |entry| {
-            entry
-                .store
-                .list(&self.revisions, "")
-                .objects
-                .iter()
-                .map(|object| object.to_value())
-                .collect()
-        })
-    }
-
-    /// Handles one request of a user, as far as fault rules allow it, and records it.
     pub async fn handle(
         self: &Arc<Self>,
         request: Request<Bytes>,

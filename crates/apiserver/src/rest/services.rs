@@ -70,7 +70,7 @@ impl Server {
 
 impl Holdings {
     /// The allocated numbers of a stored Service.
-    pub(super) fn of(service: &Object) -> Self {
+    pub(crate) fn of(service: &Object) -> Self {
         Self::of_spec(&service.to_value()["spec"])
     }
 

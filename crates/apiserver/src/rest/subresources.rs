@@ -10,16 +10,14 @@ use serde_json::{Value, json};
 
 use super::managers::Tracking;
 use super::patching::Patch;
-use super::route::Target;
 use super::update::{NotWritten, Writing, check_name};
 use super::{Answer, Body, Call, Content, Server, apply, decode, metadata, scale};
 use crate::defaults;
 use crate::kinds::Subresource;
+use crate::route::{Target, Verb};
 use crate::schema;
 use crate::status::{self, Qualified, Status};
 use crate::store::Object;
-
-use super::route::Verb;
 
 impl Server {
     /// Calls the handler of a subresource.

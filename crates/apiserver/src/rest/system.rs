@@ -18,8 +18,7 @@ const FIRST_SERVICE_ADDRESS: &str = "10.96.0.1";
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Server {
-    /// Creates namespaces, priority classes, and bootstrap roles with their bindings.
-    pub(super) fn create_system_objects(&self) {
+    pub(crate) fn create_system_objects(&self) {
         for name in NAMESPACES {
             self.create_system_object(json!({
                 "kind": "Namespace",

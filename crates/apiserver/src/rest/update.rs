@@ -16,10 +16,10 @@ use super::decode::{Strictness, duplicate_field, unknown_field};
 use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
-use super::route::Target;
 use super::{Answer, Call, Server, certificates, decode, metadata, owners};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
+use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 

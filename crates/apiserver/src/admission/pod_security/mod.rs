@@ -14,8 +14,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::Server;
 use crate::fielderror::{FieldError, Problem};
-use crate::rest::{Server, Target, Verb};
+use crate::route::{Target, Verb};
 use crate::status::Status;
 use crate::store::Object;
 

@@ -60,7 +60,7 @@ pub struct Target {
     /// The subresource, if the path names one.
     pub subresource: Option<&'static Subresource>,
     /// Whether the path has the deprecated `/watch/` prefix.
-    pub(super) legacy_watch: bool,
+    pub(crate) legacy_watch: bool,
 }
 
 impl Target {
@@ -171,7 +171,7 @@ pub enum Route {
 
 impl Route {
     /// Whether the route is a discovery document: groups, versions or resources.
-    pub(super) fn is_discovery(&self) -> bool {
+    pub(crate) fn is_discovery(&self) -> bool {
         matches!(
             self,
             Self::CoreVersions | Self::Groups | Self::Group(_) | Self::GroupVersion(..)

@@ -11,7 +11,7 @@ pub mod requests;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use steersman::options;
-use steersman_apiserver::kinds::Registry;
+use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
 use steersman_controllers::deployment;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::Server;
-use crate::kinds::Registered;
+use crate::registry::Registered;
 use crate::store::{Change, EventKind};
 
 /// Changes per read of the history.

@@ -30,6 +30,7 @@ pub mod fielderror;
 pub mod https;
 pub mod kinds;
 pub mod patch;
+pub mod registry;
 pub mod requests;
 pub mod rest;
 pub mod route;
@@ -41,6 +42,7 @@ pub mod tables;
 pub mod validate;
 
 mod admission;
+mod apimachinery;
 mod custom;
 mod expiry;
 mod fields;
@@ -54,8 +56,8 @@ pub use in_process::InProcess;
 
 use auth::{CertificateError, ClientCertificate, User, Users};
 use faults::Faults;
-use kinds::Registry;
 use random::Random;
+use registry::Registry;
 use requests::RequestLog;
 use rest::{Addresses, Definitions, Holdings};
 use store::Revisions;

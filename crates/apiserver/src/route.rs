@@ -8,7 +8,8 @@ use std::sync::Arc;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::kinds::{Registered, Registry, Resource, Subresource};
+use crate::kinds::{Resource, Subresource};
+use crate::registry::{Registered, Registry};
 use crate::status::Status;
 
 /// The verb of a request for objects.

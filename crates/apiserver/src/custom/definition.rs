@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::jsonpath::{JsonPath, names};
 use super::names::is_established;
 use super::structural;
-use crate::validate::errors::{Errors, at, list, text};
-use crate::validate::formats::{dns_label, subdomain};
+use crate::apimachinery::errors::{Errors, at, list, text};
+use crate::apimachinery::formats::{dns_label, subdomain};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 9] = [

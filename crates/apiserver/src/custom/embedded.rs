@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::schema::Schema;
+use crate::apimachinery::formats;
 use crate::fielderror::{FieldError, Problem};
-use crate::validate::formats;
 
 /// The errors of all embedded resources in a whole object.
 pub(super) fn errors(schema: &Schema, object: &Value) -> Vec<FieldError> {

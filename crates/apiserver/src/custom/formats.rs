@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::civil::Date;
 
-use crate::validate::formats::is_subdomain;
+use crate::apimachinery::formats::is_subdomain;
 
 /// Whether `text` is valid for `format`.
 pub(super) fn fits(format: &str, text: &str) -> bool {

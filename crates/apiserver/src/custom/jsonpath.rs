@@ -27,7 +27,7 @@ impl JsonPath {
 }
 
 /// The names in a path of plain names, such as `.spec.replicas`; `None` for other paths.
-pub(super) fn names(text: &str) -> Option<Vec<&str>> {
+pub(crate) fn names(text: &str) -> Option<Vec<&str>> {
     let names: Vec<&str> = text.strip_prefix('.')?.split('.').collect();
     let plain = |name: &&str| {
         !name.is_empty()

@@ -7,19 +7,13 @@
 //! A custom kind is a row of the same table as built-in kinds, so all request handlers work for
 //! both. Upstream: `k8s.io/apiextensions-apiserver`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::fielderror::{FieldError, Problem};
-use crate::fields::Shape;
-use crate::kinds::{
-    DeleteAnswer, Generation, Registered, Resource, SelectableField, Storage, Subresource,
-};
-use crate::store::TypeStore;
-use crate::validate;
+use crate::apimachinery;
+use crate::fielderror::FieldError;
 
 mod columns;
 mod complete;
@@ -27,7 +21,7 @@ pub(crate) mod definition;
 mod embedded;
 mod fit;
 mod formats;
-mod jsonpath;
+pub(crate) mod jsonpath;
 pub(crate) mod names;
 mod scale;
 mod schema;
@@ -37,30 +31,6 @@ pub(crate) use scale::Scale;
 pub(crate) use schema::{ListType, Schema};
 
 use columns::Column;
-
-const VERBS: &[&str] = &[
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
-];
-const READ_WRITE: &[&str] = &["get", "patch", "update"];
-const STATUS: Subresource = Subresource {
-    name: "status",
-    kind: "",
-    group_version: None,
-    verbs: READ_WRITE,
-};
-const SCALE: Subresource = Subresource {
-    name: "scale",
-    kind: "Scale",
-    group_version: Some(("autoscaling", "v1")),
-    verbs: READ_WRITE,
-};
 
 /// One version of a custom kind.
 #[derive(Debug)]
@@ -76,7 +46,7 @@ pub struct Custom {
     /// The schema as written in the definition.
     pub(crate) document: Value,
     schema: Schema,
-    has_status: bool,
+    pub(crate) has_status: bool,
     scale: Option<Scale>,
     columns: Vec<Column>,
     deprecation: Option<String>,
@@ -105,7 +75,7 @@ impl Source {
 
 impl Custom {
     /// Parses `version`, an entry of `spec.versions` of a valid definition.
-    fn parse(definition: &Value, version: &Value, storage: Option<Arc<Custom>>) -> Self {
+    pub(crate) fn parse(definition: &Value, version: &Value, storage: Option<Arc<Custom>>) -> Self {
         let document = &version["schema"]["openAPIV3Schema"];
         let mut schema = Schema::parse(document).unwrap_or_default();
         schema.preserve_unknown |= definition["spec"]["preserveUnknownFields"] == true;
@@ -145,12 +115,9 @@ impl Custom {
         self.deprecation.as_deref()
     }
 
-    pub(crate) fn shape(&self) -> Shape<'_> {
-        if self.schema.kind.is_empty() && self.schema.preserve_unknown {
-            Shape::Free
-        } else {
-            Shape::Custom(&self.schema)
-        }
+    /// The schema of objects.
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
@@ -170,31 +137,23 @@ impl Custom {
     }
 
     /// The errors of a new object.
-    pub(crate) fn errors(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
-        let mut errors = kind_errors(resource, object);
-        if errors.is_empty() {
-            errors.extend(validate::metadata(object));
-            errors.extend(fit::check(&self.schema, object, None, ""));
-            errors.extend(self.scale.iter().flat_map(|scale| scale.errors(object)));
-            errors.extend(embedded::errors(&self.schema, object));
-            errors.extend(fit::duplicates(&self.schema, object, ""));
-        }
+    pub(crate) fn errors(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = apimachinery::metadata(object);
+        errors.extend(fit::check(&self.schema, object, None, ""));
+        errors.extend(self.scale.iter().flat_map(|scale| scale.errors(object)));
+        errors.extend(embedded::errors(&self.schema, object));
+        errors.extend(fit::duplicates(&self.schema, object, ""));
         errors
     }
 
     /// The errors of an update from `old` to `new`, through the main endpoint or through `part`.
     pub(crate) fn update_errors(
         &self,
-        resource: &Resource,
         part: Option<&str>,
         new: &Value,
         old: &Value,
     ) -> Vec<FieldError> {
-        let mut errors = kind_errors(resource, new);
-        if !errors.is_empty() {
-            return errors;
-        }
-        errors.extend(validate::metadata_update(new, old));
+        let mut errors = apimachinery::metadata_update(new, old);
         if part == Some("status") {
             if let (Some(schema), Some(status)) =
                 (self.schema.property("status"), new.get("status"))
@@ -214,127 +173,6 @@ impl Custom {
         }
         errors
     }
-
-    /// The selectable fields of a version.
-    fn selectable(version: &Value) -> Vec<SelectableField> {
-        let fields = version["selectableFields"].as_array().into_iter().flatten();
-        let field = |field: &Value| {
-            let names = jsonpath::names(text(field, "jsonPath"))?;
-            let pointer = Cow::Owned(format!("/{}", names.join("/")));
-            Some(SelectableField {
-                label: Cow::Owned(names.join(".")),
-                pointer,
-                absent: "",
-            })
-        };
-        fields.filter_map(field).collect()
-    }
-}
-
-/// The table rows for all versions of a definition, the storage version first.
-pub(crate) fn rows(definition: &Value, store: &Arc<TypeStore>) -> Vec<Registered> {
-    let versions = definition["spec"]["versions"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
-    let Some(stored) = versions.iter().find(|version| version["storage"] == true) else {
-        return Vec::new();
-    };
-    let storage = Arc::new(Custom::parse(definition, stored, None));
-    let others = versions
-        .iter()
-        .filter(|version| !std::ptr::eq(*version, stored))
-        .map(|version| {
-            let custom = Custom::parse(definition, version, Some(storage.clone()));
-            (version, Arc::new(custom))
-        });
-    std::iter::once((stored, storage.clone()))
-        .chain(others)
-        .map(|(version, custom)| {
-            let row = Registered::new(row(definition, version, custom), store.clone());
-            Registered {
-                served: version["served"] == true,
-                ..row
-            }
-        })
-        .collect()
-}
-
-/// The row of the storage version, for a store of the objects.
-pub(crate) fn stored_row(definition: &Value) -> Option<Resource> {
-    let versions = definition["spec"]["versions"].as_array()?;
-    let stored = versions.iter().find(|version| version["storage"] == true)?;
-    Some(row(
-        definition,
-        stored,
-        Arc::new(Custom::parse(definition, stored, None)),
-    ))
-}
-
-/// The table row of one version.
-fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
-    let spec = &definition["spec"];
-    let names = &definition["status"]["acceptedNames"];
-    let owned = |value: &Value, field: &str| Cow::Owned(text(value, field).to_owned());
-    let list = |field: &str| -> Vec<Cow<'static, str>> {
-        let entries = names[field].as_array().into_iter().flatten();
-        entries
-            .filter_map(|entry| entry.as_str().map(|entry| Cow::Owned(entry.to_owned())))
-            .collect()
-    };
-    let subresources: &'static [Subresource] = match (custom.has_status, custom.scale.is_some()) {
-        (false, false) => &[],
-        (true, false) => const { &[STATUS] },
-        (false, true) => const { &[SCALE] },
-        (true, true) => const { &[STATUS, SCALE] },
-    };
-    Resource {
-        group: owned(spec, "group"),
-        version: owned(version, "name"),
-        kind: owned(names, "kind"),
-        plural: owned(&spec["names"], "plural"),
-        singular: owned(names, "singular"),
-        short_names: list("shortNames"),
-        categories: list("categories"),
-        namespaced: text(spec, "scope") == "Namespaced",
-        verbs: VERBS,
-        subresources,
-        generation: if custom.has_status {
-            Generation::Content
-        } else {
-            Generation::ContentAndStatus
-        },
-        fields: Cow::Owned(Custom::selectable(version)),
-        own_field_labels: true,
-        delete_answer: DeleteAnswer::Status,
-        create_on_update: false,
-        unconditional_update: false,
-        orphans_by_default: false,
-        garbage_collected: true,
-        storage: if custom.storage.is_some() {
-            Storage::OtherVersion
-        } else {
-            Storage::Own
-        },
-        custom: Some(custom),
-    }
-}
-
-/// Kind and apiVersion of an object must equal those of the resource.
-fn kind_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
-    let must_be = |field: &str, wanted: &str| {
-        let problem = Problem::Invalid(object[field].clone(), format!("must be {wanted}"));
-        (object[field] != *wanted).then(|| FieldError {
-            field: field.to_owned(),
-            problem,
-        })
-    };
-    [
-        must_be("kind", &resource.kind),
-        must_be("apiVersion", &resource.api_version()),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {

@@ -94,7 +94,12 @@ impl Schema {
         self.map_type == "atomic"
     }
 
-    /// Whether pruning keeps fields without a schema.
+    /// Whether the schema limits nothing: no type, and fields without a schema are kept.
+    pub(crate) fn is_untyped(&self) -> bool {
+        self.kind.is_empty() && self.preserve_unknown
+    }
+
+    /// Whether fields without a schema are kept.
     pub(crate) fn preserves_unknown(&self) -> bool {
         self.preserve_unknown
             || matches!(self.additional_properties, Some(Additional::Allowed(true)))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::complete;
 use super::fit;
 use super::schema::Schema;
-use crate::validate::errors::{Errors, at, list, text};
+use crate::apimachinery::errors::{Errors, at, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 

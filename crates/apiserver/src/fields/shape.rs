@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::custom::{ListType, Schema};
+use crate::kinds::Resource;
 use crate::schema::{self, Field, Struct, Topology, Type};
 
 /// How field sets divide a value.
@@ -25,6 +26,30 @@ pub(crate) enum Shape<'a> {
     Custom(&'a Schema),
     /// A list in a custom kind with list map keys.
     CustomKeyed(&'a Schema),
+}
+
+impl Resource {
+    /// What of an object can have an owner of its own.
+    pub(crate) fn shape(&self, object: &Value) -> Shape<'_> {
+        match self.custom.as_ref().map(|custom| custom.schema()) {
+            Some(schema) if schema.is_untyped() => Shape::Free,
+            Some(schema) => Shape::Custom(schema),
+            None => Shape::of_object(&self.kind, object),
+        }
+    }
+
+    /// An object before anybody wrote anything into it.
+    pub(crate) fn zero(&self, object: &Value) -> Value {
+        let built_in = if self.custom.is_none() {
+            schema::of_object(&self.kind, object)
+        } else {
+            None
+        };
+        built_in.map_or_else(
+            || Value::Object(serde_json::Map::new()),
+            schema::Struct::zero,
+        )
+    }
 }
 
 impl<'a> Shape<'a> {

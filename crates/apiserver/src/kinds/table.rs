@@ -278,7 +278,7 @@ const GROUPS: [&str; 21] = [
 ];
 
 /// All built-in resources, with groups in the order of discovery.
-pub(super) fn rows() -> Vec<Resource> {
+pub(crate) fn rows() -> Vec<Resource> {
     let mut rows = core();
     rows.extend(workloads());
     rows.extend(policies());

@@ -11,9 +11,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{Registered, Registry};
+use crate::registry::{Registered, Registry};
+use crate::schema::descriptions;
 
-mod descriptions;
 mod message;
 mod older;
 mod paths;
@@ -27,11 +27,6 @@ use schemas::Schemas;
 const VERSION: &str = "v1.36.2";
 
 /// The description of a field of a built-in type, such as `replicas` of `apps.DeploymentSpec`.
-pub(crate) fn description(shape: &str, field: &str) -> Option<String> {
-    descriptions::of(shape)?.field(field)
-}
-
-/// Fingerprint of the inputs of all built-in documents.
 static BUILT_IN: LazyLock<u64> = LazyLock::new(|| {
     fingerprint(
         [

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Document;
 use super::schemas::Schemas;
-use crate::kinds::Registry;
+use crate::registry::Registry;
 
 /// The document of all group versions.
 pub(crate) fn document(registry: &Registry) -> Document {

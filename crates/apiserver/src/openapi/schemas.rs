@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::descriptions::{self, Described};
 use crate::kinds::Resource;
+use crate::schema::descriptions::{self, Described};
 use crate::schema::{self, Field, Struct, Topology, Type};
 
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::Server;
 use crate::admission::matters;
-use crate::kinds::{Registered, Resource};
+use crate::kinds::Resource;
+use crate::registry::Registered;
 use crate::store::{Change, Object, Raced};
 
 impl Server {

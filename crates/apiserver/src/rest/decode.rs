@@ -289,7 +289,7 @@ fn check_custom_kind(resource: &Resource, value: &Value, body: &[u8]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Registry;
+    use crate::registry::Registry;
     use serde_json::json;
 
     #[test]

@@ -20,7 +20,9 @@ use super::update::{NotWritten, Writing};
 use super::{Server, Verb, metadata};
 use crate::custom::{self, names};
 use crate::fields::{Author, Operation};
-use crate::kinds::{Registered, Resource};
+use crate::kinds::Resource;
+use crate::registry;
+use crate::registry::Registered;
 use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Object, TypeStore};
@@ -164,7 +166,7 @@ impl Server {
             }
             Some(row) => row.store.clone(),
             None => {
-                let Some(row) = custom::stored_row(definition) else {
+                let Some(row) = registry::stored_row(definition) else {
                     return;
                 };
                 let store = TypeStore::new(&row);
@@ -173,7 +175,7 @@ impl Server {
                 Arc::new(store)
             }
         };
-        let rows = custom::rows(definition, &store);
+        let rows = registry::rows(definition, &store);
         if let Some(row) = rows.first() {
             store.reread(&row.resource, |object| row.resource.reread(object));
         }

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::query::Query;
 use super::{Body, Route, Server};
-use crate::kinds::{Group, Registered, Storage, Subresource};
+use crate::kinds::{Storage, Subresource};
 use crate::openapi;
+use crate::registry::{Group, Registered};
 use crate::status::Status;
 
 /// Media type of aggregated discovery. Clients fall back to the other form if the answer has any

@@ -11,7 +11,7 @@ use super::subresources::set_condition;
 use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
 use crate::defaults;
-use crate::kinds::Registered;
+use crate::registry::Registered;
 use crate::route::Target;
 use crate::selectors::selects;
 use crate::status::{self, Status};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Server;
-use crate::kinds::Registered;
+use crate::registry::Registered;
 use crate::status::Status;
 use crate::store::Change;
 

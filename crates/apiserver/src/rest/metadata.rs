@@ -168,7 +168,7 @@ pub(super) fn is_finished(object: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Registry;
+    use crate::registry::Registry;
     use serde_json::json;
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 pub mod decode;
+pub(crate) mod descriptions;
 pub mod protobuf;
 pub mod quantity;
 pub mod shape;

@@ -192,7 +192,7 @@ pub(crate) fn selects(selector: &Value, object: &Object) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Registry;
+    use crate::registry::Registry;
     use crate::store::EventKind;
     use serde_json::json;
 

@@ -135,7 +135,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Registry;
+    use crate::registry::Registry;
     use serde_json::json;
 
     fn event(revision: u64, padding: usize) -> Event {

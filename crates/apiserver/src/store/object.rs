@@ -298,7 +298,7 @@ impl Serialize for Tail<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Registry;
+    use crate::registry::Registry;
     use serde_json::json;
 
     fn pod() -> Object {

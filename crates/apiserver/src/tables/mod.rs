@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{openapi, schema};
+use crate::schema::{self, descriptions};
 
 mod access;
 mod age;
@@ -60,7 +60,7 @@ impl Column {
 
 fn described(field: &str) -> Option<String> {
     let (shape, field) = field.rsplit_once('.')?;
-    openapi::description(shape, field)
+    descriptions::of_field(shape, field)
 }
 
 /// `columnDefinitions` of a kind. Kinds without an entry have Name and Age.

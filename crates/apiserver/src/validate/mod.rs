@@ -6,14 +6,13 @@
 
 use serde_json::Value;
 
+use crate::apimachinery::errors::{self, Errors};
+use crate::apimachinery::{formats, meta};
 use crate::custom;
 use crate::fielderror::FieldError;
 
 mod autoscaler;
 mod certificates;
-pub(crate) mod errors;
-pub(crate) mod formats;
-mod meta;
 mod pod;
 mod pod_spec;
 mod pod_update;
@@ -24,7 +23,6 @@ mod small;
 mod workload;
 
 pub(crate) use certificates::organizations;
-use errors::Errors;
 
 /// Errors of a new object with defaults.
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
@@ -60,22 +58,6 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
 }
 
 /// Errors in the metadata of a new object of a custom kind.
-pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    meta::check("", object, &mut errors);
-    errors.into_list()
-}
-
-/// Metadata errors of an update of a custom object, repeated as often as upstream repeats them.
-pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    meta::check("", new, &mut errors);
-    meta::check_update(new, old, &mut errors);
-    meta::check_update(new, old, &mut errors);
-    errors.into_list()
-}
-
-/// Texts of `Warning` headers for an object that the server accepts.
 pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
     match kind {
         "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),

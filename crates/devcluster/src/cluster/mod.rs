@@ -11,7 +11,7 @@ use serde_json::Value;
 use steersman_apiserver::auth::{CertificateError, ClientCertificate, User};
 use steersman_apiserver::faults::Faults;
 use steersman_apiserver::https::HttpsDoor;
-use steersman_apiserver::kinds::Registered;
+use steersman_apiserver::registry::Registered;
 use steersman_apiserver::requests::{RequestCounts, RequestRecord};
 use steersman_apiserver::status::Status;
 use steersman_apiserver::store::{Compacted, Event};

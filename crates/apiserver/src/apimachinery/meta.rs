@@ -30,7 +30,7 @@ fn name_format(kind: &str) -> Format {
 
 /// Checks the metadata of an object. `kind` is empty for custom objects, because a custom kind may
 /// have the name of a built-in one.
-pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
+pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     let metadata = at(object, "metadata");
     let format = name_format(kind);
     let prefix = text(metadata, "generateName");
@@ -73,7 +73,7 @@ fn with_valid_end(prefix: &str) -> String {
 }
 
 /// Checks the metadata fields that an update cannot change.
-pub(super) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !at(old, "metadata.deletionTimestamp").is_null() {
         no_new_finalizers(new, old, errors);
     }
@@ -117,7 +117,7 @@ fn no_new_finalizers(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn labels(field: &str, labels: &Value, errors: &mut Errors) {
+pub(crate) fn labels(field: &str, labels: &Value, errors: &mut Errors) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         errors.complaints(field, key, formats::qualified_name(key));
         let value = value.as_str().unwrap_or("");
@@ -125,7 +125,7 @@ pub(super) fn labels(field: &str, labels: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn annotations(field: &str, annotations: &Value, errors: &mut Errors) {
+pub(crate) fn annotations(field: &str, annotations: &Value, errors: &mut Errors) {
     let mut bytes = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         errors.complaints(field, key, formats::qualified_name(&key.to_lowercase()));
@@ -137,7 +137,7 @@ pub(super) fn annotations(field: &str, annotations: &Value, errors: &mut Errors)
 }
 
 /// Checks finalizers. With `with_domain`, non-standard finalizers need a domain.
-pub(super) fn finalizers(
+pub(crate) fn finalizers(
     field: &str,
     finalizers: &[Value],
     with_domain: bool,

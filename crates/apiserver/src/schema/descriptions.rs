@@ -7,32 +7,37 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The descriptions, one type after the other. `build.rs` explains the format.
-pub(super) const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
+pub(crate) const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
 
 static TYPES: LazyLock<HashMap<&'static str, Described>> = LazyLock::new(|| parse(TEXT));
 
 /// A described type.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(crate) struct Described {
     /// Its name in OpenAPI, such as `io.k8s.api.apps.v1.DeploymentSpec`.
-    pub(super) definition: &'static str,
+    pub(crate) definition: &'static str,
     text: &'static str,
     fields: HashMap<&'static str, (bool, &'static str)>,
 }
 
 /// The type of that name in the table of types, such as `apps.DeploymentSpec`.
-pub(super) fn of(name: &str) -> Option<&'static Described> {
+pub(crate) fn of(name: &str) -> Option<&'static Described> {
     TYPES.get(name)
 }
 
+/// What a field of a type of the table is, such as `replicas` of `apps.DeploymentSpec`.
+pub(crate) fn of_field(shape: &str, field: &str) -> Option<String> {
+    of(shape)?.field(field)
+}
+
 impl Described {
-    /// The description of the type.
-    pub(super) fn text(&self) -> String {
+    /// What the type is.
+    pub(crate) fn text(&self) -> String {
         unescaped(self.text)
     }
 
-    /// The description of a field; `None` for unknown fields and empty descriptions.
-    pub(super) fn field(&self, name: &str) -> Option<String> {
+    /// What a field is.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
         self.fields
             .get(name)
             .map(|(_, text)| unescaped(text))
@@ -40,7 +45,7 @@ impl Described {
     }
 
     /// Whether the field is required.
-    pub(super) fn requires(&self, name: &str) -> bool {
+    pub(crate) fn requires(&self, name: &str) -> bool {
         self.fields.get(name).is_some_and(|(required, _)| *required)
     }
 }

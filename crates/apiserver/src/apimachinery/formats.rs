@@ -93,8 +93,8 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
 }
 
 /// A name with an optional subdomain as prefix: keys of labels, annotations and taints.
-pub(super) fn qualified_name(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
+pub(crate) fn qualified_name(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts[..] {
         [name] => name,
@@ -127,8 +127,8 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     problems
 }
 
-pub(super) fn label_value(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
+pub(crate) fn label_value(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
     if text.len() > 63 {
         problems.push(too_long(63));
     }
@@ -139,8 +139,8 @@ pub(super) fn label_value(text: &str) -> Vec<String> {
 }
 
 /// Keys of ConfigMaps and Secrets.
-pub(super) fn config_key(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
+pub(crate) fn config_key(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
     if text.len() > 253 {
         problems.push(too_long(253));
     }
@@ -156,7 +156,7 @@ pub(super) fn config_key(text: &str) -> Vec<String> {
 }
 
 /// Names of container ports.
-pub(super) fn port_name(text: &str) -> Vec<String> {
+pub(crate) fn port_name(text: &str) -> Vec<String> {
     let checks = [
         (text.len() > 15, "must be no more than 15 characters"),
         (
@@ -180,7 +180,7 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn percent(text: &str) -> Vec<String> {
+pub(crate) fn percent(text: &str) -> Vec<String> {
     let is_percent = text.strip_suffix('%').is_some_and(|digits| {
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     });

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Resource, Storage};
 use crate::custom::Custom;
-use crate::fielderror::FieldError;
-use crate::fields::Shape;
+use crate::fielderror::{FieldError, Problem};
+use crate::kinds::{Resource, Storage};
 use crate::{defaults, schema, tables, validate};
 
 impl Resource {
@@ -71,7 +70,14 @@ impl Resource {
     /// The validation errors of a new object with defaults.
     pub(crate) fn errors(&self, object: &Value) -> Vec<FieldError> {
         match self.custom() {
-            Some(custom) => custom.errors(self, object),
+            Some(custom) => {
+                let errors = kind_errors(self, object);
+                if errors.is_empty() {
+                    custom.errors(object)
+                } else {
+                    errors
+                }
+            }
             None => {
                 let mut errors = validate::create(&self.kind, object);
                 if let Storage::Converted(conversion) = self.storage {
@@ -90,7 +96,14 @@ impl Resource {
         old: &Value,
     ) -> Vec<FieldError> {
         match self.custom() {
-            Some(custom) => custom.update_errors(self, part, new, old),
+            Some(custom) => {
+                let errors = kind_errors(self, new);
+                if errors.is_empty() {
+                    custom.update_errors(part, new, old)
+                } else {
+                    errors
+                }
+            }
             None => validate::update(&self.kind, part, new, old),
         }
     }
@@ -106,27 +119,6 @@ impl Resource {
     }
 
     /// The shape of an object for field management.
-    pub(crate) fn shape(&self, object: &Value) -> Shape<'_> {
-        match self.custom() {
-            Some(custom) => custom.shape(),
-            None => Shape::of_object(&self.kind, object),
-        }
-    }
-
-    /// The empty object from which a first write starts.
-    pub(crate) fn zero(&self, object: &Value) -> Value {
-        let built_in = if self.custom.is_none() {
-            schema::of_object(&self.kind, object)
-        } else {
-            None
-        };
-        built_in.map_or_else(
-            || Value::Object(serde_json::Map::new()),
-            schema::Struct::zero,
-        )
-    }
-
-    /// The `columnDefinitions` of a Table.
     pub(crate) fn columns(&self) -> Vec<Value> {
         match self.custom() {
             Some(custom) => custom.columns(),
@@ -195,4 +187,22 @@ impl Resource {
         }
         object
     }
+}
+
+/// Kind and version of an object must be those of the resource.
+fn kind_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let must_be = |field: &str, wanted: &str| {
+        let problem = Problem::Invalid(object[field].clone(), format!("must be {wanted}"));
+        (object[field] != *wanted).then(|| FieldError {
+            field: field.to_owned(),
+            problem,
+        })
+    };
+    [
+        must_be("kind", &resource.kind),
+        must_be("apiVersion", &resource.api_version()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -1,0 +1,32 @@
+//! Checks that built-in and custom kinds share: lists of errors, formats of names, and metadata.
+//!
+//! `validate` (built-in kinds) and `custom` both use this module, and `validate` checks
+//! CustomResourceDefinitions with `custom`. Without this module the two would need each other.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/validation` and `pkg/api/validation`.
+
+use serde_json::Value;
+
+use crate::fielderror::FieldError;
+
+pub(crate) mod errors;
+pub(crate) mod formats;
+pub(crate) mod meta;
+
+use errors::Errors;
+
+/// Errors in the metadata of a new object of a custom kind.
+pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::check("", object, &mut errors);
+    errors.into_list()
+}
+
+/// Errors in the metadata of `new`, which replaces `old`, found as often as upstream finds them.
+pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::check("", new, &mut errors);
+    meta::check_update(new, old, &mut errors);
+    meta::check_update(new, old, &mut errors);
+    errors.into_list()
+}

@@ -1,5 +1,5 @@
 //! The door for clients in the same process: requests go to the server as values, without a
-//! connection.
+//! connection. It needs no port, and works under Tokio's paused time.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -33,6 +33,11 @@
 //! The tests in `tests/kubectl.rs` of the manager use kubectl itself. A client with credentials
 //! cannot test invalid ones; `tests/users.rs` of this crate does.
 //!
+//! The server in memory is useful as far as it answers like a real one. One list of checks runs on
+//! both, so that a difference fails a test.
+//!
+//! Upstream: `test/e2e/apimachinery` and `test/integration/apiserver`.
+//!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use steersman_devcluster::{DevCluster, conformance};

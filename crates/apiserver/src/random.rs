@@ -31,7 +31,6 @@ impl Draws {
         draw(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A number from 0 (inclusive) to 1 (exclusive).
     pub(crate) fn within<T: SampleUniform>(&self, range: impl SampleRange<T>) -> T {
         self.with(|random| random.random_range(range))
     }

@@ -1,6 +1,13 @@
-//! A Kubernetes API server in memory with simulated nodes, to try Steersman and to run tests.
+//! A Kubernetes API server in memory, with simulated nodes: for trying Steersman, and for testing
+//! against it.
 //!
-//! [`DevCluster`] is the entry point. `docs/devcluster.md` describes the differences from upstream.
+//! [`DevCluster::builder`] -> server (`steersman-apiserver`) -> objects -> nodes
+//! (`steersman-nodes`) -> controllers -> programs of the user
+//!
+//! This crate connects the parts and owns their tasks: dropping or stopping a [`DevCluster`] ends
+//! all of them. The names that tests of controllers need are exported here, so that such a test
+//! depends on one crate. Upstream's counterparts are `test/integration/framework` and
+//! controller-runtime's `envtest`, which start binaries.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

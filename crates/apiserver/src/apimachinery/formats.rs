@@ -94,7 +94,7 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
 
 /// A name with an optional subdomain as prefix: keys of labels, annotations and taints.
 pub(crate) fn qualified_name(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts[..] {
         [name] => name,
@@ -105,7 +105,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
                 problems.extend(
                     subdomain(prefix)
                         .into_iter()
-                        .map(|complaint| format!("prefix part {complaint}")),
+                        .map(|problem| format!("prefix part {problem}")),
                 );
             }
             name
@@ -128,7 +128,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 pub(crate) fn label_value(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 63 {
         problems.push(too_long(63));
     }
@@ -140,7 +140,7 @@ pub(crate) fn label_value(text: &str) -> Vec<String> {
 
 /// Keys of ConfigMaps and Secrets.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     if text.len() > 253 {
         problems.push(too_long(253));
     }

@@ -22,7 +22,7 @@ use crate::Server;
 use crate::auth::{Attributes, ResourceRequest, User, Wanted};
 use crate::faults::{Fate, Seen, Verdict};
 use crate::openapi;
-use crate::requests::{Content as Said, RequestRecord, Through};
+use crate::requests::{Content as RecordedContent, RequestRecord, Through};
 use crate::route::{Route, Target, Verb};
 use crate::status::Status;
 use crate::store::Object;

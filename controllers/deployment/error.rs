@@ -50,8 +50,8 @@ impl SyncError {
         ApiError::within(self).is_some_and(ApiError::is_fenced)
     }
 
-    /// Whether the API server has no such Deployment any more. The cache will show that, and the key
-    /// returns then.
+    /// Whether the API server has no such Deployment any more. The cache will show that, and the
+    /// key returns then.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Status(error) => error.is_object_not_found(),

@@ -2,8 +2,8 @@
 //! and `kubectl explain`.
 //!
 //! That crate can also give schemas at run time, but the code for it is megabytes that everything
-//! built with it would carry. What is needed on top of the table of types is the comments, and they
-//! stand in files that the generator writes line by line.
+//! built with it would carry. The table of types lacks comments. They are in files that the
+//! generator writes line by line.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ fn sources() -> Result<PathBuf, String> {
     }
 }
 
-/// Where cargo unpacks what it has downloaded, which is what a build has.
+/// The folder in which cargo unpacks downloaded packages; a build always has it.
 fn in_registry() -> Option<PathBuf> {
     let lock = fs::read_to_string("../../Cargo.lock").ok()?;
     let version = lock
@@ -60,8 +60,8 @@ fn in_registry() -> Option<PathBuf> {
         .find(|path| path.is_dir())
 }
 
-/// Where cargo says: also right for vendored sources, but it wants to have all packages of the
-/// workspace, whatever is built.
+/// The folder that cargo names. It is right for vendored sources too, but cargo then requires all
+/// packages of the workspace.
 fn by_cargo() -> Result<PathBuf, String> {
     let cargo = env::var_os("CARGO").ok_or("cargo does not tell where it is")?;
     let target = env::var("TARGET").map_err(|error| error.to_string())?;

@@ -71,33 +71,32 @@ pub struct Server {
     pub revisions: Revisions,
     /// Tells the time of everything that is stored.
     pub clock: Clock,
-    /// What goes wrong on purpose.
+    /// Injected failures.
     pub faults: Faults,
     /// The latest requests.
     pub log: RequestLog,
     pub(crate) users: Users,
-    /// What happens to new pods.
+    /// Admission of new pods.
     pub(crate) admission: Admission,
     pub(crate) random: Random,
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
-    /// Held while what is served is brought in line with the stored definitions: those that were
-    /// found last.
+    /// The definitions found last. The lock is held while the registry follows the stored
+    /// definitions.
     settling: Mutex<Definitions>,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
 }
 
 impl Server {
-    /// A server with the built-in kinds and the namespaces every cluster has. Who manages which
-    /// field is recorded from creation on when it `tracks_creations`, else from the first
-    /// server-side apply on.
+    /// A server with the built-in kinds and the namespaces of every cluster. With `tracks_creations`,
+    /// managed fields are recorded from creation on, else from the first server-side apply on.
     pub fn new(clock: Clock, tracks_creations: bool) -> Self {
         Self::seeded(clock, tracks_creations, None)
     }
 
-    /// The same; what it draws is drawn again with the same seed.
+    /// The same; a seed makes names, UIDs and lifetimes repeat.
     pub fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
         let server = Self {
             registry: Registry::built_in(),
@@ -117,8 +116,8 @@ impl Server {
         server
     }
 
-    /// A server of its own with the same objects, at the same revision. It has no history from
-    /// before, no fault rules and no requests.
+    /// A server of its own with the same objects, at the same revision. It starts with empty
+    /// history, request log and fault rules.
     pub fn fork(&self) -> Self {
         let (registry, revisions) = self.registry.fork(&self.revisions);
         let services = registry

@@ -57,7 +57,8 @@ struct Args {
     /// Use this cluster, with nodes, in place of the embedded API server.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Measure only the failover from an ended leader to a standby, this many times for each signal.
+    /// Measure only the failover from an ended leader to a standby, this many times for each
+    /// signal.
     #[arg(long, value_name = "ROUNDS", conflicts_with = "kubeconfig")]
     failover: Option<usize>,
     /// Measure only the embedded API server.
@@ -141,7 +142,8 @@ impl Server {
         })
     }
 
-    /// Requests of the manager so far; empty for the server of `--kubeconfig`, which does not count.
+    /// Requests of the manager so far; empty for the server of `--kubeconfig`, which does not
+    /// count.
     fn requests(&self) -> RequestCounts {
         self.cluster
             .as_ref()

@@ -94,7 +94,7 @@ impl Schema {
         self.map_type == "atomic"
     }
 
-    /// Whether the schema limits nothing: no type, and fields without a schema are kept.
+    /// Whether the schema accepts every value: it has no type and keeps unknown fields.
     pub(crate) fn is_untyped(&self) -> bool {
         self.kind.is_empty() && self.preserve_unknown
     }

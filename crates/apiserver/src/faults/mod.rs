@@ -155,7 +155,7 @@ pub fn internal_error() -> Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(u64);
 
-/// What becomes of the connection of a request.
+/// The fate of the connection of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,

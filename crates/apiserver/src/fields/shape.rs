@@ -29,7 +29,7 @@ pub(crate) enum Shape<'a> {
 }
 
 impl Resource {
-    /// What of an object can have an owner of its own.
+    /// The parts of an object that can have their own field owner.
     pub(crate) fn shape(&self, object: &Value) -> Shape<'_> {
         match self.custom.as_ref().map(|custom| custom.schema()) {
             Some(schema) if schema.is_untyped() => Shape::Free,

@@ -3,8 +3,8 @@
 //! built-in rows (`kinds`), definitions (`custom`) -> [`Registry`] -> [`Registered`] rows
 //!
 //! Rows are pure data. This module adds the stores, and in `rules` the code that handles the
-//! objects of a row, so that `kinds` needs none of that code. Rows of custom kinds come and go while
-//! the server runs. A request keeps the row that it found; `retired` ends its watches.
+//! objects of a row, so that `kinds` needs none of that code. Rows of custom kinds come and go
+//! while the server runs. A request keeps the row that it found; `retired` ends its watches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockWriteGuard};
@@ -290,8 +290,7 @@ impl Registry {
         })
     }
 
-    /// The resource of that plural name in whatever group has it: built-in ones first, of these
-    /// core first.
+    /// The resource of that plural name in any group: built-in ones first, of these core first.
     pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
             let named = served
@@ -309,8 +308,8 @@ impl Registry {
         })
     }
 
-    /// The resource of that group and plural name, in whatever version; of a built-in one in that
-    /// which is kept.
+    /// The resource of that group and plural name in any version; a built-in one in its stored
+    /// version.
     pub fn find_in_group(&self, group: &str, plural: &str) -> Option<Arc<Registered>> {
         let is_it = |entry: &&Arc<Registered>| {
             entry.resource.group == group && entry.resource.plural == plural

@@ -25,18 +25,18 @@ pub(crate) fn of(name: &str) -> Option<&'static Described> {
     TYPES.get(name)
 }
 
-/// What a field of a type of the table is, such as `replicas` of `apps.DeploymentSpec`.
+/// The description of a field of a type of the table, such as `replicas` of `apps.DeploymentSpec`.
 pub(crate) fn of_field(shape: &str, field: &str) -> Option<String> {
     of(shape)?.field(field)
 }
 
 impl Described {
-    /// What the type is.
+    /// The description of the type.
     pub(crate) fn text(&self) -> String {
         unescaped(self.text)
     }
 
-    /// What a field is.
+    /// The description of a field.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         self.fields
             .get(name)

@@ -14,7 +14,7 @@ use crate::kinds::Resource;
 /// Most bytes that a thread keeps as a buffer for frames. Larger buffers are freed.
 const SCRATCH_LIMIT: usize = 64 << 10;
 
-/// What happened to an object.
+/// The kind of a change of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// It appeared.

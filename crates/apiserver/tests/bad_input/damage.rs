@@ -80,8 +80,8 @@ async fn damaged_requests_are_refused_or_applied() {
             if asked.code >= 400 {
                 assert_eq!(asked.body["status"], "Failure", "{method} {path} {sent}");
                 assert_eq!(cluster.revision(), before, "{method} {path} {sent}");
-                // Upstream answers these without a class, too: patches without a key, invalid
-                // versions, applies of unknown fields.
+                // Upstream's answers to these have no reason either: patches that lack a key,
+                // invalid versions, applies of unknown fields.
                 let known = [
                     "merge key",
                     "typed patch",

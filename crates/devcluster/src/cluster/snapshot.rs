@@ -26,8 +26,8 @@ impl Snapshot {
 
     /// A new server with the objects of this snapshot.
     pub(super) fn server(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Server {
-        // Not what the cluster of the snapshot drew, which may have had the same seed: those UIDs
-        // are taken.
+        // The cluster of the snapshot may have had the same seed. The revision changes the
+        // sequence, since the UIDs of the first one exist already.
         let seed = seed.map(|seed| seed.wrapping_add(self.revision()));
         self.server.fork_with(clock, tracks_creations, seed)
     }

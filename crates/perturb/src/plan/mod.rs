@@ -99,16 +99,16 @@ macro_rules! named {
 }
 
 named! {
-    /// A fault at one watch event. `Drop` loses the event until the next list, and `Coalesce` merges
-    /// it with later ones. With `Close` the watch ends before it, and with `Expire` 410 replaces it.
-    /// `Delay` delivers it 1 s late, `Stall` 40 s late.
+    /// A fault at one watch event. `Drop` loses the event until the next list, and `Coalesce`
+    /// merges it with later ones. With `Close` the watch ends before it, and with `Expire` 410
+    /// replaces it. `Delay` delivers it 1 s late, `Stall` 40 s late.
     EventPlan { Drop = "drop", Coalesce = "coalesce", Close = "close", Expire = "expire", Delay = "delay", Stall = "stall" }
 }
 
 named! {
     /// A fault at one request: an error status, an answer lost with the connection, or a connection
-    /// that resets before the request is handled. `Timeout` drops the request; `LateTimeout` handles
-    /// it and drops the answer.
+    /// that resets before the request is handled. `Timeout` drops the request; `LateTimeout`
+    /// handles it and drops the answer.
     Answer {
         Conflict = "409", Expired = "410", Throttled = "429", Internal = "500", Lost = "lost", Reset = "reset", Timeout = "timeout",
         LateTimeout = "timeout-after",

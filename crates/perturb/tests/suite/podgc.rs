@@ -162,8 +162,8 @@ fn replaced() -> Vec<Step> {
     ]]))
 }
 
-/// A node appears within the quarantine of 40 s, so its pods stay. Later podgc deletes the pod of an
-/// unknown node.
+/// A node appears within the quarantine of 40 s, so its pods stay. Later podgc deletes the pod of
+/// an unknown node.
 fn node_returns() -> Vec<Step> {
     let soon = Step::Sleep(Duration::from_secs(15));
     let later = Step::Sleep(Duration::from_secs(120));
@@ -189,8 +189,8 @@ fn terminated() -> Vec<Step> {
     concat(pods.into_iter().chain([vec![left(3)]]))
 }
 
-/// A node is unready and has the taint out-of-service: its two terminating pods are removed, and the
-/// third pod stays.
+/// A node is unready and has the taint out-of-service: its two terminating pods are removed, and
+/// the third pod stays.
 fn out_of_service() -> Vec<Step> {
     let condition = json!([{"type": "Ready", "status": "False"}]);
     let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);

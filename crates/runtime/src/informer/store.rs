@@ -146,9 +146,9 @@ impl<T: Object> Store<T> {
         self.len() == 0
     }
 
-    /// Adds an index called `name` over present and future objects: `values` gives the values that an
-    /// object is found under, and must not panic. The answer is the only way to read the index, so
-    /// that none can be missing. With an index of that name there, that one is the answer.
+    /// Adds an index called `name` over present and future objects: `values` gives the values that
+    /// an object is found under, and must not panic. The answer is the only way to read the index,
+    /// so that none can be missing. With an index of that name there, that one is the answer.
     pub fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Index<T> {
         let mut cache = self.write();
         let known = cache.indexes.iter().position(|index| index.name == name);

@@ -76,7 +76,8 @@ impl<T: Object> ByController<T> {
         self.index.get(&uid.to_string())
     }
 
-    /// The objects that [`claim`] decides on for `owner`: its own, and the orphans of its namespace.
+    /// The objects that [`claim`] decides on for `owner`: its own, and the orphans of its
+    /// namespace.
     pub fn candidates<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
         let mut candidates = self.controlled_by::<O>(owner);
         candidates.extend(self.index.get(&orphans_key(&owner.namespace)));

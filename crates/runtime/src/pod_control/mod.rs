@@ -109,9 +109,9 @@ impl PodControl {
         self.writes.forget(owner);
     }
 
-    /// Creations and deletions that the cache does not show yet. Ask them before reading pods: a pod
-    /// that arrives in between would be neither expected nor counted. An owner has to come back when
-    /// they expire, since nothing else wakes it if its pods never show up.
+    /// Creations and deletions that the cache does not show yet. Ask them before reading pods: a
+    /// pod that arrives in between would be neither expected nor counted. An owner has to come back
+    /// when they expire, since nothing else wakes it if its pods never show up.
     pub fn expectations(&self) -> &Expectations {
         &self.in_flight.expectations
     }

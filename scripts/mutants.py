@@ -40,7 +40,7 @@ MUTANTS = [
     ),
     (
         "a new leader of the garbage collector trusts its caches",
-        [("controllers/garbagecollector/unseen.rs", "informer.is_synced() && informer.told_version() < self.since", "false")],
+        [("controllers/garbagecollector/unseen.rs", "informer.is_synced() && informer.observed_version() < self.since", "false")],
         ["garbagecollector/deployment"],
     ),
     (

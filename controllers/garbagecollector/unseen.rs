@@ -95,7 +95,7 @@ impl Watched {
 
     /// Whether a synced informer has not reached the start of the leadership term.
     fn is_behind(&self, informer: &MetadataInformer) -> bool {
-        informer.is_synced() && informer.told_version() < self.term_start_rv
+        informer.is_synced() && informer.observed_version() < self.term_start_rv
     }
 
     /// The types of which the graph may lack dependents in this namespace, or in all namespaces if

@@ -50,7 +50,7 @@ pub(super) async fn review<R: DeserializeOwned>(
                 return serde_json::from_slice(&body)
                     .map_err(|error| format!("{resource}: {error}"));
             }
-            Err(error) if attempt < ATTEMPTS && error.is_passing() => {
+            Err(error) if attempt < ATTEMPTS && error.is_transient() => {
                 let jitter = 1.0 + JITTER * rand::rng().random::<f64>();
                 sleep(pause.mul_f64(jitter)).await;
                 pause = pause.mul_f64(GROWTH);

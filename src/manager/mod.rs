@@ -291,13 +291,13 @@ fn shutdown_check(stop: &CancellationToken) -> Check {
 fn informer_check(informers: &InformerFactory) -> Check {
     let informers = informers.clone();
     Arc::new(move || {
-        let (waiting, troubles) = (informers.not_synced(), informers.troubles());
-        match (waiting.is_empty(), troubles.is_empty()) {
+        let (waiting, findings) = (informers.not_synced(), informers.findings());
+        match (waiting.is_empty(), findings.is_empty()) {
             (false, _) => Err(Finding::Failed(format!(
                 "not synced: {}",
                 waiting.join(", ")
             ))),
-            (true, false) => Err(Finding::Degraded(troubles.join(", "))),
+            (true, false) => Err(Finding::Degraded(findings.join(", "))),
             (true, true) => Ok(()),
         }
     })

@@ -315,9 +315,9 @@ impl Drop for End {
 /// A health check that reports a stuck queue, and panics in syncs.
 fn controller_check(name: &'static str, queues: &QueueMetrics) -> Check {
     let queues = queues.clone();
-    Arc::new(move || match &queues.troubles(name)[..] {
+    Arc::new(move || match &queues.findings(name)[..] {
         [] => Ok(()),
-        troubles => Err(Finding::Degraded(troubles.join(", "))),
+        findings => Err(Finding::Degraded(findings.join(", "))),
     })
 }
 

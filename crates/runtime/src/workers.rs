@@ -464,7 +464,7 @@ mod tests {
         results.sort_unstable();
         assert_eq!(results, [("panic", 1), ("success", 2)]);
         assert_eq!(
-            running.queue.metrics().troubles("test"),
+            running.queue.metrics().findings("test"),
             ["a sync of queue test panicked 1s ago"]
         );
     }
@@ -472,24 +472,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_that_does_not_move_is_trouble() {
         let running = start(1);
-        let troubles = || running.queue.metrics().troubles("test");
+        let findings = || running.queue.metrics().findings("test");
         running.queue.add(key("endless"));
         tokio::time::sleep(400 * MS).await;
         running.queue.add(key("fine"));
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert_eq!(
-            troubles(),
+            findings(),
             ["a sync of queue test has been going on for 600s"]
         );
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(
-            troubles(),
+            findings(),
             [
                 "a sync of queue test has been going on for 601s",
                 "queue test has not moved for 601s"
             ]
         );
-        assert_eq!(running.queue.metrics().troubles("other"), [""; 0]);
+        assert_eq!(running.queue.metrics().findings("other"), [""; 0]);
     }
 
     #[tokio::test(start_paused = true)]

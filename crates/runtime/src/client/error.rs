@@ -158,7 +158,7 @@ impl ApiError {
 
     /// True for a transient failure: a retry may succeed soon. The connection broke, or the server
     /// reported an internal error or overload. A refused connection does not count.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
             Self::Transport { source, .. } => super::broken::is_lost_connection(&**source),

@@ -63,7 +63,7 @@ impl Contact {
     }
 
     /// The problem of the watch, if it has one.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn finding(&self) -> Option<String> {
         let state = self.lock();
         let state = state.as_ref()?;
         let (down, silent) = (
@@ -92,43 +92,43 @@ mod tests {
         let contact = Contact::default();
         seconds(600).await;
         assert_eq!(
-            (contact.trouble(), contact.age()),
+            (contact.finding(), contact.age()),
             (None, None),
             "not started"
         );
         contact.started();
         seconds(60).await;
-        assert_eq!(contact.trouble(), None);
+        assert_eq!(contact.finding(), None);
         seconds(1).await;
         assert_eq!(
-            contact.trouble().unwrap(),
+            contact.finding().unwrap(),
             "has been down for 61s",
             "never opened"
         );
         contact.received();
         assert_eq!(
-            (contact.trouble(), contact.age()),
+            (contact.finding(), contact.age()),
             (None, Some(Duration::ZERO))
         );
         seconds(660).await;
         assert_eq!(
-            contact.trouble(),
+            contact.finding(),
             None,
             "eleven minutes of silence are allowed"
         );
         seconds(1).await;
-        assert_eq!(contact.trouble().unwrap(), "has been silent for 661s");
+        assert_eq!(contact.finding().unwrap(), "has been silent for 661s");
         contact.received();
         contact.lost();
         seconds(30).await;
         contact.lost();
         seconds(31).await;
         assert_eq!(
-            contact.trouble().unwrap(),
+            contact.finding().unwrap(),
             "has been down for 61s",
             "a failed attempt does not restart the time"
         );
         contact.stopped();
-        assert_eq!((contact.trouble(), contact.age()), (None, None));
+        assert_eq!((contact.finding(), contact.age()), (None, None));
     }
 }

@@ -216,19 +216,19 @@ impl InformerFactory {
     /// What is wrong with the watches of synced informers, one sentence each: those that cannot be
     /// opened, or have been silent for longer than a living server is. What they hold may be out of
     /// date.
-    pub fn troubles(&self) -> Vec<String> {
+    pub fn findings(&self) -> Vec<String> {
         let synced = |informer: &&Informer| informer.start.is_none() && *informer.synced.borrow();
-        let trouble = |informer: &Informer| {
+        let finding = |informer: &Informer| {
             Some(format!(
                 "the watch of {} {}",
                 informer.resource,
-                informer.contact.trouble()?
+                informer.contact.finding()?
             ))
         };
         self.informers()
             .iter()
             .filter(synced)
-            .filter_map(trouble)
+            .filter_map(finding)
             .collect()
     }
 }

@@ -40,7 +40,7 @@ pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
     fn synced(&self) -> watch::Receiver<bool>;
-    fn told_version(&self) -> u64;
+    fn observed_version(&self) -> u64;
 }
 
 impl<T: Object> Followed for SharedInformer<T> {
@@ -65,8 +65,8 @@ impl<T: Object> Followed for SharedInformer<T> {
         self.shared.synced()
     }
 
-    fn told_version(&self) -> u64 {
-        self.shared.told_version()
+    fn observed_version(&self) -> u64 {
+        self.shared.observed_version()
     }
 }
 
@@ -83,8 +83,8 @@ impl Followed for Own {
         self.synced.subscribe()
     }
 
-    fn told_version(&self) -> u64 {
-        self.informer.shared.told_version()
+    fn observed_version(&self) -> u64 {
+        self.informer.shared.observed_version()
     }
 }
 
@@ -216,8 +216,8 @@ impl MetadataInformer {
     }
 
     /// The resource version up to which all handlers were called. 0 before the first list.
-    pub fn told_version(&self) -> u64 {
-        self.followed.told_version()
+    pub fn observed_version(&self) -> u64 {
+        self.followed.observed_version()
     }
 
     /// Waits until [`MetadataInformer::is_synced`].

@@ -121,7 +121,7 @@ impl<T: Object> Reflector<'_, T> {
             };
             let page = Page::parse(&body)?;
             for object in page.objects() {
-                objects.insert(self.informer.known(object?));
+                objects.insert(self.informer.reuse_unchanged(object?));
             }
             let Some(token) = page.next else {
                 return Ok((objects, page.version));
@@ -233,7 +233,7 @@ impl<T: Object> Reflector<'_, T> {
                 }
             }
             Frame::Set(object) if self.is_initial() => {
-                self.initial.insert(self.informer.known(object));
+                self.initial.insert(self.informer.reuse_unchanged(object));
             }
             Frame::Gone(object) if self.is_initial() => {
                 self.initial.remove(&Arc::new(object));

@@ -124,7 +124,7 @@ impl<T: Object> Shared<T> {
         }
     }
 
-    // Handlers run under this lock, but their panics do not get out of `tell`.
+    // Handlers run under this lock, but their panics do not get out of `notify`.
     fn handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
         self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +134,7 @@ impl<T: Object> Shared<T> {
     }
 
     /// The version up to which handlers have heard of everything: the store may be a change ahead.
-    pub(super) fn told_version(&self) -> u64 {
+    pub(super) fn observed_version(&self) -> u64 {
         self.waiting().told
     }
 
@@ -154,7 +154,7 @@ impl<T: Object> Shared<T> {
 
     /// `object`, or the equal one that the store has already: a relist then needs no second copy of
     /// what did not change.
-    pub(super) fn known(&self, object: T) -> Arc<T> {
+    pub(super) fn reuse_unchanged(&self, object: T) -> Arc<T> {
         match self.store.get(&object.key()) {
             Some(held) if is_same(held.meta(), object.meta()) => held,
             _ => Arc::new(object),
@@ -166,7 +166,7 @@ impl<T: Object> Shared<T> {
         let started = Instant::now();
         let handlers = self.handlers();
         match self.store.set(&object) {
-            None => self.tell(
+            None => self.notify(
                 &handlers,
                 Change::Added {
                     object: &object,
@@ -174,7 +174,7 @@ impl<T: Object> Shared<T> {
                 },
             ),
             Some(old) if is_same(old.meta(), object.meta()) => {}
-            Some(old) => self.tell(
+            Some(old) => self.notify(
                 &handlers,
                 Change::Updated {
                     old: &old,
@@ -191,7 +191,7 @@ impl<T: Object> Shared<T> {
         let started = Instant::now();
         let handlers = self.handlers();
         self.store.remove(object);
-        self.tell(
+        self.notify(
             &handlers,
             Change::Deleted {
                 object,
@@ -226,7 +226,7 @@ impl<T: Object> Shared<T> {
             .iter()
             .filter(|object| self.store.get(&object.key()).is_none())
         {
-            self.tell(
+            self.notify(
                 &handlers,
                 Change::Deleted {
                     object,
@@ -236,9 +236,9 @@ impl<T: Object> Shared<T> {
         }
         for object in &now {
             match old.peer(object) {
-                None => self.tell(&handlers, Change::Added { object, initial }),
+                None => self.notify(&handlers, Change::Added { object, initial }),
                 Some(old) if is_same(old.meta(), object.meta()) => {}
-                Some(old) => self.tell(&handlers, Change::Updated { old, new: object }),
+                Some(old) => self.notify(&handlers, Change::Updated { old, new: object }),
             }
         }
         drop(handlers);
@@ -256,7 +256,7 @@ impl<T: Object> Shared<T> {
     pub(super) fn resync(&self) {
         let handlers = self.handlers();
         for object in self.store.list() {
-            self.tell(
+            self.notify(
                 &handlers,
                 Change::Updated {
                     old: &object,
@@ -299,7 +299,7 @@ impl<T: Object> Shared<T> {
         self.metrics.processed(started.elapsed(), self.store.len());
     }
 
-    fn tell(&self, handlers: &[Handler<T>], change: Change<'_, T>) {
+    fn notify(&self, handlers: &[Handler<T>], change: Change<'_, T>) {
         handlers
             .iter()
             .for_each(|handler| self.guard(|| handler(change)));

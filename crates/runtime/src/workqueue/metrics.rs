@@ -160,7 +160,7 @@ impl QueueMetrics {
 
     /// The problems of `controller`'s queues, one sentence each: an endless sync, queued keys that
     /// wait too long, or a recent panic.
-    pub fn troubles(&self, controller: &str) -> Vec<String> {
+    pub fn findings(&self, controller: &str) -> Vec<String> {
         let work = self
             .work
             .controllers
@@ -171,7 +171,7 @@ impl QueueMetrics {
             .filter(|(name, _)| *name == controller)
             .filter_map(|(_, queue)| queue.upgrade());
         let now = Instant::now();
-        queues.flat_map(|queue| queue.troubles(now)).collect()
+        queues.flat_map(|queue| queue.findings(now)).collect()
     }
 
     /// The controller that has had work without progress for the longest time, and that time.
@@ -222,7 +222,7 @@ pub(crate) trait Ages: Send + Sync {
     fn in_process(&self, now: Instant) -> InProcess;
 
     /// The problems of this queue, one sentence each.
-    fn troubles(&self, now: Instant) -> Vec<String>;
+    fn findings(&self, now: Instant) -> Vec<String>;
 
     /// The time since a worker last took or finished a key, while there is work. Zero without work.
     fn stalled_for(&self, now: Instant) -> Duration;

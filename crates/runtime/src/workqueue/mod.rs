@@ -357,11 +357,11 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
         ages.fold(InProcess::default(), InProcess::with)
     }
 
-    fn troubles(&self, now: Instant) -> Vec<String> {
-        let mut troubles = Vec::new();
+    fn findings(&self, now: Instant) -> Vec<String> {
+        let mut findings = Vec::new();
         let longest = self.in_process(now).longest;
         if longest > STUCK {
-            troubles.push(format!(
+            findings.push(format!(
                 "a sync of queue {} has been going on for {}s",
                 self.name,
                 longest.as_secs()
@@ -374,7 +374,7 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
             .and_then(|key| state.marks.get(key)?.added);
         let still = oldest.map(|added| now.saturating_duration_since(added.max(state.moved)));
         if let Some(still) = still.filter(|still| *still > STUCK && !state.shutting_down) {
-            troubles.push(format!(
+            findings.push(format!(
                 "queue {} has not moved for {}s",
                 self.name,
                 still.as_secs()
@@ -385,13 +385,13 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
             .map(|at| now.saturating_duration_since(at))
             .filter(|ago| *ago < STUCK)
         {
-            troubles.push(format!(
+            findings.push(format!(
                 "a sync of queue {} panicked {}s ago",
                 self.name,
                 ago.as_secs()
             ));
         }
-        troubles
+        findings
     }
 
     fn stalled_for(&self, now: Instant) -> Duration {

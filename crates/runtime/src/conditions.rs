@@ -1,7 +1,7 @@
 //! Lists of conditions, as workload controllers keep them in a status.
 //!
-//! The order of a list is the order of the last effective change, oldest first, so nothing here
-//! sorts. Upstream: `SetDeploymentCondition` and its likes in each workload package.
+//! Conditions are in the order of their last change, oldest first, as upstream writes them. So no
+//! function here sorts. Upstream: `SetDeploymentCondition` and its copies in each workload package.
 
 use jiff::Timestamp;
 
@@ -39,14 +39,14 @@ pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
-/// Whether the condition of this type has this reason.
+/// True if the list has a condition of this type with this reason.
 pub fn has_reason(conditions: &[Condition], kind: &str, reason: &str) -> bool {
     find(conditions, kind).is_some_and(|condition| condition.reason == reason)
 }
 
-/// Brings `condition` into the list. With equal status and reason there, nothing changes, whatever
-/// the message says. Otherwise the condition goes to the end, and an equal status keeps its
-/// transition time.
+/// Sets `condition` in the list. If the list has its type with equal status and reason, nothing
+/// changes, even if the message differs. Otherwise the condition moves to the end, and an equal
+/// status keeps its transition time.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     if let Some(current) = find(conditions, &condition.kind)
         && current.status == condition.status
@@ -60,7 +60,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     conditions.push(condition);
 }
 
-/// Takes the conditions of this type out of the list.
+/// Removes the conditions of this type from the list.
 pub fn remove(conditions: &mut Vec<Condition>, kind: &str) {
     conditions.retain(|condition| condition.kind != kind);
 }

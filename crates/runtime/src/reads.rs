@@ -1,5 +1,8 @@
-//! The caches of a controller: from one line per type follow its watch, its indexes and its rights
-//! to read.
+//! The caches of a controller.
+//!
+//! A descriptor lists each cached type once, as a [`Read`]. The watch, the indexes and the RBAC rule
+//! of the type follow from it. So a controller cannot read a cache without the right to fill it.
+//! Upstream states the rules apart from the informers, in the bootstrap policy.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -26,7 +29,7 @@ impl Read {
         }
     }
 
-    /// The same, and by the object that controls them ([`ByController`]).
+    /// The same, and also indexed by controller reference ([`ByController`]).
     pub const fn by_controller<O: Object>() -> Self {
         let watch = |informers: &InformerFactory| {
             drop(ByController::of(&informers.shared::<O>().store()));
@@ -42,13 +45,13 @@ impl Read {
         self.rule
     }
 
-    /// Asks `informers` for the cache with its indexes; asking again is harmless.
+    /// Requests the cache with its indexes from `informers`. A second call has no effect.
     pub fn watch(&self, informers: &InformerFactory) {
         (self.watch)(informers);
     }
 }
 
-/// The rule of the informer of `O`, made at compile time because roles are made of static texts.
+/// The rule of the informer of `O`. It is a constant, because [`Rule`] holds static texts.
 struct Inform<O>(PhantomData<O>);
 
 impl<O: Object> Inform<O> {

@@ -1,16 +1,19 @@
-//! Kinds of failures, for logs and for programs that read them.
+//! Categories of failures: the field `category` of logged errors.
+//!
+//! A category is a fixed word, so that alerts and log queries need not match on error texts. It
+//! describes the failed request at the root of the chain of errors.
 
 use std::error::Error;
 use std::fmt;
 
 use super::ApiError;
 
-/// The kind of a failure, from the request at its root.
+/// The category of a failure, by the request that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// No request failed: a decision ended the sync.
     Decision,
-    /// Not sent, since leadership has ended.
+    /// The write gate refused the request, since leadership has ended.
     Fenced,
     /// 409 on a stale resource version or another UID.
     Conflict,
@@ -34,7 +37,7 @@ pub enum Category {
     Timeout,
     /// The connection failed.
     Transport,
-    /// An answer that is not what was asked for.
+    /// The answer could not be decoded.
     Decode,
 }
 
@@ -90,7 +93,7 @@ impl fmt::Display for Category {
 }
 
 impl ApiError {
-    /// The failed request that caused `error`: the first of its chain of sources.
+    /// The failed request that caused `error`: the first one in its chain of sources.
     pub fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn category_is_that_of_the_request_below() {
+    fn category_is_that_of_the_failed_request() {
         let status = |code: u16, reason: &str, cause: &str| {
             let details = json!({"name": "web", "causes": [{"reason": cause}]});
             let status = json!({"code": code, "reason": reason, "details": details});

@@ -1,4 +1,10 @@
 //! The informers of a process, one per type.
+//!
+//! All controllers share one watch and one store per type. An informer is requested while a
+//! controller is built, and starts with [`InformerFactory::start`].
+//!
+//! Upstream: `SharedInformerFactory` of client-go; [`InformerFactory::metadata`] serves the garbage
+//! collector like `metadatainformer`.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -33,8 +39,8 @@ struct Inner {
     resync: Duration,
     metrics: InformerMetrics,
     informers: Mutex<Vec<Informer>>,
-    /// Informers over metadata, by resource. None is ever removed: a type that comes back starts
-    /// from what was known of it.
+    /// Informers over metadata, by resource. They are never removed: a resource that discovery
+    /// shows again continues with its former store.
     metadata: Mutex<HashMap<ResourceType, Arc<Own>>>,
 }
 
@@ -42,7 +48,7 @@ type Source = dyn Fn(Cow<'static, ResourceType>, Form) -> Arc<dyn ListWatch> + S
 
 type Start = Box<dyn FnOnce(&Tasks, CancellationToken) + Send>;
 
-/// An informer whose type is known to whoever looks for it.
+/// A typed informer of this process, with its type erased. `id` finds it for a type `T`.
 struct Informer {
     id: TypeId,
     resource: &'static ResourceType,
@@ -50,13 +56,13 @@ struct Informer {
     followed: Arc<dyn Followed>,
     synced: watch::Receiver<bool>,
     contact: Arc<Contact>,
-    /// Taken when it is started.
+    /// Spawns the informer's task. `None` once it was started.
     start: Option<Start>,
 }
 
 impl InformerFactory {
-    /// Informers over `client` (upstream's `shared-informers`). `resync` is the period after which
-    /// every object is reported to handlers once more as an update to itself; zero is never.
+    /// Informers over `client` (upstream's `shared-informers`). Every `resync`, handlers are called
+    /// once more for each object, as an update to itself; zero disables it.
     pub fn new(
         client: ApiClient,
         resync: Duration,
@@ -93,7 +99,8 @@ impl InformerFactory {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The informer of `T`, the same for every caller. Not started yet when new.
+    /// The informer of `T`, the same for every caller. A new one waits for
+    /// [`InformerFactory::start`].
     pub fn shared<T: Object>(&self) -> SharedInformer<T> {
         let mut informers = self.informers();
         let found = informers
@@ -131,10 +138,11 @@ impl InformerFactory {
         (self.inner.source)(resource, form)
     }
 
-    /// The metadata of all objects of `resource`, which need not be known before run time. Where
-    /// [`InformerFactory::shared`] was asked for the type in that version before, its watch is
-    /// shared; otherwise it is an informer over metadata only, the same for every caller, which
-    /// follows the server between [`MetadataInformer::start`] and [`MetadataInformer::stop`].
+    /// The metadata of all objects of `resource`, for resources that only discovery knows.
+    ///
+    /// If [`InformerFactory::shared`] made an informer of the type in that version before, its watch
+    /// is shared. Otherwise this is an informer over metadata only, the same for every caller. It
+    /// runs between [`MetadataInformer::start`] and [`MetadataInformer::stop`].
     pub fn metadata(&self, resource: &ResourceType) -> MetadataInformer {
         let same = |found: &ResourceType| {
             (&found.group, &found.version, &found.plural)
@@ -163,9 +171,9 @@ impl InformerFactory {
         MetadataInformer::own(own)
     }
 
-    /// Starts every informer that was asked for and does not run yet, as tasks of `tasks`, until
-    /// `stop`. May be called again at any time. An informer never starts twice, not even after
-    /// `stop`.
+    /// Starts every requested informer that was not started before, as tasks of `tasks`, until
+    /// `stop`. Callers may call it again after they requested more informers. An informer starts
+    /// only once, even if `stop` ended it.
     pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
         for start in self
             .informers()
@@ -176,7 +184,7 @@ impl InformerFactory {
         }
     }
 
-    /// Waits until all started informers have synced. False when `stop` came first.
+    /// Waits until all started informers have synced. False if `stop` came first.
     pub async fn wait_synced(&self, stop: &CancellationToken) -> bool {
         let started: Vec<_> = self
             .informers()
@@ -188,7 +196,7 @@ impl InformerFactory {
         let all = async {
             for mut synced in started {
                 if synced.wait_for(|synced| *synced).await.is_err() {
-                    // The sender lives as long as the factory.
+                    // Cannot happen: the factory holds the sender.
                     return false;
                 }
             }
@@ -203,7 +211,7 @@ impl InformerFactory {
         }
     }
 
-    /// The resources whose started informers have not synced yet.
+    /// The resources of started informers that have not synced yet.
     pub fn not_synced(&self) -> Vec<String> {
         let waiting = |informer: &&Informer| informer.start.is_none() && !*informer.synced.borrow();
         self.informers()
@@ -213,9 +221,9 @@ impl InformerFactory {
             .collect()
     }
 
-    /// What is wrong with the watches of synced informers, one sentence each: those that cannot be
-    /// opened, or have been silent for longer than a living server is. What they hold may be out of
-    /// date.
+    /// The problems of the watches of synced informers, one sentence each. A watch has a problem if
+    /// it cannot be opened, or if it was silent for longer than a healthy server is. Such a cache
+    /// may be out of date.
     pub fn findings(&self) -> Vec<String> {
         let synced = |informer: &&Informer| informer.start.is_none() && *informer.synced.borrow();
         let finding = |informer: &Informer| {

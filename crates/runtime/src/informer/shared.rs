@@ -1,4 +1,12 @@
-//! One informer: its store, its handlers, and the order between them.
+//! One informer: the store of a type, its handlers, and the order in which both see changes.
+//!
+//! A change is applied to the store first, then all handlers are called with it, then callbacks
+//! that wait for its resource version run. A handler therefore never sees a change that the store
+//! lacks. One lock serialises changes, so that every handler sees them in the order of the watch.
+//!
+//! Upstream: `shared_informer.go` in `client-go/tools/cache`. There each handler has a goroutine
+//! and an unbounded buffer. Here the informer's task calls handlers directly: no change is buffered,
+//! and a version counts as observed only after the last handler returned.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,7 +43,7 @@ impl<T: Object> SharedInformer<T> {
         Self::of(Cow::Borrowed(T::RESOURCE), metrics)
     }
 
-    /// An informer over `resource`, whose objects are seen as `T`.
+    /// An informer of `resource` that decodes its objects as `T`.
     pub(super) fn of(resource: Cow<'static, ResourceType>, metrics: ResourceMetrics) -> Self {
         let shared = Arc::new(Shared::new(resource, metrics));
         let cache: Weak<Shared<T>> = Arc::downgrade(&shared);
@@ -48,37 +56,43 @@ impl<T: Object> SharedInformer<T> {
         self.shared.store.clone()
     }
 
-    /// Adds a handler, at any time; one added late first gets an `Added { initial: true }` for
-    /// every object in the store, before this returns: no change is missed or told twice. It is
-    /// called from the informer's own task, in the order of changes and before the next change is
-    /// applied, so it must not block: it enqueues. A panic in it is logged and counted.
+    /// Adds a handler, at any time. If the store has objects already, the handler first gets an
+    /// `Added { initial: true }` for each of them, before this function returns. So the handler sees
+    /// every object and every change exactly once.
     ///
-    /// Must not be called from within a handler.
+    /// The informer's task calls the handler in the order of changes, before it applies the next
+    /// change. A handler must not block: it enqueues keys. A panic of a handler is logged and
+    /// counted.
+    ///
+    /// Deadlocks if a handler calls it.
     pub fn add_handler(&self, handler: impl Fn(Change<'_, T>) + Send + Sync + 'static) {
         self.shared.add_handler(Box::new(handler));
     }
 
-    /// The cache as far as resource versions go.
+    /// The cache without its object type: its resource version and callbacks.
     pub fn versioned(&self) -> Arc<dyn VersionedCache> {
         Arc::clone(&self.shared) as Arc<dyn VersionedCache>
     }
 
-    /// Whether the initial list is in the store and all handlers have heard of it.
+    /// True if the first list is in the store and all handlers were called for it.
     pub fn is_synced(&self) -> bool {
         self.shared.is_synced()
     }
 
-    /// Calls `then` once the store has reached `version` and the handlers have heard of it, at once
-    /// when it has; for putting a key back on its queue the moment its owner's writes are visible.
-    /// It also fires when the server's history went back, since `version` may then never come. Runs
-    /// on the informer's task (or the caller's), so it must not block.
+    /// Calls `then` after the store has reached `version` and all handlers were called. If that is
+    /// the case already, calls it at once. Controllers use it to enqueue a key as soon as the cache
+    /// shows their own writes.
+    ///
+    /// A rewind also calls `then`, since `version` may never come after it. `then` runs on the
+    /// informer's task or on the caller's, so it must not block.
     pub fn when_seen(&self, version: u64, then: impl FnOnce() + Send + 'static) {
         VersionedCache::when_seen(&*self.shared, version, Box::new(then));
     }
 
-    /// Calls `forget` whenever the server's history went back, as after the restore of a backup,
-    /// before handlers hear of the older state: versions noted before mean nothing any more, and
-    /// some would be waited for in vain. Runs on the informer's task, so it must not block.
+    /// Calls `forget` for each rewind: the server's resource versions went back, for example after
+    /// an etcd restore. Recorded versions are invalid from then on, and a wait for one of them may
+    /// never end. The call comes before handlers see the older state. It runs on the informer's
+    /// task, so it must not block.
     pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
         VersionedCache::on_rewind(&*self.shared, Box::new(forget));
     }
@@ -87,21 +101,22 @@ impl<T: Object> SharedInformer<T> {
 type Handler<T> = Box<dyn Fn(Change<'_, T>) + Send + Sync>;
 type Callback = Box<dyn FnOnce() + Send>;
 
-/// Who waits for a version.
+/// The callbacks of [`SharedInformer::when_seen`] that still wait.
 #[derive(Default)]
 struct Waiting {
-    /// The version that handlers have heard of; the store may be a change ahead.
-    told: u64,
-    /// By the version they wait for, and a number that keeps those of one version apart.
+    /// The resource version up to which all handlers were called. The store may be one change
+    /// ahead.
+    observed: u64,
+    /// Keyed by the awaited version, and by a number that tells callbacks of one version apart.
     callbacks: BTreeMap<(u64, u64), Callback>,
 }
 
-/// What the clones of a [`SharedInformer`] and its task have in common.
+/// The state that the clones of a [`SharedInformer`] and its task share.
 pub(super) struct Shared<T> {
     pub(super) resource: Cow<'static, ResourceType>,
     store: Store<T>,
-    /// Held while a change is applied and told, so that a late handler finds the store at rest.
-    /// Taken before any other lock.
+    /// Locked while a change is applied and handlers run, so that the store does not change while
+    /// a handler is added. Taken before any other lock.
     handlers: Mutex<Vec<Handler<T>>>,
     waiting: Mutex<Waiting>,
     rewound: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
@@ -124,7 +139,7 @@ impl<T: Object> Shared<T> {
         }
     }
 
-    // Handlers run under this lock, but their panics do not get out of `notify`.
+    // Handlers run under this lock. `notify` catches their panics, so the list is always intact.
     fn handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
         self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,17 +148,17 @@ impl<T: Object> Shared<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The version up to which handlers have heard of everything: the store may be a change ahead.
+    /// The resource version up to which all handlers were called; the store may be one change ahead.
     pub(super) fn observed_version(&self) -> u64 {
-        self.waiting().told
+        self.waiting().observed
     }
 
     pub(super) fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
 
-    /// Nobody follows the server any more; what is in the store is where the next round starts
-    /// from.
+    /// The informer's task ended. The store keeps its objects, and the next start continues from
+    /// them.
     pub(super) fn stopped(&self) {
         self.synced.send_replace(false);
     }
@@ -152,11 +167,11 @@ impl<T: Object> Shared<T> {
         self.synced.subscribe()
     }
 
-    /// `object`, or the equal one that the store has already: a relist then needs no second copy of
-    /// what did not change.
+    /// The stored object if it has the version of `object`, else `object`. A relist thus keeps only
+    /// one copy of each unchanged object in memory.
     pub(super) fn reuse_unchanged(&self, object: T) -> Arc<T> {
         match self.store.get(&object.key()) {
-            Some(held) if is_same(held.meta(), object.meta()) => held,
+            Some(stored) if is_same(stored.meta(), object.meta()) => stored,
             _ => Arc::new(object),
         }
     }
@@ -202,14 +217,16 @@ impl<T: Object> Shared<T> {
         self.processed(started);
     }
 
-    /// Nothing more happened up to `version`.
+    /// A bookmark: there are no further changes of this type up to `version`.
     pub(super) fn advance(&self, version: u64) {
         self.store.advance(version);
         self.call_waiting();
     }
 
-    /// The complete state as of `version`. Deletions are told first, as their names may be among
-    /// the additions of others.
+    /// Replaces the store with a list of version `version`, and calls handlers for the differences.
+    ///
+    /// Deletions come first: an added object may have the name of a deleted one in an index. A list
+    /// with a lower version than the store is a rewind.
     pub(super) fn replace(&self, objects: Objects<T>, version: u64) {
         let started = Instant::now();
         let handlers = self.handlers();
@@ -252,7 +269,7 @@ impl<T: Object> Shared<T> {
         self.processed(started);
     }
 
-    /// Tells handlers of every object once more.
+    /// Calls handlers for every stored object once more, as an update to itself.
     pub(super) fn resync(&self) {
         let handlers = self.handlers();
         for object in self.store.list() {
@@ -279,15 +296,15 @@ impl<T: Object> Shared<T> {
         handlers.push(handler);
     }
 
-    /// Handlers have heard of all that is in the store.
+    /// Calls the callbacks whose version the store has reached, after all handlers were called.
     fn call_waiting(&self) {
         let reached = {
             let mut waiting = self.waiting();
-            waiting.told = self.store.resource_version();
+            waiting.observed = self.store.resource_version();
             if waiting.callbacks.is_empty() {
                 return;
             }
-            let next = (waiting.told.saturating_add(1), 0);
+            let next = (waiting.observed.saturating_add(1), 0);
             let later = waiting.callbacks.split_off(&next);
             std::mem::replace(&mut waiting.callbacks, later)
         };
@@ -305,7 +322,7 @@ impl<T: Object> Shared<T> {
             .for_each(|handler| self.guard(|| handler(change)));
     }
 
-    /// Calls code of a controller: its panic must not end the watch that all controllers share.
+    /// Calls code of a controller. Its panic must not end the watch that all controllers share.
     fn guard(&self, call: impl FnOnce()) {
         if let Err(panic) = panics::catch_call(call) {
             self.metrics.panic();
@@ -326,7 +343,7 @@ impl<T: Object> VersionedCache for Shared<T> {
     fn when_seen(&self, version: u64, then: Callback) {
         {
             let mut waiting = self.waiting();
-            if waiting.told < version {
+            if waiting.observed < version {
                 let mut same = waiting.callbacks.range((version, 0)..=(version, u64::MAX));
                 let number = same.next_back().map_or(0, |((_, n), _)| n + 1);
                 waiting.callbacks.insert((version, number), then);
@@ -350,17 +367,17 @@ impl<T: Object> Cache for Shared<T> {
     }
 
     fn bytes(&self) -> usize {
-        // Its key and its place in the map, about.
-        let place = size_of::<ObjectKey>() + 2 * size_of::<usize>();
+        // An estimate of the key and the slot in the map.
+        let slot = size_of::<ObjectKey>() + 2 * size_of::<usize>();
         self.store
             .list()
             .iter()
-            .map(|object| place + size_of::<T>() + object.heap_size())
+            .map(|object| slot + size_of::<T>() + object.heap_size())
             .sum()
     }
 }
 
-/// Whether both are one state of one object.
+/// True if both are the same version of the same object.
 fn is_same(a: &Meta, b: &Meta) -> bool {
     a.resource_version == b.resource_version && a.uid == b.uid
 }

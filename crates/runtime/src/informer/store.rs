@@ -1,5 +1,9 @@
-//! The cache of one type: every object once, indexes over it, and the version it has reached, under
-//! one lock.
+//! The cache of one type: its objects, indexes over them, and the resource version it has reached.
+//!
+//! One lock covers all three, so that a reader never sees an object that an index lacks. Objects
+//! are shared with readers as [`Arc`]s and are immutable. No IO happens under the lock.
+//!
+//! Upstream: `thread_safe_store.go` in `client-go/tools/cache`.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -12,11 +16,11 @@ use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Index over the namespace, present for every namespaced type.
 const NAMESPACE: &str = "namespace";
-/// Its place: namespaced types have it first.
-const NAMESPACE_PLACE: usize = 0;
+/// Its position: [`Store::new`] adds it first.
+const NAMESPACE_POSITION: usize = 0;
 
-/// Read access to an informer's cache. Cheap to clone. Never blocks for long: no IO happens under
-/// its lock.
+/// Read access to an informer's cache. Cheap to clone. Its functions block only for short times,
+/// since no IO happens under the lock.
 pub struct Store<T> {
     cache: Arc<RwLock<Cache<T>>>,
 }
@@ -24,21 +28,21 @@ pub struct Store<T> {
 /// Read access to one index of a cache. Cheap to clone.
 pub struct Index<T> {
     store: Store<T>,
-    /// Its place among the indexes, which are never removed.
-    place: usize,
+    /// Its position among the indexes of the cache. Indexes are never removed.
+    position: usize,
 }
 
 impl<T> Clone for Index<T> {
     fn clone(&self) -> Self {
         Self {
             store: self.store.clone(),
-            place: self.place,
+            position: self.position,
         }
     }
 }
 
 impl<T: Object> FromIterator<Arc<T>> for Store<T> {
-    /// A cache that follows no server.
+    /// A cache of fixed objects, without an informer; for tests and single decisions.
     fn from_iter<I: IntoIterator<Item = Arc<T>>>(objects: I) -> Self {
         let store = Self::new();
         objects.into_iter().for_each(|object| {
@@ -49,14 +53,14 @@ impl<T: Object> FromIterator<Arc<T>> for Store<T> {
 }
 
 impl<T: Object> Index<T> {
-    /// The cache that it is over.
+    /// The cache that this index belongs to.
     pub fn store(&self) -> &Store<T> {
         &self.store
     }
 
-    /// All objects with this value, in no order.
+    /// All objects with this value, in any order.
     pub fn get(&self, value: &str) -> Vec<Arc<T>> {
-        self.store.read().indexes[self.place].get(value)
+        self.store.read().indexes[self.position].get(value)
     }
 }
 
@@ -69,7 +73,7 @@ struct Cache<T> {
 struct Entries<T> {
     name: &'static str,
     values: fn(&T) -> Vec<IndexKey>,
-    // Entries hold the object itself, not its key: smaller, and listing needs no second lookup.
+    // An entry is a pointer to the object. That is smaller than its key, and saves a lookup.
     entries: HashMap<IndexKey, Objects<T>>,
 }
 
@@ -98,8 +102,8 @@ impl<T: Object> Store<T> {
         }
     }
 
-    // A poisoned lock means that an index function panicked. The informer starts over then, which
-    // rebuilds everything.
+    // A poisoned lock means that an index function panicked. The informer then lists again, and
+    // `replace` rebuilds all indexes.
     fn read(&self) -> RwLockReadGuard<'_, Cache<T>> {
         self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,15 +117,15 @@ impl<T: Object> Store<T> {
         self.read().objects.get(key).cloned()
     }
 
-    /// All objects, in no order.
+    /// All objects, in any order.
     pub fn list(&self) -> Vec<Arc<T>> {
         self.read().objects.iter().cloned().collect()
     }
 
-    /// All objects of a namespace, in no order.
+    /// All objects of a namespace, in any order. Objects without one are in the namespace "".
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
         if T::RESOURCE.namespaced {
-            self.read().indexes[NAMESPACE_PLACE].get(namespace)
+            self.read().indexes[NAMESPACE_POSITION].get(namespace)
         } else if namespace.is_empty() {
             self.list()
         } else {
@@ -129,30 +133,31 @@ impl<T: Object> Store<T> {
         }
     }
 
-    /// The version up to which the cache has seen the server's history of this type (events and
-    /// bookmarks); 0 before the first list. It goes back only when the server's history did, as
-    /// after a restore of its database.
+    /// The resource version up to which the cache shows the changes of this type, by events and
+    /// bookmarks. 0 before the first list. It decreases only at a rewind, for example after an etcd
+    /// restore.
     pub fn resource_version(&self) -> u64 {
         self.read().version
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.read().objects.len()
     }
 
-    /// True when there are none.
+    /// True if the cache has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds an index called `name` over present and future objects: `values` gives the values that
-    /// an object is found under, and must not panic. The answer is the only way to read the index,
-    /// so that none can be missing. With an index of that name there, that one is the answer.
+    /// Adds an index called `name` over present and future objects. `values` returns the index values
+    /// of an object, and must not panic. If the cache has an index of that name, returns that one.
+    ///
+    /// The returned [`Index`] is the only way to read it, so a missing index cannot be read.
     pub fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Index<T> {
         let mut cache = self.write();
-        let known = cache.indexes.iter().position(|index| index.name == name);
-        let place = known.unwrap_or_else(|| {
+        let existing = cache.indexes.iter().position(|index| index.name == name);
+        let position = existing.unwrap_or_else(|| {
             let mut entries = Entries::new(name, values);
             entries.fill(&cache.objects);
             cache.indexes.push(entries);
@@ -160,11 +165,11 @@ impl<T: Object> Store<T> {
         });
         Index {
             store: self.clone(),
-            place,
+            position,
         }
     }
 
-    /// Puts `object` in the place of the one with its key, which is returned.
+    /// Stores `object`, and returns the object with the same key that it replaces.
     pub(super) fn set(&self, object: &Arc<T>) -> Option<Arc<T>> {
         let mut cache = self.write();
         let Cache {
@@ -181,7 +186,7 @@ impl<T: Object> Store<T> {
         old
     }
 
-    /// Removes what has the key of `gone`, the last state of an object, and returns it.
+    /// Removes and returns the object with the key of `gone`, the final state of a deleted object.
     pub(super) fn remove(&self, gone: &Arc<T>) -> Option<Arc<T>> {
         let mut cache = self.write();
         let Cache {
@@ -197,9 +202,9 @@ impl<T: Object> Store<T> {
         old
     }
 
-    /// Puts `objects` in the place of everything and returns what was there.
+    /// Replaces all objects by `objects`, and returns the former ones.
     pub(super) fn replace(&self, mut objects: Objects<T>, version: u64) -> Objects<T> {
-        // Indexing takes a while, so it is done before readers are shut out.
+        // Indexing many objects takes long, so it happens before the write lock blocks readers.
         let mut indexes: Vec<Entries<T>> = self
             .read()
             .indexes
@@ -208,6 +213,7 @@ impl<T: Object> Store<T> {
             .collect();
         indexes.iter_mut().for_each(|index| index.fill(&objects));
         let mut cache = self.write();
+        // Indexes that another thread added in the meantime.
         for added in &cache.indexes[indexes.len()..] {
             let mut index = Entries::new(added.name, added.values);
             index.fill(&objects);
@@ -220,7 +226,7 @@ impl<T: Object> Store<T> {
         objects
     }
 
-    /// Notes that the history up to `version` holds nothing more about this type.
+    /// Records a bookmark: there are no further changes of this type up to `version`.
     pub(super) fn advance(&self, version: u64) {
         self.write().version = version;
     }
@@ -270,8 +276,8 @@ impl<T: Object> Entries<T> {
     }
 }
 
-/// A set of objects, one per key. An element is one pointer: the key is read from the object, which
-/// saves the 32 bytes of a key per object and index.
+/// A set of objects, one per key. An element is one pointer, and the key is read from the object.
+/// That saves the 32 bytes of a key per object and index.
 pub(super) struct Objects<T>(HashSet<Entry<T>>);
 
 impl<T> Default for Objects<T> {
@@ -290,7 +296,7 @@ impl<T: Object> Objects<T> {
         self.0.get(&Entry(Arc::clone(object))).map(|entry| &entry.0)
     }
 
-    /// Puts `object` in; what had its key before is returned.
+    /// Stores `object`, and returns the object with the same key that it replaces.
     pub(super) fn insert(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         self.0.replace(Entry(object)).map(|entry| entry.0)
     }
@@ -309,10 +315,10 @@ impl<T: Object> Objects<T> {
     }
 }
 
-/// An object as a set element, equal to everything with the same namespace and name.
+/// An object as a set element. Two elements are equal if namespace and name are.
 struct Entry<T>(Arc<T>);
 
-/// What has a namespace and a name.
+/// Anything with a namespace and a name, so that a set of objects can be searched by key.
 trait Keyed {
     fn parts(&self) -> (&str, &str);
 }
@@ -389,19 +395,19 @@ mod tests {
     }
 
     #[test]
-    fn an_index_follows_every_change() {
+    fn index_reflects_every_change() {
         let store = Store::new();
         store.set(&pod("a/one", 1, "n1"));
         let nodes = store.add_index("node", by_node);
         assert_eq!(
             names(nodes.get("n1")),
             ["a/one"],
-            "objects that were there already are indexed"
+            "objects from before the index are indexed"
         );
         let again = store.add_index("node", |_| vec![]);
         assert_eq!(
-            again.place, nodes.place,
-            "the first function of a name stays"
+            again.position, nodes.position,
+            "the first index with a name is kept"
         );
         store.set(&pod("a/two", 2, "n1"));
         store.set(&pod("b/one", 3, "n2"));

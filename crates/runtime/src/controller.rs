@@ -1,5 +1,10 @@
-//! What a controller is to the manager: a descriptor in a table, built with a context, run until
-//! told to stop.
+//! The interface between the manager and a controller.
+//!
+//! [`Descriptor`] in a table -> `init` with a [`ControllerContext`] -> [`Controller::run`]
+//!
+//! The manager knows a controller only by its descriptor: help, flags, RBAC rules, informers and
+//! health checks follow from it. Upstream: `controller_descriptor.go` in
+//! `cmd/kube-controller-manager/app`.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -27,24 +32,24 @@ pub struct Descriptor {
     pub name: &'static str,
     /// Other names that `--controllers` accepts, such as `deployment`.
     pub aliases: &'static [&'static str],
-    /// Whether `*` includes it.
+    /// True if `*` in `--controllers` includes it.
     pub enabled_by_default: bool,
-    /// What it does, in one sentence, for help and README.
+    /// Its task in one sentence, for help and README.
     pub summary: &'static str,
     /// Name of its client: the end of its user agent and, with `--use-service-account-credentials`,
-    /// its service account. Equals the name for most.
+    /// its service account. Most identities equal the name.
     pub identity: &'static str,
-    /// The types it reads from shared caches. Their watches, indexes and rights follow; a standby
-    /// keeps the caches warm.
+    /// The types it reads from shared caches. Their watches, indexes and RBAC rules follow from
+    /// this list. A standby fills these caches before it leads.
     pub reads: &'static [Read],
-    /// Its further rights: writes, and requests beside the caches.
+    /// Its other RBAC rules: writes and live reads.
     pub rules: &'static [Rule],
-    /// Builds it.
+    /// Builds the controller. Performs no IO.
     pub init: fn(&ControllerContext) -> Result<Box<dyn Controller>, InitError>,
 }
 
 impl Descriptor {
-    /// Everything it may do, and needs no more than.
+    /// All RBAC rules that the controller needs, and no others.
     pub fn all_rules(&self) -> Vec<Rule> {
         self.reads
             .iter()
@@ -53,7 +58,7 @@ impl Descriptor {
             .collect()
     }
 
-    /// Asks `informers` for all caches it reads.
+    /// Requests all caches of the controller from `informers`.
     pub fn watch(&self, informers: &InformerFactory) {
         self.reads.iter().for_each(|read| read.watch(informers));
     }
@@ -65,19 +70,19 @@ impl Descriptor {
 pub struct InitError {
     /// Canonical name.
     pub controller: &'static str,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 /// A built controller.
 pub trait Controller: Send + 'static {
-    /// Works until `stop`, then finishes the writes in flight and returns. Called once, with its
-    /// informers synced.
+    /// Runs until `stop`, then finishes the writes in flight and returns. The manager calls it
+    /// once, after the informers of the controller have synced.
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Whether its own flags say that it shall not work: it is then left out, and out of the health
-    /// checks, as if it had not been built.
+    /// True if the controller's own flags disable it. The manager then drops it, and its health
+    /// check.
     fn is_switched_off(&self) -> bool {
         false
     }
@@ -86,10 +91,10 @@ pub trait Controller: Send + 'static {
 /// Makes the API client of a controller identity, such as `deployment-controller`.
 pub type ClientFactory = Arc<dyn Fn(&str) -> ApiClient + Send + Sync>;
 
-/// Answers a request for a debug page, given its query.
+/// Answers a request for a debug page. The argument is the query string.
 pub type DebugPage = Arc<dyn Fn(&str) -> DebugAnswer + Send + Sync>;
 
-/// What a debug page shows.
+/// The content of a debug page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DebugAnswer {
     /// `Content-Type`.
@@ -123,7 +128,7 @@ impl DebugPages {
             .cloned()
     }
 
-    /// Whether the controller called `name` has pages.
+    /// True if the controller called `name` has pages.
     pub fn has_any_of(&self, name: &str) -> bool {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages
@@ -132,7 +137,7 @@ impl DebugPages {
     }
 }
 
-/// What the manager gives to each controller.
+/// The services of the manager for its controllers.
 #[derive(Clone)]
 pub struct ControllerContext {
     /// Shared informers.
@@ -147,13 +152,13 @@ pub struct ControllerContext {
     pub queue_metrics: QueueMetrics,
     /// The flags.
     pub options: Arc<Options>,
-    /// Where controllers show what they think.
+    /// Debug pages, which show the state of a controller.
     pub debug: DebugPages,
     /// Tasks that outlive a controller's `run`, such as event senders.
     pub tasks: Arc<Tasks>,
-    /// Ends those tasks; cancelled after the controllers have stopped.
+    /// Ends those tasks. Cancelled after the controllers have stopped.
     pub stop: CancellationToken,
-    /// What Events have to pass in place of the gate of other writes, if anything.
+    /// The write gate for Events. `None`: Events pass the gate of all other writes.
     pub event_gate: Option<Arc<dyn WriteGate>>,
     /// The resource version at which this leadership term began, 0 without leader election. An
     /// older cache may lack writes of the previous leader.
@@ -206,10 +211,10 @@ impl ControllerContext {
         }
     }
 
-    /// The same with one flag set, as if it had been typed.
+    /// The same context with one flag set, as on the command line; for tests.
     ///
     /// # Panics
-    /// When there is no such flag, or when it cannot have this value.
+    /// If the flag is unknown or the value is invalid.
     #[must_use]
     pub fn with_flag(mut self, flag: &str, value: &str) -> Self {
         let set = Arc::make_mut(&mut self.options).set(flag, value);
@@ -217,8 +222,8 @@ impl ControllerContext {
         self
     }
 
-    /// Metrics of type `M`, which several controllers may count in: the first that asks registers
-    /// them.
+    /// Metrics of type `M`, which several controllers may share. The first call registers them,
+    /// since a registry rejects a second registration.
     pub fn metrics<M, E>(&self, register: impl FnOnce(&Registry) -> Result<M, E>) -> Result<M, E>
     where
         M: Clone + Send + 'static,

@@ -1,6 +1,14 @@
-//! Expectations: creations and deletions that a controller has sent and no cache has shown yet.
+//! Expectations: creations and deletions that a controller sent and its cache does not show yet.
 //!
-//! Upstream: `controller_utils.go`. [`crate::own_writes`] is the other guard against stale caches.
+//! A sync that scales while its cache lacks earlier writes would repeat them. So a controller
+//! records the expected number before it writes, handlers count observations down, and syncs do not
+//! scale until the record is satisfied. A record expires after five minutes, so that a lost event
+//! does not block an owner for ever.
+//!
+//! [`crate::own_writes`] is the other guard against stale caches. It needs the answers of writes;
+//! expectations also cover writes that are still in flight.
+//!
+//! Upstream: `controller_utils.go` in `pkg/controller`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
@@ -12,14 +20,14 @@ use crate::object::ObjectKey;
 use crate::own_writes::Memory;
 use crate::sync::{Mutex, MutexGuard};
 
-/// After this long an expectation is taken for lost.
+/// The age at which an expectation counts as lost. Upstream: `ExpectationsTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Creations and deletions in flight per owner, as upstream's `UIDTrackingControllerExpectations`
-/// keeps them. Runs on Tokio's clock; a record older than five minutes counts as satisfied.
+/// Creations and deletions in flight per owner, as in upstream's
+/// `UIDTrackingControllerExpectations`. A record older than five minutes of Tokio's clock counts as
+/// satisfied.
 ///
-/// A record that is fulfilled is dropped: "no record" and "nothing outstanding" are the same answer
-/// to every question.
+/// A fulfilled record is dropped, since an owner without a record is satisfied too.
 #[derive(Debug, Default)]
 pub struct Expectations {
     records: Mutex<HashMap<ObjectKey, Record>>,
@@ -33,14 +41,14 @@ struct Record {
 
 #[derive(Debug)]
 enum Outstanding {
-    /// This many are to come.
+    /// The number of creations still to be observed.
     Creations(usize),
-    /// These are to go.
+    /// The objects whose deletion is still to be observed.
     Deletions(HashSet<ObjectKey>),
 }
 
 impl Outstanding {
-    fn is_nothing(&self) -> bool {
+    fn is_fulfilled(&self) -> bool {
         match self {
             Self::Creations(count) => *count == 0,
             Self::Deletions(objects) => objects.is_empty(),
@@ -49,17 +57,17 @@ impl Outstanding {
 }
 
 impl Expectations {
-    /// Replaces the record of `owner`: `count` creations to come.
+    /// Replaces the record of `owner`: `count` creations are expected.
     pub fn expect_creations(&self, owner: &ObjectKey, count: usize) {
         self.replace(owner, Outstanding::Creations(count));
     }
 
-    /// Replaces the record of `owner`: these objects are to go.
+    /// Replaces the record of `owner`: the deletions of `objects` are expected.
     pub fn expect_deletions(&self, owner: &ObjectKey, objects: HashSet<ObjectKey>) {
         self.replace(owner, Outstanding::Deletions(objects));
     }
 
-    /// One creation was seen, or will not come.
+    /// A creation was observed, or failed. Counts down the record of `owner`.
     pub fn creation_observed(&self, owner: &ObjectKey) {
         self.observed(owner, |outstanding| {
             if let Outstanding::Creations(count) = outstanding {
@@ -68,7 +76,8 @@ impl Expectations {
         });
     }
 
-    /// This object is going, or will not go. Counts once per object.
+    /// The deletion of `object` was observed, or failed. Each object counts once, since a watch
+    /// shows first a deletion timestamp and then the removal.
     pub fn deletion_observed(&self, owner: &ObjectKey, object: &ObjectKey) {
         self.observed(owner, |outstanding| {
             if let Outstanding::Deletions(objects) = outstanding {
@@ -77,23 +86,23 @@ impl Expectations {
         });
     }
 
-    /// Nothing outstanding, or too old to wait for.
+    /// True if `owner` has no outstanding expectations, or only expired ones.
     pub fn satisfied(&self, owner: &ObjectKey) -> bool {
         self.records()
             .get(owner)
             .is_none_or(|record| record.since.elapsed() > TIMEOUT)
     }
 
-    /// Whether `owner` counts as satisfied only because something it expected did not show up in
-    /// time.
+    /// True if `owner` is satisfied only because its record expired. The cache may then lack
+    /// writes.
     pub fn lost(&self, owner: &ObjectKey) -> bool {
         self.records()
             .get(owner)
             .is_some_and(|record| record.since.elapsed() > TIMEOUT)
     }
 
-    /// How long until something that `owner` expects counts as lost; `None` when it expects
-    /// nothing, or lost it already.
+    /// The time until the record of `owner` expires. `None` without a record, or with an expired
+    /// one.
     pub fn expires_in(&self, owner: &ObjectKey) -> Option<Duration> {
         let left = TIMEOUT.checked_sub(self.records().get(owner)?.since.elapsed())?;
         Some(left + Duration::from_millis(1))
@@ -104,15 +113,15 @@ impl Expectations {
         self.records().remove(owner);
     }
 
-    /// Drops all records, and tells whose they were: the server's history went back, so that what
-    /// was expected may never come.
+    /// Drops all records after a rewind, and returns their owners. The expected events may never
+    /// come after it.
     pub fn forget_all(&self) -> Vec<ObjectKey> {
         std::mem::take(&mut *self.records()).into_keys().collect()
     }
 
     fn replace(&self, owner: &ObjectKey, outstanding: Outstanding) {
         let mut records = self.records();
-        if outstanding.is_nothing() {
+        if outstanding.is_fulfilled() {
             records.remove(owner);
         } else {
             records.insert(
@@ -131,7 +140,7 @@ impl Expectations {
             return;
         };
         change(&mut record.outstanding);
-        if record.outstanding.is_nothing() {
+        if record.outstanding.is_fulfilled() {
             records.remove(owner);
         }
     }
@@ -202,7 +211,7 @@ mod tests {
         let (expectations, rs) = (Expectations::default(), owner("rs"));
         expectations.expect_deletions(&rs, pods(&["pod-1", "pod-2"]));
         for (why, pod, satisfied) in [
-            ("a stranger", "pod-9", false),
+            ("a pod without expectation", "pod-9", false),
             ("the first", "pod-1", false),
             ("the first again", "pod-1", false),
             ("the second", "pod-2", true),
@@ -214,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_other_kind_of_observation_satisfies_nothing() {
+    async fn creations_and_deletions_do_not_satisfy_each_other() {
         let (expectations, rs) = (Expectations::default(), owner("rs"));
         expectations.expect_creations(&rs, 1);
         expectations.deletion_observed(&rs, &owner("pod-1"));
@@ -239,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_record_is_waited_for_five_minutes_and_not_longer() {
+    async fn record_expires_after_five_minutes() {
         let (expectations, rs) = (Expectations::default(), owner("rs"));
         assert_eq!(expectations.expires_in(&rs), None);
         expectations.expect_creations(&rs, 1);
@@ -281,25 +290,25 @@ mod interleavings {
     use crate::sync::{in_many_orders, pass};
 
     #[test]
-    fn nobody_is_told_that_all_is_there_before_it_is() {
+    fn creations_are_satisfied_only_after_all_were_observed() {
         in_many_orders(|| {
             let (expectations, rs) = (
                 Arc::new(Expectations::default()),
                 ObjectKey::new("default", "rs"),
             );
-            let there = Arc::new(AtomicU64::new(0));
+            let created = Arc::new(AtomicU64::new(0));
             expectations.expect_creations(&rs, 2);
             let observers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (expectations, rs, there) =
-                        (Arc::clone(&expectations), rs.clone(), Arc::clone(&there));
+                    let (expectations, rs, created) =
+                        (Arc::clone(&expectations), rs.clone(), Arc::clone(&created));
                     thread::spawn(move || {
-                        there.fetch_add(1, SeqCst);
+                        created.fetch_add(1, SeqCst);
                         expectations.creation_observed(&rs);
                     })
                 })
                 .collect();
-            assert!(!expectations.satisfied(&rs) || there.load(SeqCst) == 2);
+            assert!(!expectations.satisfied(&rs) || created.load(SeqCst) == 2);
             observers
                 .into_iter()
                 .for_each(|observer| observer.join().unwrap());
@@ -308,7 +317,7 @@ mod interleavings {
     }
 
     #[test]
-    fn a_record_that_expires_takes_its_successor_with_it_for_nobody() {
+    fn expired_record_does_not_affect_its_successor() {
         in_many_orders(|| {
             let (expectations, rs) = (
                 Arc::new(Expectations::default()),
@@ -346,7 +355,7 @@ mod interleavings {
     }
 
     #[test]
-    fn a_deletion_told_by_the_watch_and_by_its_answer_counts_once() {
+    fn deletion_observed_on_two_threads_counts_once() {
         in_many_orders(|| {
             let (expectations, rs) = (
                 Arc::new(Expectations::default()),
@@ -354,16 +363,16 @@ mod interleavings {
             );
             let [one, two] = ["one", "two"].map(|name| ObjectKey::new("default", name));
             expectations.expect_deletions(&rs, [one.clone(), two.clone()].into());
-            let tellers: Vec<_> = (0..2)
+            let observers: Vec<_> = (0..2)
                 .map(|_| {
                     let (expectations, rs, one) =
                         (Arc::clone(&expectations), rs.clone(), one.clone());
                     thread::spawn(move || expectations.deletion_observed(&rs, &one))
                 })
                 .collect();
-            tellers
+            observers
                 .into_iter()
-                .for_each(|teller| teller.join().unwrap());
+                .for_each(|observer| observer.join().unwrap());
             assert!(!expectations.satisfied(&rs), "the second is still there");
             expectations.deletion_observed(&rs, &two);
             assert!(expectations.satisfied(&rs));

@@ -1,10 +1,15 @@
 //! The generic part of a controller that syncs one object at a time.
 //!
-//! A controller implements [`ObjectSyncer`]: how one cached object comes a step closer to its spec.
-//! [`Keyed`] is everything around it, the same for all: the queue and its workers, the wait for
-//! caches that lack own writes, the end of what is remembered of deleted objects, and the rule for
-//! retries. Upstream repeats this in each package as `Run`, `worker`, `processNextWorkItem` and the
-//! first lines of `syncX`.
+//! A controller implements [`ObjectSyncer`], the decisions and writes for one cached object.
+//! [`Keyed`] adds the parts that all controllers share:
+//!
+//! - the queue and its workers,
+//! - the wait for caches that lack own writes,
+//! - the removal of records about deleted objects,
+//! - the rule for retries.
+//!
+//! Upstream repeats this in each package as `Run`, `worker`, `processNextWorkItem` and the first
+//! lines of `syncX`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,25 +26,26 @@ use crate::workqueue::WorkQueue;
 pub trait ObjectSyncer: Send + Sync + 'static {
     /// The type of the objects it syncs.
     type Object: Object;
-    /// Why a sync failed. The failed request, where there is one, is in its chain of sources.
+    /// The failure of a sync. A failed request is in its chain of sources.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Brings `object` a step closer to its spec. No two syncs of one key run at the same time, and
-    /// the caches show all earlier writes for this key.
+    /// Brings `object` a step closer to its spec. Syncs of one key never overlap. The caches show
+    /// all earlier writes of this process for this key.
     fn sync(
         &self,
         key: &ObjectKey,
         object: Arc<Self::Object>,
     ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
-    /// The fate of a key whose sync failed, `failures` times before (0 for the first). `request` is
-    /// the failed request, if the failure is one. Not asked when leadership has ended.
+    /// The treatment of a key after a failed sync. `request` is the failed request, if there is
+    /// one. `_failures` is the number of earlier failures in a row. Not called after leadership has
+    /// ended.
     fn retry(&self, _error: &Self::Error, request: Option<&ApiError>, _failures: u32) -> Retry {
         Retry::after_request(request)
     }
 }
 
-/// A controller in the making: its queue, and what it remembers by key.
+/// The builder of a controller: its queue, its caches, and its records by key.
 pub struct Keyed<O> {
     controller: &'static str,
     queue: WorkQueue<ObjectKey>,
@@ -53,12 +59,12 @@ pub struct Keyed<O> {
 type OnStaleCache = Box<dyn Fn(&Behind) + Send + Sync>;
 
 impl<O: Object> Keyed<O> {
-    /// The controller called `controller`, whose queue has the name `queue` in metrics.
+    /// A builder for `controller`. Metrics call its queue `queue`.
     pub fn new(ctx: &ControllerContext, controller: &'static str, queue: &str) -> Self {
         Self::over(ctx, controller, WorkQueue::new(queue, &ctx.queue_metrics))
     }
 
-    /// The same over a queue with other pauses.
+    /// The same with a given queue, for a queue with its own back-off.
     pub fn over(
         ctx: &ControllerContext,
         controller: &'static str,
@@ -81,23 +87,23 @@ impl<O: Object> Keyed<O> {
         self.queue.clone()
     }
 
-    /// The informer of the objects it syncs.
+    /// The informer of the synced objects.
     pub fn objects(&self) -> &SharedInformer<O> {
         &self.objects
     }
 
-    /// The record of writes that show in the cache of `informer`. A sync waits until this cache
-    /// has all that is recorded for its key.
+    /// The record of own writes to the type of `informer`. A sync waits until the cache of
+    /// `informer` has all writes that are recorded for its key.
     pub fn writes_to<T: Object>(&mut self, informer: &SharedInformer<T>) -> WritesTo {
         let cache = informer.versioned();
-        if !self.caches.iter().any(|known| Arc::ptr_eq(known, &cache)) {
+        if !self.caches.iter().any(|other| Arc::ptr_eq(other, &cache)) {
             self.caches.push(Arc::clone(&cache));
         }
         self.writes.to(cache)
     }
 
-    /// Makes `memory` forget the keys of deleted objects, and everything when the history of a
-    /// cache goes back that this controller writes to.
+    /// Makes `memory` forget the keys of deleted objects. A rewind of a cache that this controller
+    /// writes to clears it.
     pub fn remembers(&mut self, memory: Arc<dyn Memory>) {
         self.memories.push(memory);
     }
@@ -107,12 +113,12 @@ impl<O: Object> Keyed<O> {
         self.writes.clone()
     }
 
-    /// Calls `count` for each sync that had to wait for a cache, for metrics of upstream.
+    /// Calls `count` for each sync that has to wait for a cache. Upstream's metrics count these.
     pub fn on_stale_cache(&mut self, count: impl Fn(&Behind) + Send + Sync + 'static) {
         self.on_stale_cache = Some(Box::new(count));
     }
 
-    /// The controller, with so many workers.
+    /// The controller with `workers` workers.
     pub fn boxed<S: ObjectSyncer<Object = O>>(
         self,
         workers: usize,
@@ -122,13 +128,14 @@ impl<O: Object> Keyed<O> {
         boxed(controller, queue, workers, self.runner(syncer))
     }
 
-    /// The syncer behind [`Keyed::boxed`], for controllers that run more than workers.
+    /// The syncer of [`Keyed::boxed`], for controllers that also run other tasks.
     pub fn runner<S: ObjectSyncer<Object = O>>(self, syncer: S) -> Arc<Runner<S>> {
         for (cache, memory) in self
             .caches
             .iter()
             .flat_map(|cache| self.memories.iter().map(move |memory| (cache, memory)))
         {
+            // The informer outlives the controller and must not keep its records alive.
             let memory = Arc::downgrade(memory);
             cache.on_rewind(Box::new(move || {
                 if let Some(memory) = memory.upgrade() {
@@ -158,8 +165,8 @@ pub struct Runner<S: ObjectSyncer> {
 }
 
 impl<S: ObjectSyncer> Runner<S> {
-    /// Whether the sync of `key` has to wait for a cache. If so, `key` returns to the queue the
-    /// moment that cache has our writes.
+    /// True if the sync of `key` has to wait for a cache. Then `key` returns to the queue as soon
+    /// as that cache has our writes.
     fn waits_for_cache(&self, key: &ObjectKey) -> bool {
         let (queue, again) = (self.queue.clone(), key.clone());
         let Some(behind) = self.writes.wait_for_cache(key, move || queue.add(again)) else {

@@ -1,4 +1,10 @@
-//! What the API server itself says, for decisions that must not rest on a cache that may be behind.
+//! Live reads: requests to the API server for decisions that a stale cache would get wrong.
+//!
+//! Controllers read from caches, and use live reads only where a cache may lack a write: after a
+//! change of leader, after an unanswered write, or before a deletion. Lists come in pages, so that
+//! the size of an answer is bounded.
+//!
+//! Upstream: the uncached client calls in the controllers, such as `canAdoptFunc`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
@@ -10,25 +16,25 @@ use crate::labels::Selector;
 use crate::object::{DecodeError, Identity, Meta, Object};
 use crate::resource::ResourceType;
 
-/// Objects per page of a list. Upstream's controllers ask for everything at once; there may be more
-/// than what we want to hold.
+/// Objects per page of a list. Upstream's controllers list everything at once, which has no bound
+/// on memory.
 const PAGE: &str = "limit=500";
 
-/// Why nobody can tell what there is.
+/// A live read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The API server did not say.
+    /// The request failed.
     #[error("{0}")]
     Request(#[source] ApiError),
-    /// What it said is no list.
+    /// The answer is not a list.
     #[error("{0}")]
     List(#[source] serde_json::Error),
-    /// What it said is no object.
+    /// The answer, or an item of it, is not an object of the type.
     #[error("{0}")]
     Object(#[source] DecodeError),
 }
 
-/// Whether the API server has the object of type `T` just as it was when it had this `meta`.
+/// True if the API server has the object of type `T` with the name and resource version of `meta`.
 pub async fn is_current<T: Object>(client: &ApiClient, meta: &Meta) -> Result<bool, LiveError> {
     match client.get(Target::of::<T>(meta)).await {
         Ok(live) => Ok(Identity::decode(&live)
@@ -43,9 +49,9 @@ pub async fn is_current<T: Object>(client: &ApiClient, meta: &Meta) -> Result<bo
 /// Objects as the API server has them.
 #[derive(Debug)]
 pub struct Live<T> {
-    /// All that were asked for.
+    /// The requested objects.
     pub objects: Vec<T>,
-    /// The version of the list.
+    /// The resource version of the list.
     pub version: u64,
 }
 
@@ -80,41 +86,41 @@ struct List<'a> {
     items: Vec<&'a RawValue>,
 }
 
-/// The query that lists what `selector` matches.
+/// The query for the objects that `selector` matches.
 fn label_query(selector: &Selector) -> String {
     format!("labelSelector={}", escaped(&selector.to_string()))
 }
 
-/// The characters a value of a query cannot hold as they are.
+/// The characters that have to be escaped in a value of a query.
 const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// `text` as a value of a query.
+/// `text` escaped for a value of a query.
 fn escaped(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, OUTSIDE_VALUES)
 }
 
-/// Why a page of a list is missing.
+/// A page of a list could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The API server did not send it.
+    /// The request failed.
     #[error("{0}")]
     Request(#[from] ApiError),
-    /// What it sent is no list.
+    /// The answer is not a list.
     #[error("decode {resource}: {source}")]
     Decode {
-        /// Of what it was to be a list.
+        /// The resource of the list.
         resource: Box<ResourceType>,
-        /// What is wrong with it.
+        /// The syntax error in the answer.
         source: serde_json::Error,
     },
 }
 
 impl PageError {
-    /// Whether the type knows no lists, or is not there (any more).
+    /// True if the resource does not exist (any more) or does not support lists.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_method_not_allowed() || error.is_not_found())
     }
@@ -130,7 +136,7 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// A list of everything in `namespace`, or everywhere when that is `None`.
+    /// A list of all objects in `namespace`; `None` lists all namespaces.
     pub fn new(
         client: &'a ApiClient,
         resource: &'a ResourceType,
@@ -144,7 +150,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The items of the next page; `None` when there is none.
+    /// The items of the next page; `None` after the last page.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, PageError> {
         let Some(query) = self.query.take() else {
             return Ok(None);

@@ -1,8 +1,8 @@
 //! The caches of a controller.
 //!
-//! A descriptor lists each cached type once, as a [`Read`]. The watch, the indexes and the RBAC rule
-//! of the type follow from it. So a controller cannot read a cache without the right to fill it.
-//! Upstream states the rules apart from the informers, in the bootstrap policy.
+//! A descriptor lists each cached type once, as a [`Read`]. The watch, the indexes and the RBAC
+//! rule of the type follow from it. So a controller cannot read a cache without the right to fill
+//! it. Upstream states the rules apart from the informers, in the bootstrap policy.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;

@@ -1,5 +1,12 @@
-//! The worker loop every queue-driven controller runs: take a key, sync it, retry with back-off
-//! when that fails.
+//! The worker loop of every queue-driven controller.
+//!
+//! queue -> worker -> [`Syncer::sync`] -> requeue, retry with back-off, or forget
+//!
+//! Workers never sync one key at the same time, since the queue gives a key to one worker only. A
+//! sync in flight is finished before the workers end, so that its writes are complete. A panic is a
+//! failure of its key and does not end the worker.
+//!
+//! Upstream: `Run`, `worker` and `processNextWorkItem` of each controller package.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -20,38 +27,40 @@ use crate::panics;
 use crate::tasks::CancellationToken;
 use crate::workqueue::WorkQueue;
 
-/// The target of the spans of syncs, for who collects them: `controller` and `key` are their
-/// fields.
+/// The target of the spans of syncs, for filters of traces. The spans have the fields `controller`
+/// and `key`.
 pub const SPANS: &str = "steersman_runtime::workers";
 
-/// When a synced key should come back without a further event.
+/// The time at which a synced key returns to the queue without a further event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
-    /// Only when something changes.
+    /// Never: only an event enqueues the key again.
     Never,
-    /// After this long.
+    /// After this delay.
     After(Duration),
 }
 
-/// What to do with a key whose sync failed.
+/// The treatment of a key after a failed sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// Log, count, back off.
     BackOff,
     /// Back off without an error log: an expected race, such as a conflict.
     Quietly,
-    /// Forget the key until something enqueues it.
+    /// Forget the key until an event enqueues it.
     Drop,
-    /// Not a failure but not done either: again after this long, with earlier failures neither
-    /// forgotten nor added to.
+    /// Repeat the sync after this delay, since the sync has to wait. The count of failures stays as
+    /// it is.
     After(Duration),
 }
 
 impl Retry {
-    /// The usual answer to a failed request, or to a failure that is none.
+    /// The default treatment after the failed request `request`; `None` is a failure without a
+    /// request.
     ///
-    /// An object that changed, appeared or went away since the cache saw it is a race: the event
-    /// about it is on its way. Everything else is an error that an operator may have to act on.
+    /// A conflict, an existing object or a missing object is a race: the watch event about that
+    /// object is still on its way. Every other failure is an error that an operator may have to
+    /// act on.
     pub fn after_request(request: Option<&ApiError>) -> Self {
         let is_race = |error: &ApiError| {
             error.is_conflict() || error.is_already_exists() || error.is_object_not_found()
@@ -64,24 +73,26 @@ impl Retry {
     }
 }
 
-/// One controller's sync. Keys are those of objects unless said otherwise.
+/// The sync of one controller. The default type of keys is [`ObjectKey`].
 pub trait Syncer<K = ObjectKey>: Send + Sync + 'static {
-    /// Why a sync failed. The failed request, where there is one, is in its chain of sources.
+    /// The failure of a sync. A failed request is in its chain of sources.
     type Error: Error + Send + 'static;
 
     /// Brings the object with this key a step closer to its spec.
     fn sync(&self, key: &K) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
-    /// The fate of a key after `error`, which is its failure number `failures` (0 for the first) in
-    /// a row. Not asked when leadership has ended.
+    /// The treatment of a key after `error`. `_failures` is the number of earlier failures in a
+    /// row, 0 for the first failure. Not called after leadership has ended.
     fn retry(&self, error: &Self::Error, _failures: u32) -> Retry {
         Retry::after_request(ApiError::within(error))
     }
 }
 
-/// Runs `workers` tasks over `queue` until `stop`; then no further key is taken, the syncs in
-/// flight are waited for, and the queue is shut down. A panic in a sync is logged with its key,
-/// counted (`steersman_sync_panics_total`), and treated as a failure of that key.
+/// Runs `workers` tasks over `queue` until `stop`. Then the workers take no further key, finish the
+/// syncs in flight, and shut the queue down.
+///
+/// A panic in a sync is logged with its key and counted (`steersman_sync_panics_total`). The key is
+/// retried with back-off.
 pub async fn run_workers<K: Key, S: Syncer<K>>(
     controller: &'static str,
     queue: WorkQueue<K>,
@@ -101,16 +112,16 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
         let (worker, stop) = (Arc::clone(&worker), stop.clone());
         tasks.spawn(async move { worker.run(&stop).await });
     }
-    // As upstream's: without workers it runs all the same.
+    // As upstream: with zero workers the controller runs until it is stopped, and syncs nothing.
     if workers == 0 {
         stop.cancelled().await;
     }
     while let Some(end) = tasks.join_next().await {
         match end {
-            // Only a runtime that shuts down cancels a worker: the process ends before its work
-            // did, and has said why.
+            // Only the shutdown of the Tokio runtime cancels a worker. The manager has logged the
+            // reason by then.
             Err(error) if error.is_cancelled() => {
-                tracing::debug!(controller, "worker cut off by the end of the process")
+                tracing::debug!(controller, "worker was cancelled at the end of the process")
             }
             Err(error) => tracing::error!(controller, %error, "worker ended early"),
             Ok(()) => {}
@@ -119,8 +130,7 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     queue.shut_down();
 }
 
-/// A controller that is one queue and the sync of its keys, with so many workers
-/// ([`run_workers`]).
+/// A controller that consists of one queue and `workers` workers ([`run_workers`]).
 pub fn boxed<K: Key, S: Syncer<K>>(
     controller: &'static str,
     queue: WorkQueue<K>,
@@ -154,7 +164,7 @@ impl<K: Key, S: Syncer<K>> Controller for Queue<K, S> {
     }
 }
 
-/// What names the work of a controller.
+/// A key of a queue: a namespaced name for most controllers.
 pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
 
 impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Key for K {}
@@ -197,9 +207,9 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 }
                 return;
             }
-            // Its writes are refused. The next leader makes them.
+            // Leadership ended, and the write gate refuses writes. The next leader makes them.
             Ok(Err((error, _))) if stop.is_cancelled() => {
-                return tracing::debug!(%error, "sync cut short by the end");
+                return tracing::debug!(%error, "sync ended early because leadership has ended");
             }
             Ok(Err((error, Retry::BackOff))) => {
                 self.error_pace.wait().await;
@@ -208,7 +218,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 Retry::BackOff
             }
             Ok(Err((error, Retry::Quietly))) => {
-                tracing::debug!(%error, "sync failed in a race and is repeated");
+                tracing::debug!(%error, "sync failed because of a race, and is retried");
                 Retry::Quietly
             }
             Ok(Err((error, Retry::Drop))) => {
@@ -237,7 +247,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 
     async fn sync(&self, key: &K) -> Result<Requeue, (S::Error, Retry)> {
         self.syncer.sync(key).await.map_err(|error| {
-            // The next leader makes the writes that were refused here.
+            // The write gate refused a write. The next leader makes it.
             let retry = if ApiError::within(&error).is_some_and(ApiError::is_fenced) {
                 Retry::Quietly
             } else {
@@ -248,7 +258,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
     }
 }
 
-/// The label of a metric for what came of a sync.
+/// The label `result` of the metric of syncs.
 fn result_of<E, P>(outcome: &Result<Result<Requeue, (E, Retry)>, P>) -> &'static str {
     match outcome {
         Ok(Ok(Requeue::Never)) => "success",
@@ -295,7 +305,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Does what the name of the key says, and notes when.
+    /// A syncer whose outcomes depend on the name of the key. Records the time of each sync.
     struct Script {
         started: Instant,
         syncs: Mutex<Vec<(String, u128)>>,
@@ -386,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_workers_it_runs_until_it_is_stopped_and_syncs_nothing() {
+    async fn controller_without_workers_runs_until_stopped_and_syncs_nothing() {
         let running = start(0);
         running.queue.add(key("fine"));
         tokio::time::sleep(100 * MS).await;
@@ -397,15 +407,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_comes_back_as_its_outcome_says() {
-        // (key, when it is synced in ms, failures left in the end)
+    async fn requeue_follows_the_outcome_of_the_sync() {
+        // (key, times of its syncs in ms, failures at the end)
         let cases: [(&str, &[u128], u32); 8] = [
             ("fine", &[0], 0),
             ("later", &[0, 500], 0),
             ("fail", &[0, 5, 15, 35], 0),
             ("quiet", &[0, 5, 15, 35], 0),
             ("drop", &[0, 5], 0),
-            // The wait in between is no failure: the back-off goes on where it was.
+            // The wait in the middle is no failure, so the back-off continues with 10 ms.
             ("wait", &[0, 5, 505, 515], 0),
             ("panic", &[0, 5], 0),
             ("fail-then-later", &[0, 5, 505], 0),
@@ -427,7 +437,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_is_counted_and_its_worker_goes_on() {
+    async fn worker_counts_a_panic_and_continues() {
         let running = start(1);
         running.queue.add(key("panic"));
         running.queue.add(key("fine"));
@@ -470,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_does_not_move_is_trouble() {
+    async fn stuck_syncs_and_stuck_queues_are_findings() {
         let running = start(1);
         let findings = || running.queue.metrics().findings("test");
         running.queue.add(key("endless"));
@@ -504,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stopping_waits_for_the_syncs_in_flight_and_takes_no_further_key() {
+    async fn stop_waits_for_syncs_in_flight_and_takes_no_further_key() {
         let running = start(1);
         running.queue.add(key("slow"));
         running.queue.add(key("fine"));
@@ -518,7 +528,7 @@ mod tests {
         assert_eq!(
             running.queue.len(),
             1,
-            "shut down: only the key that was waiting"
+            "a queue that is shut down keeps the queued key and accepts no other"
         );
     }
 

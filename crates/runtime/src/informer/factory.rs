@@ -140,9 +140,9 @@ impl InformerFactory {
 
     /// The metadata of all objects of `resource`, for resources that only discovery knows.
     ///
-    /// If [`InformerFactory::shared`] made an informer of the type in that version before, its watch
-    /// is shared. Otherwise this is an informer over metadata only, the same for every caller. It
-    /// runs between [`MetadataInformer::start`] and [`MetadataInformer::stop`].
+    /// If [`InformerFactory::shared`] made an informer of the type in that version before, both
+    /// share its watch. Otherwise this is an informer over metadata only, the same for every
+    /// caller. It runs between [`MetadataInformer::start`] and [`MetadataInformer::stop`].
     pub fn metadata(&self, resource: &ResourceType) -> MetadataInformer {
         let same = |found: &ResourceType| {
             (&found.group, &found.version, &found.plural)

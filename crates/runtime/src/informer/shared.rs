@@ -5,8 +5,8 @@
 //! lacks. One lock serialises changes, so that every handler sees them in the order of the watch.
 //!
 //! Upstream: `shared_informer.go` in `client-go/tools/cache`. There each handler has a goroutine
-//! and an unbounded buffer. Here the informer's task calls handlers directly: no change is buffered,
-//! and a version counts as observed only after the last handler returned.
+//! and an unbounded buffer. Here the informer's task calls handlers directly. So no change is
+//! buffered, and a version counts as observed after the last handler returned.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -57,8 +57,8 @@ impl<T: Object> SharedInformer<T> {
     }
 
     /// Adds a handler, at any time. If the store has objects already, the handler first gets an
-    /// `Added { initial: true }` for each of them, before this function returns. So the handler sees
-    /// every object and every change exactly once.
+    /// `Added { initial: true }` for each of them, before this function returns. So the handler
+    /// sees every object and every change exactly once.
     ///
     /// The informer's task calls the handler in the order of changes, before it applies the next
     /// change. A handler must not block: it enqueues keys. A panic of a handler is logged and
@@ -148,7 +148,8 @@ impl<T: Object> Shared<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The resource version up to which all handlers were called; the store may be one change ahead.
+    /// The resource version up to which all handlers were called. The store may be one change
+    /// ahead.
     pub(super) fn observed_version(&self) -> u64 {
         self.waiting().observed
     }
@@ -157,8 +158,8 @@ impl<T: Object> Shared<T> {
         *self.synced.borrow()
     }
 
-    /// The informer's task ended. The store keeps its objects, and the next start continues from
-    /// them.
+    /// The informer stopped and is no longer synced. The store keeps its objects, and the next
+    /// start continues from them.
     pub(super) fn stopped(&self) {
         self.synced.send_replace(false);
     }
@@ -225,8 +226,8 @@ impl<T: Object> Shared<T> {
 
     /// Replaces the store with a list of version `version`, and calls handlers for the differences.
     ///
-    /// Deletions come first: an added object may have the name of a deleted one in an index. A list
-    /// with a lower version than the store is a rewind.
+    /// Handlers see deletions first, then updates and additions. A list with a lower version than
+    /// the store is a rewind.
     pub(super) fn replace(&self, objects: Objects<T>, version: u64) {
         let started = Instant::now();
         let handlers = self.handlers();

@@ -150,8 +150,8 @@ impl<T: Object> Store<T> {
         self.len() == 0
     }
 
-    /// Adds an index called `name` over present and future objects. `values` returns the index values
-    /// of an object, and must not panic. If the cache has an index of that name, returns that one.
+    /// Adds an index called `name` over present and future objects. `values` returns the index
+    /// values of an object, and must not panic. An existing index of that name is returned as is.
     ///
     /// The returned [`Index`] is the only way to read it, so a missing index cannot be read.
     pub fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Index<T> {

@@ -1,9 +1,11 @@
 //! Read your own writes: no decision rests on a cache that lacks an earlier write of this process.
 //!
-//! Each write answers with a resource version. [`OwnWrites`] keeps it for the owner that the write
-//! was made for, and the next sync of that owner waits until the cache has reached it. Without
-//! this, a sync that reads a cache from before its own write repeats the write. Upstream: the
-//! `ConsistencyStore` of 1.36, which some controllers have behind `StaleControllerConsistency*`.
+//! The API server answers each write with a resource version. [`OwnWrites`] keeps it under the key
+//! of the owner that the write is about. The next sync of that owner waits until the cache has
+//! reached it. Without this wait, a sync that reads an older cache repeats its own write.
+//!
+//! Upstream: the `ConsistencyStore` of 1.36, which some controllers use behind the gates
+//! `StaleControllerConsistency*`.
 
 mod objects;
 
@@ -17,19 +19,21 @@ use crate::informer::VersionedCache;
 use crate::object::ObjectKey;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Something that a controller remembers by the key of an owner.
+/// Records of a controller by the key of an owner, such as [`Expectations`].
+///
+/// [`Expectations`]: crate::expectations::Expectations
 pub trait Memory: Send + Sync + 'static {
-    /// The owner is gone, or another object has its name.
+    /// Drops the record of `owner`, which was deleted or replaced by another object of its name.
     fn forget(&self, owner: &ObjectKey);
 
-    /// The history of the API server went back, as after an etcd restore: versions and objects
-    /// that were waited for may never come.
+    /// Handles a rewind, for example after an etcd restore: awaited versions and objects may never
+    /// come.
     fn history_went_back(&self);
 }
 
 /// The resource versions that writes for an owner produced. Clones share the record.
 ///
-/// `K` is the key of an owner. Records of a cache go when the history of its API server goes back.
+/// `K` is the key of an owner. A rewind of one cache drops all records.
 #[derive(Clone)]
 pub struct OwnWrites<K = ObjectKey> {
     records: Arc<Records<K>>,
@@ -54,8 +58,8 @@ pub struct Behind {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
-    /// No writes yet. `term_start_rv` is the resource version at which this leadership term began,
-    /// 0 without leader election.
+    /// An empty record. `term_start_rv` is the resource version at which this leadership term
+    /// began, 0 without leader election.
     pub fn new(term_start_rv: u64) -> Self {
         Self {
             records: Arc::new(Records(Mutex::default())),
@@ -78,8 +82,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
         }
     }
 
-    /// The first cache that lacks a write for `owner`. The record goes when all caches have caught
-    /// up.
+    /// The first cache that lacks a write for `owner`. If all caches have caught up, drops the
+    /// record.
     pub fn behind(&self, owner: &K) -> Option<Behind> {
         self.late(owner).map(|(cache, _)| Behind {
             group: cache.resource().group.to_string(),
@@ -90,9 +94,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
     /// The first cache that lacks a write for `owner`. If there is one, `then` is called once the
     /// cache has the write.
     ///
-    /// Looks again afterwards: the history of the API server may go back just before `then` is
-    /// registered, and the record with it. Then `None` is the answer, and `then` may never be
-    /// called.
+    /// Checks the record a second time after it registered `then`: a rewind just before the
+    /// registration drops the record, and the awaited version may never come. The answer is `None`
+    /// in that case, and `then` may never be called.
     pub fn wait_for_cache(
         &self,
         owner: &K,
@@ -108,12 +112,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
         self.records.lock().remove(owner);
     }
 
-    /// Whether there is a record for `owner`, whatever the caches show.
+    /// True if there is a record for `owner`, even if all caches show its writes.
     pub fn has(&self, owner: &K) -> bool {
         self.records.lock().contains_key(owner)
     }
 
-    /// Drops the records of all owners whose writes the caches show.
+    /// Drops the records of all owners without outstanding writes.
     pub fn forget_seen(&self) {
         self.records
             .lock()
@@ -151,7 +155,7 @@ pub struct WritesTo<K = ObjectKey> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
-    /// Notes that a write for `owner` produced `version`. Of several versions the highest counts.
+    /// Records that a write for `owner` produced `version`. The highest version of a cache counts.
     pub fn record(&self, owner: &K, version: u64) {
         let mut records = self.writes.records.lock();
         let writes = records.entry(owner.clone()).or_default();
@@ -165,7 +169,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
         }
     }
 
-    /// Whether the cache is older than this leadership term, so that it may lack writes of the
+    /// True if the cache is older than this leadership term. It may then lack writes of the
     /// previous leader.
     pub fn predates_term(&self) -> bool {
         self.cache.resource_version() < self.writes.term_start_rv

@@ -1,8 +1,8 @@
 //! Objects as our own writes left them, for as long as the cache shows older versions.
 //!
-//! A sync waits until the cache has reached the versions of its earlier writes. A cache that has
-//! come so far may still lack one event, if a watch left it out. Upstream then counts the old
-//! state, and a roll-out can exceed its surge. Here the written object counts.
+//! A sync waits until the cache has reached the versions of its earlier writes. A cache with that
+//! version may still lack one event, if a watch omitted it. Upstream then counts the old state, and
+//! a roll-out can exceed its surge. Here the written object counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -25,12 +25,12 @@ impl<T: Object> WrittenObjects<T> {
     pub fn record(&self, owner: &ObjectKey, object: &Arc<T>) {
         let mut all = self.all();
         let written = all.entry(owner.clone()).or_default();
-        written.retain(|known| known.meta().uid != object.meta().uid);
+        written.retain(|other| other.meta().uid != object.meta().uid);
         written.push(Arc::clone(object));
     }
 
-    /// `cached`, with each older object replaced by the written one. A written object is forgotten
-    /// when `cached` shows it, shows a newer version, or no longer has it.
+    /// `cached`, with each older object replaced by the written one. Drops a written object if
+    /// `cached` has the same or a newer version of it, or lacks the object.
     pub fn newest(&self, owner: &ObjectKey, mut cached: Vec<Arc<T>>) -> Vec<Arc<T>> {
         let mut all = self.all();
         let Some(written) = all.get_mut(owner) else {
@@ -99,12 +99,17 @@ mod tests {
                 false,
             ),
             (
-                "the cache has something newer",
+                "the cache has a newer version",
                 vec![rs("a", 8, 2)],
                 vec![2],
                 false,
             ),
-            ("it is gone", vec![rs("b", 3, 9)], vec![9], false),
+            (
+                "the object was deleted",
+                vec![rs("b", 3, 9)],
+                vec![9],
+                false,
+            ),
         ];
         for (why, cached, sizes, remembered) in cases {
             let written = WrittenObjects::default();

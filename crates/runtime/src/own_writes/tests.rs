@@ -6,13 +6,13 @@ use crate::resource::ResourceType;
 
 type Callbacks<T> = Mutex<Vec<T>>;
 
-/// A cache of `resource` that is at the version that a test says.
+/// A fake cache of `resource`. Tests set its version.
 struct Cache {
     resource: &'static ResourceType,
     version: AtomicU64,
     waiting: Callbacks<(u64, Box<dyn FnOnce() + Send>)>,
     rewound: Callbacks<Box<dyn Fn() + Send + Sync>>,
-    /// Whether the history goes back the moment a sync begins to wait.
+    /// Simulates a rewind at the moment when a sync begins to wait.
     rewinds_on_wait: bool,
 }
 
@@ -79,11 +79,11 @@ fn owner_is_behind_until_every_cache_has_its_highest_write() {
     to_sets.record(&web, 20);
     // (why, version of pods, version of ReplicaSets, expected)
     let cases = [
-        ("both late", 11, 19, Some("pods")),
-        ("the second late", 12, 19, Some("replicasets")),
-        ("the first late", 11, 20, Some("pods")),
-        ("both there", 12, 20, None),
-        ("the record is gone", 0, 0, None),
+        ("both caches behind", 11, 19, Some("pods")),
+        ("ReplicaSets behind", 12, 19, Some("replicasets")),
+        ("pods behind", 11, 20, Some("pods")),
+        ("both caught up", 12, 20, None),
+        ("the record was dropped", 0, 0, None),
     ];
     for (why, at_pods, at_sets, expected) in cases {
         pods.version.store(at_pods, SeqCst);
@@ -96,11 +96,11 @@ fn owner_is_behind_until_every_cache_has_its_highest_write() {
     assert_eq!(writes.behind(&web), None, "forgotten");
     to_pods.record(&web, 30);
     sets.rewind();
-    assert_eq!(writes.behind(&web), None, "the history went back");
+    assert_eq!(writes.behind(&web), None, "a rewind drops the record");
 }
 
 #[test]
-fn owner_waits_for_the_late_cache_unless_the_history_goes_back() {
+fn owner_waits_for_the_cache_that_is_behind_but_not_after_a_rewind() {
     let cache = Arc::new(Cache::of(&resource::PODS));
     let (writes, web) = (OwnWrites::new(0), owner());
     writes.to(Arc::clone(&cache) as Arc<_>).record(&web, 8);
@@ -115,8 +115,8 @@ fn owner_waits_for_the_late_cache_unless_the_history_goes_back() {
     writes.forget(&web);
     writes.to(Arc::clone(&rewinding) as Arc<_>).record(&web, 8);
     assert_eq!(writes.wait_for_cache(&web, || ()), None);
-    let nothing_late = writes.wait_for_cache(&web, || panic!("nothing to wait for"));
-    assert_eq!(nothing_late, None);
+    let without_record = writes.wait_for_cache(&web, || panic!("there is no record to wait for"));
+    assert_eq!(without_record, None);
 }
 
 #[test]

@@ -20,12 +20,12 @@ fn meta(namespace: &str, name: &str, uid: &str) -> Meta {
 }
 
 #[test]
-fn a_reference_means_one_object_of_its_namespace() {
+fn reference_matches_by_uid_kind_name_and_namespace() {
     let owner = meta("shop", "web", "owner");
     // (why, candidate, is its controller)
     let cases = [
         (
-            "by all that tells",
+            "all fields match",
             owned(meta("shop", "p", "pod"), "owner", true),
             true,
         ),
@@ -47,14 +47,18 @@ fn a_reference_means_one_object_of_its_namespace() {
         ("an orphan", meta("shop", "p", "pod"), false),
     ];
     for (why, candidate, expected) in cases {
-        assert_eq!(means::<ReplicaSet>(&candidate, &owner), expected, "{why}");
+        assert_eq!(
+            refers_to::<ReplicaSet>(&candidate, &owner),
+            expected,
+            "{why}"
+        );
     }
     let candidate = owned(meta("shop", "p", "pod"), "owner", true);
     assert!(
-        !means::<ReplicaSet>(&candidate, &meta("shop", "renamed", "owner")),
+        !refers_to::<ReplicaSet>(&candidate, &meta("shop", "renamed", "owner")),
         "another name"
     );
-    assert!(!means::<Pod>(&candidate, &owner), "another kind");
+    assert!(!refers_to::<Pod>(&candidate, &owner), "another kind");
 }
 
 fn labelled(mut meta: Meta, app: &str) -> Meta {
@@ -80,7 +84,7 @@ fn owned(mut meta: Meta, owner: &str, controller: bool) -> Meta {
 }
 
 #[test]
-fn candidates_are_claimed_by_the_table() {
+fn decide_follows_upstreams_claim_table() {
     let selector = Selector::parse(Some(
         &serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap(),
     ))
@@ -92,13 +96,13 @@ fn candidates_are_claimed_by_the_table() {
     // (why, owner, candidate, claim)
     let cases = [
         (
-            "controlled by another",
+            "controlled by another owner",
             alive(),
             owned(pod(), "stranger", true),
             not_ours,
         ),
         (
-            "controlled by another, no match",
+            "controlled by another owner, no match",
             alive(),
             owned(other(), "stranger", true),
             not_ours,
@@ -165,14 +169,14 @@ fn candidates_are_claimed_by_the_table() {
 fn patches_are_those_of_upstream_byte_for_byte() {
     let (owner, pod) = (meta("shop", "web", "o1"), meta("shop", "web-1", "p1"));
     assert_eq!(
-        serde_json::to_string(&adoption::<ReplicaSet>(&owner, &pod)).unwrap(),
+        serde_json::to_string(&adoption_patch::<ReplicaSet>(&owner, &pod)).unwrap(),
         concat!(
             r#"{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"o1","#,
             r#""controller":true,"blockOwnerDeletion":true}],"uid":"p1"}}"#
         )
     );
     assert_eq!(
-        serde_json::to_string(&renunciation(&owner, &pod)).unwrap(),
+        serde_json::to_string(&release_patch(&owner, &pod)).unwrap(),
         r#"{"metadata":{"uid":"p1","ownerReferences":[{"$patch":"delete","uid":"o1"}]}}"#
     );
 }
@@ -192,7 +196,7 @@ fn filter_pods_by_owner() {
         }])
     };
     let kind = "ReplicaSet";
-    // (name, namespace, owners, whether it is the owner's)
+    // (name, namespace, owners, whether it belongs to the owner)
     let cases = [
         ("a", "ns1", Owners::new(&[]), false),
         ("other-ns-orphan", "ns2", Owners::new(&[]), false),
@@ -233,12 +237,12 @@ fn filter_pods_by_owner() {
             owners,
             ..meta(namespace, name, "pod")
         };
-        assert_eq!(means::<ReplicaSet>(&pod, &owner), expected, "{name}");
+        assert_eq!(refers_to::<ReplicaSet>(&pod, &owner), expected, "{name}");
     }
 }
 
-/// Upstream's `TestClaimPods`, with its case names. The first label is of those selected; `"owner"`
-/// is this controller.
+/// Upstream's `TestClaimPods`, with its case names. The selector matches `production`. The UID
+/// `"owner"` is that of this controller.
 #[test]
 fn claim_pods() {
     let selector = Selector::parse(Some(
@@ -319,7 +323,7 @@ fn claim_pods() {
             0,
         ),
         (
-            // Finalizers are a matter of Jobs.
+            // Only the Job controller changes finalizers when it claims.
             "Controller claims or release pods according to selector with finalizers",
             alive(),
             vec![
@@ -365,8 +369,8 @@ fn claim_pods() {
     }
 }
 
-/// The cases of upstream's `TestGeneratePatchBytesForDelete` with one owner and no finalizer, which
-/// is how pods are released.
+/// The cases of upstream's `TestGeneratePatchBytesForDelete` with one owner and no finalizer. Such
+/// patches release pods.
 #[test]
 fn generate_patch_bytes_for_delete() {
     // (name, owner, dependent, patch)
@@ -393,7 +397,7 @@ fn generate_patch_bytes_for_delete() {
     for (name, owner, dependent, expected) in cases {
         let (owner, dependent) = (meta("shop", "web", owner), meta("shop", "web-1", dependent));
         assert_eq!(
-            serde_json::to_string(&renunciation(&owner, &dependent)).unwrap(),
+            serde_json::to_string(&release_patch(&owner, &dependent)).unwrap(),
             expected,
             "{name}"
         );
@@ -401,7 +405,7 @@ fn generate_patch_bytes_for_delete() {
 }
 
 #[test]
-fn only_the_same_living_owner_passes_the_live_check() {
+fn live_check_fails_for_a_replaced_or_terminating_owner() {
     let check = |live: Value| {
         recheck_live::<ReplicaSet>(&meta("shop", "web", "o1"), live.to_string().as_bytes())
     };
@@ -420,7 +424,7 @@ fn only_the_same_living_owner_passes_the_live_check() {
 }
 
 #[test]
-fn a_target_names_the_object_itself() {
+fn target_addresses_the_object_without_subresource() {
     let meta = meta("shop", "web-1", "p1");
     let Target {
         resource,

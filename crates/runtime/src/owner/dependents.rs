@@ -1,9 +1,11 @@
 //! The owners that a change of a dependent concerns.
 //!
-//! A dependent wakes the owner that controls it; an orphan wakes every owner that selects it and
-//! may adopt it. Upstream repeats these rules in each workload controller (`addPod`, `updatePod`,
-//! `deletePod` of the ReplicaSet controller, `addReplicaSet` and so on of the Deployment
-//! controller).
+//! A change of a dependent concerns the owner that controls it. A change of an orphan concerns
+//! every owner whose selector matches it, since that owner may adopt it. Handlers enqueue these
+//! owners.
+//!
+//! Upstream repeats these rules in each workload controller: `addPod`, `updatePod` and `deletePod`
+//! of the ReplicaSet controller, `addReplicaSet` and so on of the Deployment controller.
 
 use std::sync::Arc;
 
@@ -11,16 +13,16 @@ use crate::informer::{Change, Store};
 use crate::labels::Selector;
 use crate::object::{Meta, Object, ObjectKey, Selects};
 
-/// What a change of a dependent means for one owner of type `O`.
+/// The meaning of a change of a dependent for one owner of type `O`.
 #[derive(Debug)]
 pub enum DependentEvent<O> {
-    /// The owner controls a dependent that was not there before.
+    /// A new dependent of the owner appeared in the cache.
     Created(Arc<O>),
-    /// A dependent of the owner is gone or terminating.
+    /// A dependent of the owner was deleted, or is terminating.
     Deleted(Arc<O>),
     /// A dependent of the owner changed.
     Updated(Arc<O>),
-    /// The owner lost a dependent to another owner, or to none.
+    /// A dependent of the owner has another controller reference now, or none.
     Lost(Arc<O>),
     /// An orphan matches the selector of the owner.
     Adoptable(Arc<O>),
@@ -39,8 +41,8 @@ impl<O> DependentEvent<O> {
     }
 }
 
-/// The cached owner of type `O` that controls the object with the metadata `dependent`: with the
-/// kind, the name and the UID of the controller reference.
+/// The cached owner of type `O` that controls the object with the metadata `dependent`. Kind, name
+/// and UID must match the controller reference.
 pub fn owner_of<O: Object>(owners: &Store<O>, dependent: &Meta) -> Option<Arc<O>> {
     let reference = dependent.controller()?;
     if *reference.kind != *O::RESOURCE.kind {
@@ -55,7 +57,7 @@ pub fn owner_of<O: Object>(owners: &Store<O>, dependent: &Meta) -> Option<Arc<O>
         .filter(|owner| owner.meta().uid == reference.uid)
 }
 
-/// Calls `each` for every owner that `change` concerns. An owner may come twice.
+/// Calls `each` for every owner that `change` concerns, for some owners twice.
 pub fn dependent_events<O: Selects, T: Object>(
     owners: &Store<O>,
     change: &Change<'_, T>,
@@ -67,7 +69,7 @@ pub fn dependent_events<O: Selects, T: Object>(
             deleted(owners, old.meta(), &mut each);
             added(owners, new.meta(), &mut each);
         }
-        // A resync repeats known state.
+        // A resync repeats a state that handlers saw before.
         Change::Updated { old, new }
             if old.meta().resource_version == new.meta().resource_version => {}
         Change::Updated { old, new } => updated(owners, old.meta(), new.meta(), &mut each),
@@ -77,7 +79,7 @@ pub fn dependent_events<O: Selects, T: Object>(
 
 fn added<O: Selects>(owners: &Store<O>, new: &Meta, each: &mut impl FnMut(DependentEvent<O>)) {
     if new.is_terminating() {
-        // First seen while terminating, after a restart or a gap.
+        // The first sight of a terminating object, after a restart or a gap in the watch.
         deleted(owners, new, each);
     } else if new.controller().is_none() {
         adoptable(owners, new, each);
@@ -94,7 +96,7 @@ fn updated<O: Selects>(
 ) {
     let relabelled = old.labels != new.labels;
     if new.is_terminating() {
-        // Graceful deletion: the replacement is due now, not when the dependent is gone.
+        // Graceful deletion: owners replace a dependent when its deletion begins, not when it ends.
         deleted(owners, new, each);
         if relabelled {
             deleted(owners, old, each);

@@ -1,7 +1,11 @@
-//! Owner references: which objects belong to a controller, and taking (adopt) or letting go
-//! (release) those that should.
+//! Owner references: the objects of an owner, and their adoption and release.
 //!
-//! Upstream: `controller_ref_manager.go`.
+//! An index finds the objects of an owner by the UID in their controller reference. [`decide`] is
+//! the pure claim table; [`claim`] sends its patches. Each patch carries the UID of the candidate,
+//! so that it cannot change another object of the same name. A live read of the owner comes before
+//! the first adoption, since a deleted owner in a stale cache must not adopt.
+//!
+//! Upstream: `controller_ref_manager.go` in `pkg/controller`.
 
 mod dependents;
 
@@ -30,13 +34,13 @@ fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
     }]
 }
 
-/// The value of [`CONTROLLER_INDEX`] that objects of `namespace` without a controller reference
-/// have in common. No UID has a slash in it.
+/// The value of [`CONTROLLER_INDEX`] for all objects of `namespace` without a controller reference.
+/// It cannot equal a UID, because of the slash.
 fn orphans_key(namespace: &str) -> IndexKey {
     IndexKey::new(&format!("orphans/{namespace}"))
 }
 
-/// The objects of type `T`, by the object that controls them.
+/// The objects of type `T`, indexed by their controller reference.
 pub struct ByController<T> {
     index: Index<T>,
 }
@@ -50,34 +54,33 @@ impl<T> Clone for ByController<T> {
 }
 
 impl<T: Object> ByController<T> {
-    /// Reads `store`, which gets the index.
+    /// Adds the index to `store` and reads from it.
     pub fn of(store: &Store<T>) -> Self {
         Self {
             index: store.add_index(CONTROLLER_INDEX, controller_index),
         }
     }
 
-    /// The cache itself.
+    /// The cache under the index.
     pub fn store(&self) -> &Store<T> {
         self.index.store()
     }
 
-    /// The objects whose controller reference means `owner`, of type `O`: by UID, kind and name, in
-    /// the owner's namespace. A reference reaches no further than its namespace, so an object
-    /// elsewhere that bears the UID neither counts nor is touched.
+    /// The objects whose controller reference has the UID, kind and name of `owner`, of type `O`,
+    /// in the owner's namespace. References are valid only within a namespace, so an object
+    /// elsewhere with the owner's UID is ignored.
     pub fn controlled_by<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
         let mut found = self.index.get(&owner.uid.to_string());
-        found.retain(|object| means::<O>(object.meta(), owner));
+        found.retain(|object| refers_to::<O>(object.meta(), owner));
         found
     }
 
-    /// The objects that have a controller with this UID.
+    /// The objects whose controller reference has this UID.
     pub fn controlled_by_uid(&self, uid: &Uid) -> Vec<Arc<T>> {
         self.index.get(&uid.to_string())
     }
 
-    /// The objects that [`claim`] decides on for `owner`: its own, and the orphans of its
-    /// namespace.
+    /// The candidates of [`claim`] for `owner`: its own objects, and the orphans of its namespace.
     pub fn candidates<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
         let mut candidates = self.controlled_by::<O>(owner);
         candidates.extend(self.index.get(&orphans_key(&owner.namespace)));
@@ -85,7 +88,8 @@ impl<T: Object> ByController<T> {
     }
 }
 
-fn means<O: Object>(object: &Meta, owner: &Meta) -> bool {
+/// True if the controller reference of `object` is a reference to `owner`, of type `O`.
+fn refers_to<O: Object>(object: &Meta, owner: &Meta) -> bool {
     let is_owner = |reference: &OwnerReference| {
         *reference.kind == *O::RESOURCE.kind
             && *reference.name == *owner.name
@@ -94,17 +98,17 @@ fn means<O: Object>(object: &Meta, owner: &Meta) -> bool {
     object.namespace == owner.namespace && object.controller().is_some_and(is_owner)
 }
 
-/// What to do with one candidate.
+/// The decision on one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Already ours, or somebody else's business: no call.
+    /// Leave the candidate as it is.
     Keep {
-        /// Whether it is ours.
+        /// True if it belongs to the owner.
         ours: bool,
     },
-    /// An orphan that matches: ours once it carries our reference.
+    /// Add the controller reference to an orphan that matches. It then belongs to the owner.
     Adopt,
-    /// It has our reference and no longer matches: not ours, and the reference goes.
+    /// Remove the controller reference of the owner, since the candidate no longer matches.
     Release,
 }
 
@@ -113,7 +117,7 @@ pub fn decide(owner: &Meta, selector: &Selector, candidate: &Meta) -> Claim {
     let matches = || selector.matches(&candidate.labels);
     match candidate.controller() {
         Some(reference) if reference.uid != owner.uid => Claim::Keep { ours: false },
-        // Also while either is being deleted: what is ours stays ours to the end.
+        // Also while one of them is terminating: a dependent belongs to its owner until it is gone.
         Some(_) if matches() => Claim::Keep { ours: true },
         Some(_) if owner.is_terminating() => Claim::Keep { ours: false },
         Some(_) => Claim::Release,
@@ -133,19 +137,19 @@ pub fn decide(owner: &Meta, selector: &Selector, candidate: &Meta) -> Claim {
 /// Candidates that belong to the owner.
 #[derive(Debug)]
 pub struct Claimed<T> {
-    /// Cached copies, without a reference added just now.
+    /// Cached copies. Those of adopted objects lack the new controller reference.
     pub objects: Vec<Arc<T>>,
-    /// Versions that our adoption patches produced.
+    /// Resource versions that the adoption patches produced.
     pub written: Vec<u64>,
 }
 
-/// A candidate could not be adopted or released; see upstream's texts in the message.
+/// A candidate could not be adopted or released. The message has upstream's texts.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ClaimError {
     /// The text upstream logs.
     pub message: String,
-    /// The request that failed, where one did.
+    /// The failed request; `None` if an answer was unusable or the owner may not adopt.
     #[source]
     pub source: Option<ApiError>,
 }
@@ -158,8 +162,10 @@ impl ClaimError {
 }
 
 /// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of
-/// the owner before the first adoption. All candidates are visited, unless writes are refused
-/// altogether; the first failure is returned afterwards.
+/// the owner before the first adoption.
+///
+/// A failure does not end the loop, and the first one is returned at the end. Only a refusal by the
+/// write gate ends it at once, since all further writes would be refused too.
 pub async fn claim<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
@@ -200,10 +206,10 @@ pub async fn claim<O: Object, T: Object>(
     first_error.map_or(Ok(claimed), Err)
 }
 
-/// The live check of an owner, remembered for one claim; the error is its text.
+/// The result of the live check of an owner, kept for one [`claim`]. The error is its text.
 type Recheck = Option<Result<(), String>>;
 
-/// The version the adoption produced; `None` when the candidate is gone.
+/// Adopts `candidate`. Returns the resource version of the patch; `None` if the candidate is gone.
 async fn adopt<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
@@ -237,7 +243,7 @@ async fn adopt<O: Object, T: Object>(
         .patch(
             Target::of::<T>(meta),
             PatchKind::Strategic,
-            &adoption::<O>(owner.meta(), meta),
+            &adoption_patch::<O>(owner.meta(), meta),
         )
         .await
     {
@@ -256,7 +262,7 @@ async fn adopt<O: Object, T: Object>(
     }
 }
 
-/// Whether the owner as served now may still adopt: the same object, and not being deleted.
+/// Checks that the live owner is the same object as the cached one, and is not terminating.
 fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), String> {
     let live = Identity::decode(answer)
         .map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
@@ -283,8 +289,8 @@ fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), String> {
     }
 }
 
-/// A candidate that is gone, has become another object or lost the reference already is as good as
-/// released.
+/// Releases `candidate`. It also counts as released if it is gone, if another object has its name,
+/// or if its reference was removed already.
 async fn release<T: Object>(
     client: &ApiClient,
     owner: &Meta,
@@ -296,7 +302,7 @@ async fn release<T: Object>(
         .patch(
             Target::of::<T>(meta),
             PatchKind::Strategic,
-            &renunciation(owner, meta),
+            &release_patch(owner, meta),
         )
         .await
     {
@@ -309,7 +315,7 @@ async fn release<T: Object>(
     }
 }
 
-/// An owner reference that makes `owner` the controller of what carries it.
+/// An owner reference with `controller: true`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerReference<'a> {
@@ -340,7 +346,7 @@ fn as_text<S: Serializer>(uid: &Uid, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(uid)
 }
 
-// The fields of the patches are in the order in which upstream writes them.
+// The fields of the patches are in upstream's order, so that the bytes are equal.
 
 #[derive(Serialize)]
 struct Patch<M> {
@@ -371,9 +377,9 @@ struct Removal<'a> {
     uid: &'a Uid,
 }
 
-/// The candidate's UID is the precondition: the server refuses to change it, so the patch fails on
-/// a namesake.
-fn adoption<'a, O: Object>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Adoption<'a>> {
+/// The UID of the candidate is a precondition. The server refuses to change a UID, so the patch
+/// fails on another object of the same name.
+fn adoption_patch<'a, O: Object>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Adoption<'a>> {
     Patch {
         metadata: Adoption {
             owners: [ControllerReference::to::<O>(owner)],
@@ -382,7 +388,8 @@ fn adoption<'a, O: Object>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Adopti
     }
 }
 
-fn renunciation<'a>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Release<'a>> {
+/// Removes the owner reference with the owner's UID. The UID of the candidate is a precondition.
+fn release_patch<'a>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Release<'a>> {
     Patch {
         metadata: Release {
             uid: &candidate.uid,
@@ -403,7 +410,7 @@ mod controller_index_tests {
     use crate::object::Pod;
 
     #[test]
-    fn an_object_is_indexed_by_its_controller_or_among_the_orphans_of_its_namespace() {
+    fn objects_are_indexed_by_controller_or_as_orphans_of_their_namespace() {
         let reference = |uid: &str, controller: bool| serde_json::json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": controller});
         let uid = "0e5f2a64-56c0-4c6e-a4bd-6d5d8f7d8a01";
         // (why, owner references, index value)

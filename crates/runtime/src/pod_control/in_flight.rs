@@ -1,9 +1,11 @@
 //! Creations and deletions of pods that the cache does not show yet.
 //!
-//! Three layers keep a sync from repeating them. Own writes hold a sync back until the cache has
-//! reached the versions that those writes produced. Expectations count what is in flight. Where
-//! neither can tell, since no answer came or five minutes passed, the owner is in doubt until its
-//! pods were read from the API server.
+//! Three layers prevent a sync from repeating them:
+//!
+//! - Own writes delay a sync until the cache has reached the versions of these writes.
+//! - Expectations count writes that are in flight.
+//! - An owner is in doubt after an unanswered write or an expired expectation. A live list of its
+//!   pods clears the doubt.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +28,7 @@ impl Memory for PodsInFlight {
         self.unanswered().remove(owner);
     }
 
-    /// Owners with expectations read their pods before the next write.
+    /// All owners with expectations are in doubt after a rewind.
     fn history_went_back(&self) {
         self.expectations
             .forget_all()
@@ -36,29 +38,30 @@ impl Memory for PodsInFlight {
 }
 
 impl PodsInFlight {
-    /// Notes that a write for `owner` failed. Some failures leave open whether the server did it.
+    /// Records that a write for `owner` failed. After some failures, the server may still have done
+    /// the write.
     pub(super) fn failed(&self, owner: &ObjectKey, error: &ApiError) {
-        let open = match error {
+        let may_be_done = match error {
             ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => true,
             ApiError::Status { code, .. } => *code >= 500,
             ApiError::Fenced { .. } => false,
         };
-        if open {
+        if may_be_done {
             self.doubt(owner);
         }
     }
 
-    /// The pods of `owner` in the cache have to be confirmed before the next write.
+    /// Marks `owner` as in doubt: a live list must confirm its cached pods before the next write.
     pub(super) fn doubt(&self, owner: &ObjectKey) {
         self.unanswered().insert(owner.clone());
     }
 
-    /// Whether the cache may lack a write for `owner` whose version is unknown.
+    /// True if the cache may lack a write for `owner` of unknown version.
     pub(super) fn is_in_doubt(&self, owner: &ObjectKey) -> bool {
         self.expectations.lost(owner) || self.unanswered().contains(owner)
     }
 
-    /// The pods of `owner` were read from the API server.
+    /// A live list of the pods of `owner` succeeded. Clears the doubt and the expectations.
     pub(super) fn confirmed(&self, owner: &ObjectKey) {
         self.expectations.forget(owner);
         self.unanswered().remove(owner);

@@ -1,13 +1,14 @@
-//! The pods of an owner: claimed, created and deleted, and never twice.
+//! The pods of an owner: claim, create and delete, each write once.
 //!
-//! Each workload controller that keeps pods works through a [`PodControl`]. No pod is created or
-//! deleted on the strength of a cache that lacks an earlier write of this process for the same
-//! owner, or a write of the previous leader ([`PodControl::cache_is_current`]). Deletions carry the
-//! UID of the pod. Users see the Events of upstream's `RealPodControl`.
+//! Each workload controller that keeps pods uses a [`PodControl`]. Before it creates or deletes
+//! pods, the cache must show all earlier writes of this process for the owner, and all writes of
+//! the previous leader ([`PodControl::cache_is_current`]). A deletion carries the UID of the pod,
+//! so that a new pod of the same name survives. Users see the Events of upstream's
+//! `RealPodControl`.
 //!
-//! Upstream: `controller_utils.go` and the pod half of `controller_ref_manager.go`. Differences:
-//! expectations that expire unmet, and writes without an answer, are followed by a live list of the
-//! pods; upstream trusts its cache again after five minutes.
+//! Upstream: `controller_utils.go` and the pod half of `controller_ref_manager.go`. One difference:
+//! after an expired expectation or an unanswered write, a live list confirms the cached pods.
+//! Upstream trusts its cache again after five minutes.
 
 mod in_flight;
 mod slow_start;
@@ -35,7 +36,7 @@ use crate::owner::{ByController, ClaimError, DependentEvent, claim};
 use crate::workqueue::WorkQueue;
 use crate::writes::Delete;
 
-/// Deletions in flight per sync; the client's throttle is what bounds their rate.
+/// Concurrent deletions per sync. The throttle of the client limits their rate.
 const DELETIONS_AT_ONCE: usize = 200;
 
 /// The pods of all owners of one kind. Cheap to clone.
@@ -50,7 +51,7 @@ pub struct PodControl {
     recorder: EventRecorder,
 }
 
-/// An owner as its pods need it.
+/// An owner, with the parts that all functions on its pods need.
 pub struct Owner<'a, O> {
     /// Namespace and name.
     pub key: &'a ObjectKey,
@@ -90,7 +91,7 @@ impl PodControl {
         }
     }
 
-    /// Settles the expectations of an owner, given a change of a pod and its meaning for the owner.
+    /// Counts a change of a pod down from the expectations of its owner.
     pub fn observe<O: Object>(&self, change: &Change<'_, Pod>, event: &DependentEvent<O>) {
         let expectations = &self.in_flight.expectations;
         match event {
@@ -103,20 +104,28 @@ impl PodControl {
         }
     }
 
-    /// The owner of this name is another object now. What the former one expected is void.
+    /// Drops the expectations and own writes for `owner`, since another object has its name now.
     pub fn forget(&self, owner: &ObjectKey) {
         self.in_flight.forget(owner);
         self.writes.forget(owner);
     }
 
+<<<<<<< HEAD
     /// Creations and deletions that the cache does not show yet. Ask them before reading pods: a
     /// pod that arrives in between would be neither expected nor counted. An owner has to come back
     /// when they expire, since nothing else wakes it if its pods never show up.
+=======
+    /// Creations and deletions that the cache does not show yet.
+    ///
+    /// Read them before the pods. In the other order, a pod that arrives in between is missing from
+    /// both. Requeue an owner for the time when its expectations expire: if its pods never arrive,
+    /// no event enqueues it.
+>>>>>>> 0f3bd78 (runtime: plain words in workers, expectations, own writes, owners and pods)
     pub fn expectations(&self) -> &Expectations {
         &self.in_flight.expectations
     }
 
-    /// The number of terminating pods that belong to `owner`, by the cache.
+    /// The number of cached terminating pods that belong to `owner`.
     pub fn terminating<O: Object>(&self, owner: Owner<'_, O>) -> usize {
         let belongs =
             |pod: &&Arc<Pod>| pod.is_terminating() && owner.selector.matches(&pod.meta.labels);
@@ -127,7 +136,7 @@ impl PodControl {
             .count()
     }
 
-    /// The pods among those that pass `filter` that belong to `owner`, after adoption and release.
+    /// Adopts and releases pods that pass `filter`, and returns those that belong to `owner`.
     pub async fn claim<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -142,10 +151,11 @@ impl PodControl {
         Ok(claimed.objects)
     }
 
-    /// Whether `active`, the active pods of `owner` by the cache, are all its active pods. Asks the
-    /// API server where the cache may lack a write: of the previous leader, without an answer, or
-    /// never seen. When the answer is no, the key of `owner` returns to the queue once the cache
-    /// has caught up.
+    /// True if `active`, the cached active pods of `owner`, are its active pods on the API server.
+    ///
+    /// A live list checks it if the cache may lack a write of the previous leader, an unanswered
+    /// write, or a write whose event never came. If the answer is false, the key of `owner` returns
+    /// to the queue as soon as the cache has caught up.
     pub async fn cache_is_current<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -170,13 +180,14 @@ impl PodControl {
         self.written.record(key, version);
         let (queue, again) = (self.queue.clone(), key.clone());
         let waits = self.writes.wait_for_cache(key, move || queue.add(again));
+        // The cache has caught up in the meantime, or a rewind dropped the record.
         if waits.is_none() {
             self.queue.add(key.clone());
         }
         Ok(false)
     }
 
-    /// Creates `count` pods from `body` by slow start. The first failure is returned.
+    /// Creates `count` pods from `body` by slow start. Returns the first failure.
     pub async fn create<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -194,7 +205,7 @@ impl PodControl {
                 "Slow-start failure. Skipping creation of pods, decrementing expectations"
             );
         }
-        // Pods that failed, and pods never tried, will not show up.
+        // The cache will never show pods that failed or were not attempted.
         for _ in 0..skipped {
             self.in_flight.expectations.creation_observed(key);
         }
@@ -216,9 +227,9 @@ impl PodControl {
                 self.event(about, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
             }
-            // Every further attempt would fail too, and the owner itself is about to go.
+            // Every retry would fail too, and the deletion of the namespace also deletes the owner.
             Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
-            // Never sent, so that nothing happened to the owner.
+            // The write gate refused the request, so it is no failure that users should see.
             Err(error) if error.is_fenced() => Err(error),
             Err(error) => {
                 self.in_flight.failed(key, &error);
@@ -229,7 +240,7 @@ impl PodControl {
         }
     }
 
-    /// The name of the pod in an answer, whose version is noted.
+    /// The name of the created pod in `answer`. Records its resource version.
     fn created_name(&self, key: &ObjectKey, answer: &[u8]) -> String {
         match Identity::decode(answer) {
             Ok(created) => {
@@ -244,7 +255,7 @@ impl PodControl {
         }
     }
 
-    /// Deletes `pods`. The first failure is returned, after all were tried.
+    /// Deletes `pods`. Attempts all deletions, and returns the first failure.
     pub async fn delete<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -287,7 +298,7 @@ impl PodControl {
                 self.in_flight
                     .expectations
                     .deletion_observed(key, &pod.key());
-                // Gone, or replaced by another pod of that name: either way ours is no more.
+                // The pod is gone, or another pod has its name. Both mean that it is deleted.
                 if error.is_not_found() || error.is_conflict() {
                     tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
                     return Ok(());
@@ -302,8 +313,8 @@ impl PodControl {
         }
     }
 
-    /// Notes the version of a pod in the answer to its deletion. A Status in its place says that
-    /// the pod is gone already; it has no version.
+    /// Records the resource version in the answer to a deletion. The answer is a Status without a
+    /// version if the pod is gone already.
     fn deleted(&self, key: &ObjectKey, answer: &[u8]) {
         match Identity::decode(answer) {
             Ok(Identity {
@@ -326,25 +337,25 @@ impl PodControl {
     }
 }
 
-/// The active pods of an owner on the API server that a cache shows otherwise.
+/// The difference between the active pods of an owner in a live list and in the cache.
 struct Difference {
-    /// Versions of the pods that the cache lacks.
+    /// Resource versions of the pods that the cache lacks.
     missing: Vec<u64>,
-    /// Whether the cache shows pods that are gone or belong to another owner.
+    /// True if the cache shows pods that are gone or belong to another owner.
     surplus: bool,
 }
 
 impl Difference {
     fn between(owner: &Meta, selector: &Selector, live: Vec<Pod>, cached: &[Arc<Pod>]) -> Self {
-        // A pod without a controller will belong to the owner: the next sync adopts it, once the
-        // cache shows it as it is.
+        // An orphan counts too: a later sync adopts it, after the cache shows it.
         let may_be_ours = |pod: &Pod| pod.meta.controller().is_none_or(|of| of.uid == owner.uid);
         let ours = live.into_iter().filter(|pod| {
             pod.is_active() && selector.matches(&pod.meta.labels) && may_be_ours(pod)
         });
         let mut missing: HashMap<Uid, Meta> =
             ours.map(|pod| (pod.meta.uid.clone(), pod.meta)).collect();
-        // The owner controls pods adopted in this very sync, whatever the cached copy says.
+        // The cached copies of pods that this sync adopted lack the reference; the live ones have
+        // it.
         let mut surplus = false;
         for pod in cached {
             let live = missing.remove(&pod.meta.uid);
@@ -359,14 +370,14 @@ impl Difference {
         }
     }
 
-    /// The version at which the cache shows what a list of version `listed` showed; `None` without
-    /// a difference.
+    /// The resource version from which the cache agrees with a live list of version `listed`.
+    /// `None` without a difference.
     fn seen_at(&self, listed: u64) -> Option<u64> {
         if self.surplus {
             Some(listed)
         } else {
-            // A cache that only lacks pods has caught up once it holds them. The version of the
-            // list may be that of another resource, and reach this cache with a bookmark only.
+            // A cache that only lacks pods agrees as soon as it has them. The version of the list
+            // can be that of another resource, and then arrives only with a bookmark.
             self.missing.iter().copied().max()
         }
     }

@@ -1,13 +1,14 @@
 //! Slow start: calls in batches of 1, 2, 4 and so on.
 //!
-//! A quota that admits nothing then costs one request, not hundreds. Upstream: `slowStartBatch`.
+//! If a quota rejects every pod, one request shows it, instead of hundreds. Upstream:
+//! `slowStartBatch` in `pkg/controller/replicaset`.
 
 use std::future::Future;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-/// Calls that slow start makes at once at first.
+/// Size of the first batch. Upstream: `SlowStartInitialBatchSize`.
 const FIRST_BATCH: usize = 1;
 
 /// Makes `count` calls in batches that double, and stops after the first batch with a failure.
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batches_double_and_the_calls_of_one_run_together() {
+    async fn batches_double_and_run_concurrently() {
         let (running, batches) = (Cell::new(0), RefCell::new(Vec::new()));
         let (successes, failure) = slow_start(500, || async {
             running.set(running.get() + 1);

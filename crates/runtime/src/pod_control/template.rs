@@ -1,7 +1,7 @@
 //! Pods from the template of an owner.
 //!
-//! Labels, annotations, finalizers and spec are the template's own bytes, so that unknown fields
-//! reach the pod. Upstream: `GetPodFromTemplate`.
+//! Labels, annotations, finalizers and spec are the bytes of the template, so that fields unknown
+//! to this program reach the pod. Upstream: `GetPodFromTemplate` in `controller_utils.go`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,13 +10,13 @@ use crate::labels::Labels;
 use crate::object::{Document, Meta, Object};
 use crate::owner::ControllerReference;
 
-/// The longest name the API server generates from.
+/// The longest `generateName` that the API server accepts.
 const LONGEST_PREFIX: usize = 253;
 
-/// A template from which no pod can be made.
+/// A pod template is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// A pod without labels matches no selector.
+    /// The template has no labels, so its pods would match no selector.
     #[error("unable to create pods, no labels")]
     NoLabels,
     /// The document has no usable template.
@@ -77,8 +77,9 @@ struct BodyMeta<'a> {
     owner_references: [ControllerReference<'a>; 1],
 }
 
-/// The body of a new pod for the owner of type `O` with this metadata, from `spec.template` of its
-/// document, whose labels are `labels`. The rest of the template's metadata does not count.
+/// The body of a new pod for the owner of type `O` with the metadata `owner`, from `spec.template`
+/// of its `document`. `labels` are the decoded labels of the template. Other metadata of the
+/// template is ignored.
 pub fn from_template<O: Object>(
     owner: &Meta,
     labels: &Labels,
@@ -111,7 +112,7 @@ pub fn from_template<O: Object>(
     .map_err(TemplateError::Malformed)
 }
 
-/// The dash sets the generated part apart, where there is room for it.
+/// The `generateName` for pods of `owner`. The dash is left out if it makes the prefix too long.
 fn name_prefix(owner: &str) -> String {
     if owner.len() < LONGEST_PREFIX {
         format!("{owner}-")
@@ -159,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_labels_makes_no_pods() {
+    fn template_without_labels_is_an_error() {
         let template = json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"containers": []}});
         let error = body(template).unwrap_err();
         assert_eq!(error.to_string(), "unable to create pods, no labels");
     }
 
     #[test]
-    fn the_longest_names_leave_no_room_for_a_dash() {
+    fn prefix_of_the_longest_owner_name_has_no_dash() {
         assert_eq!(name_prefix("web"), "web-");
         assert_eq!(name_prefix(&"w".repeat(252)).len(), 253);
         assert_eq!(name_prefix(&"w".repeat(253)).len(), 253);

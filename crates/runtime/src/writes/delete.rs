@@ -33,10 +33,10 @@ fn as_text<S: Serializer>(uid: &Uid, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(uid)
 }
 
-/// What becomes of the dependents of a deleted object.
+/// The treatment of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Propagation {
-    /// The dependents stay, without their reference.
+    /// The dependents stay, without the owner reference.
     Orphan,
     /// The garbage collector deletes the dependents afterwards.
     Background,
@@ -71,7 +71,7 @@ impl<'a> Delete<'a> {
         self
     }
 
-    /// The same, without time for an orderly end: kubelets are not waited for.
+    /// The same, with a grace period of zero: a pod is removed before its kubelet confirms the end.
     #[must_use]
     pub fn immediately(mut self) -> Self {
         self.grace_period_seconds = Some(0);

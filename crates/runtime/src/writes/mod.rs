@@ -1,7 +1,7 @@
-//! Requests about cached objects: where they go, deletions that hit one object only, and statuses.
+//! Requests about cached objects: their paths, deletions with a UID, and status updates.
 //!
-//! Controllers address objects by what the cache holds, so that a request and the decision behind
-//! it are about the same object. Upstream: the typed clients of client-go.
+//! A request takes name, namespace and UID from the cached object that the decision was about, so
+//! that both are about the same object. Upstream: the typed clients of client-go.
 
 mod delete;
 mod status;

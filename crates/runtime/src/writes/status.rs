@@ -1,7 +1,7 @@
-//! PUTs of statuses.
+//! Status updates: PUT to the subresource `status`.
 //!
-//! Upstream PUTs the whole object to the subresource `status`, and its roles grant `update` only.
-//! The body is the served document with another status, so that unknown fields survive.
+//! Upstream sends the whole object, and its roles grant `update` but not `patch`. The body is the
+//! served document with another status, so that fields unknown to this program survive.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub enum StatusError {
     /// The API server refused a request, or did not answer.
     #[error("{0}")]
     Request(#[source] ApiError),
-    /// The API server answered with something else than the object.
+    /// The answer of the API server could not be decoded as the object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
     /// Another object has the name now.
@@ -28,20 +28,19 @@ pub enum StatusError {
 }
 
 impl StatusError {
-    /// Whether the API server has no object of that name. The cache will show the deletion, so
-    /// that another attempt serves no purpose.
+    /// True if the object does not exist. The cache will show its deletion, so a retry is useless.
     pub fn is_object_not_found(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_object_not_found())
     }
 }
 
-/// The reaction to a PUT that failed.
+/// The reaction to a failed PUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
     /// The error is returned.
     Return,
-    /// The object is read from the API server and the PUT repeated once, as upstream's ReplicaSet
-    /// controller does. An object with another UID is left alone.
+    /// A live read of the object and one more PUT follow, as in upstream's ReplicaSet controller.
+    /// An object with another UID is left unchanged.
     RepeatOnLiveObject,
 }
 
@@ -62,7 +61,7 @@ pub async fn write_status<T: Object>(
     };
     let written = match put(document).await {
         Err(error) if !error.is_fenced() && on_failure == OnFailure::RepeatOnLiveObject => {
-            tracing::debug!(%error, "status not written, trying again on the live object");
+            tracing::debug!(%error, "status update failed, retrying with the live object");
             put(&read::<T>(client, seen).await?).await
         }
         first => first,
@@ -90,14 +89,14 @@ async fn read<T: Object>(client: &ApiClient, seen: &Meta) -> Result<Document, St
     Ok(Document::new(live))
 }
 
-/// The whole object of type `T` with another status, as a PUT sends it.
+/// The body of a PUT: the object of type `T` in `document`, with another status.
 pub fn replacement<T: Object>(document: &Document, status: &impl Serialize) -> Box<RawValue> {
     let text = |text: &str| to_raw_value(text).expect("a string is JSON");
     let (api_version, kind) = (text(&T::RESOURCE.api_version()), text(&T::RESOURCE.kind));
     let status = to_raw_value(status).expect("a status has string keys only");
     let mut object: BTreeMap<String, &RawValue> =
         serde_json::from_str(document.as_str()).expect("a document is a JSON object");
-    // Items of a list do not carry these two.
+    // Objects in a list lack these two fields.
     object
         .entry("apiVersion".to_owned())
         .or_insert(&api_version);

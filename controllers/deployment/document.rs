@@ -1,9 +1,9 @@
-//! Changing served objects before they are written back: what we own is set, everything else stays
-//! as the server sent it.
+//! Changes of served objects before a PUT. The controller sets its own fields, and all other fields
+//! stay as the API server sent them, including fields unknown to this program.
 
 use serde_json::{Map, Value};
 
-/// Sets annotations of an object.
+/// Adds `annotations` to an object.
 pub(super) fn set_annotations<K: Into<String>>(
     object: &mut Map<String, Value>,
     annotations: impl IntoIterator<Item = (K, String)>,
@@ -16,7 +16,7 @@ pub(super) fn set_annotations<K: Into<String>>(
     );
 }
 
-/// The object in `field`, made empty where there is none.
+/// The JSON object in `field`. Creates an empty one if there is none.
 pub(super) fn entry<'a>(
     object: &'a mut Map<String, Value>,
     field: &str,
@@ -29,7 +29,7 @@ pub(super) fn entry<'a>(
     }
     value
         .as_object_mut()
-        .expect("it was made an object just now")
+        .expect("any other value was replaced above")
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotations_are_added_where_there_are_none() {
+    fn annotations_are_added_to_metadata_with_and_without_annotations() {
         for metadata in [
             json!({}),
             json!({"annotations": null}),

@@ -1,4 +1,4 @@
-//! Why the sync of a Deployment failed, and what that means for its key.
+//! Failures of the sync of a Deployment, and the retry of its key after each of them.
 
 use steersman_runtime::client::ApiError;
 use steersman_runtime::labels::SelectorError;
@@ -10,7 +10,8 @@ use steersman_runtime::writes::StatusError;
 
 use super::limits::LimitError;
 
-/// How often a failing key is tried again before it waits for the next event; 15 tries take 164 s.
+/// The number of retries of a failing key before it waits for the next event, as upstream's
+/// `maxRetries`. With the back-off of the queue, 15 retries take 164 s.
 const MAX_RETRIES: u32 = 15;
 
 /// The operation that failed.
@@ -39,19 +40,19 @@ pub(super) enum SyncError {
     Rollback(#[source] ApiError),
     #[error("check replica sets: {0}")]
     Check(#[source] LiveError),
-    /// The caches lack writes of the previous leader. No failure: the missing events wake the key.
+    /// The caches lack writes of the previous leader. The sync ends without a failure, and the
+    /// missing events enqueue the key.
     #[error("the cache is behind the API server")]
     Behind,
 }
 
 impl SyncError {
-    /// See [`ApiError::is_fenced`]. Nothing more is to be tried in this sync.
+    /// See [`ApiError::is_fenced`]. The sync must end without another write.
     pub(super) fn is_fenced(&self) -> bool {
         ApiError::within(self).is_some_and(ApiError::is_fenced)
     }
 
-    /// Whether the API server has no such Deployment any more. The cache will show that, and the
-    /// key returns then.
+    /// True if the Deployment was deleted. Its key returns when the cache shows the deletion.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Status(error) => error.is_object_not_found(),
@@ -60,12 +61,13 @@ impl SyncError {
         }
     }
 
-    /// Whether the namespace is going, so that nothing can be created in it any more.
+    /// True if the namespace is terminating. The API server then refuses every creation in it.
     pub(super) fn is_namespace_terminating(&self) -> bool {
         ApiError::within(self).is_some_and(|error| error.has_cause("NamespaceTerminating"))
     }
 
-    /// The fate of the key after this failure, which is number `failures` (from 0) in a row.
+    /// The treatment of the key after this failure. `failures` is the number of earlier failures in
+    /// a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
         if failures >= MAX_RETRIES {
             Retry::Drop
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn races_are_retried_quietly_and_nothing_for_ever() {
+    fn races_are_retried_quietly_and_all_errors_at_most_15_times() {
         let created = |source| SyncError::Create {
             name: "web-1".to_owned(),
             source,
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminating_namespace_is_known_by_its_cause() {
+    fn terminating_namespace_is_recognised_by_the_cause_of_the_error() {
         for (cause, expected) in [("NamespaceTerminating", true), ("", false)] {
             let error = SyncError::Create {
                 name: "web-1".to_owned(),

@@ -1,8 +1,10 @@
-//! Which Deployments a change wakes up.
+//! The Deployments that a change enqueues.
 //!
-//! Deployments wake themselves, ReplicaSets their controller (orphans every Deployment that selects
-//! them), and the last pod of a Recreate Deployment wakes it when it is gone, since the roll-out
-//! waits for that.
+//! - A change of a Deployment enqueues it.
+//! - A change of a ReplicaSet enqueues its controller. An orphan enqueues every Deployment whose
+//!   selector matches it.
+//! - The deletion of the last pod of a Recreate Deployment enqueues it, since its rollout waits for
+//!   this deletion.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use steersman_runtime::object::{Deployment, Object, ObjectKey, Pod, ReplicaSet, 
 use steersman_runtime::owner::{ByController, DependentEvent, dependent_events, owner_of};
 use steersman_runtime::workqueue::WorkQueue;
 
-/// The caches.
+/// The caches that the controller reads.
 #[derive(Clone)]
 pub(super) struct Caches {
     pub(super) deployments: Store<Deployment>,
@@ -20,7 +22,7 @@ pub(super) struct Caches {
     pub(super) pods: ByController<Pod>,
 }
 
-/// Makes changes enqueue keys, and settles the deletions that `deleting` waits for.
+/// Registers handlers that enqueue keys and count deletions of ReplicaSets down from `deleting`.
 pub(super) fn register(
     deployments: &SharedInformer<Deployment>,
     replica_sets: &SharedInformer<ReplicaSet>,
@@ -63,11 +65,11 @@ pub(super) fn register(
     caches
 }
 
-/// The Recreate Deployment that has no pods any more now that this one is gone.
+/// The key of the Recreate Deployment that lost its last pod with `pod`.
 ///
-/// Upstream's `deletePod` asks the API server for the ReplicaSets, once per pod; the cache is as
-/// good, since a wake-up too many or too early does nothing, and the one that counts follows with
-/// the ReplicaSet's status.
+/// Upstream's `deletePod` reads the ReplicaSets from the API server, once per pod. The cache is
+/// enough here: an additional or early sync does no harm, and the final update of the ReplicaSet's
+/// status enqueues the Deployment again.
 fn pod_deleted(caches: &Caches, pod: &Pod) -> Option<ObjectKey> {
     let Caches {
         deployments,
@@ -104,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Deployments `web` and `api`, each selecting the label `app` of its name.
+    /// Deployments `web` and `api`. Each selects the label `app` with its own name.
     fn deployments() -> Store<Deployment> {
         let build = |name: &str| {
             let selector = json!({"matchLabels": {"app": name}});
@@ -113,8 +115,8 @@ mod tests {
         ["web", "api"].into_iter().map(build).collect()
     }
 
-    /// The names of the Deployments that `change` wakes.
-    fn woken(deployments: &Store<Deployment>, change: &Change<'_, ReplicaSet>) -> Vec<String> {
+    /// The names of the Deployments that `change` enqueues.
+    fn enqueued(deployments: &Store<Deployment>, change: &Change<'_, ReplicaSet>) -> Vec<String> {
         let mut names = Vec::new();
         dependent_events(deployments, change, |event| {
             names.push(event.owner().meta.name.to_string());
@@ -143,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_set_that_appears_or_goes_wakes_its_deployment() {
-        // (why, ReplicaSet, woken when added, woken when deleted)
+    fn added_or_deleted_replica_set_enqueues_its_deployment() {
+        // (why, ReplicaSet, enqueued when added, enqueued when deleted)
         let web = ["web".to_owned()];
         let cases: [(&str, ReplicaSetBuilder, &[String], &[String]); 8] = [
             ("owned", owned("rs", "web"), &web, &web),
@@ -184,17 +186,17 @@ mod tests {
                 &[],
                 &[],
             ),
-            ("orphan nobody selects", labelled("db"), &[], &[]),
+            ("orphan without a match", labelled("db"), &[], &[]),
         ];
         for (why, rs, when_added, when_deleted) in cases {
             let (deployments, rs) = (deployments(), Arc::new(rs.build()));
-            let names = woken(&deployments, &added(&rs));
+            let names = enqueued(&deployments, &added(&rs));
             assert_eq!(names, when_added, "{why}, added");
             let change = Change::Deleted {
                 object: &rs,
                 final_state_unknown: true,
             };
-            let names = woken(&deployments, &change);
+            let names = enqueued(&deployments, &change);
             assert_eq!(names, when_deleted, "{why}, deleted");
         }
     }
@@ -218,7 +220,7 @@ mod tests {
                 .into_iter()
                 .collect();
             assert_eq!(
-                woken(&deployments, &added(&rs)),
+                enqueued(&deployments, &added(&rs)),
                 expected,
                 "GetDeploymentsForReplicaSet for rs-{i}"
             );
@@ -230,14 +232,14 @@ mod tests {
         let everything = deployment("all").spec("selector", json!({})).build();
         let all = Store::from_iter([Arc::new(everything)]);
         let web = Arc::new(labelled("web").build());
-        assert!(woken(&all, &added(&web)).is_empty());
+        assert!(enqueued(&all, &added(&web)).is_empty());
         let bare = Arc::new(replica_set("rs").metadata("labels", json!({})).build());
-        assert!(woken(&deployments(), &added(&bare)).is_empty());
+        assert!(enqueued(&deployments(), &added(&bare)).is_empty());
     }
 
     #[test]
-    fn a_replica_set_that_changes_wakes_old_and_new_deployment() {
-        // (why, old, new, woken)
+    fn updated_replica_set_enqueues_old_and_new_deployment() {
+        // (why, old, new, enqueued)
         let cases: [(&str, ReplicaSetBuilder, ReplicaSetBuilder, &[&str]); 7] = [
             ("owned", owned("rs", "web"), owned("rs", "web"), &["web"]),
             (
@@ -276,22 +278,22 @@ mod tests {
                 old: &old,
                 new: &new,
             };
-            assert_eq!(woken(&deployments(), &change), expected, "{why}");
+            assert_eq!(enqueued(&deployments(), &change), expected, "{why}");
         }
         let rs = Arc::new(owned("rs", "web").build());
         let resync = Change::Updated { old: &rs, new: &rs };
-        assert!(woken(&deployments(), &resync).is_empty(), "a resync");
+        assert!(enqueued(&deployments(), &resync).is_empty(), "a resync");
     }
 
     #[test]
-    fn the_last_pod_of_a_recreate_deployment_wakes_it() {
+    fn deletion_of_the_last_pod_enqueues_its_recreate_deployment() {
         let pod = |name: &str, rs: &str| {
             let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": rs, "uid": format!("uid-of-{rs}"), "controller": true});
             let json = json!({"metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "ownerReferences": [owner]}});
             Arc::new(Pod::decode(json.to_string().as_bytes()).unwrap())
         };
         let foreign = replica_set("foreign").build();
-        // (why, recreate, pods left, woken)
+        // (why, recreate, remaining pods, enqueued)
         let cases = [
             ("last one", true, vec![], true),
             (
@@ -314,7 +316,7 @@ mod tests {
             ),
             ("rolling", false, vec![], false),
         ];
-        for (why, recreate, pods, woken) in cases {
+        for (why, recreate, pods, enqueued) in cases {
             let web = if recreate {
                 deployment("web").recreate()
             } else {
@@ -327,13 +329,13 @@ mod tests {
             ];
             let caches = caches(vec![web.build()], replica_sets, pods);
             let found = pod_deleted(&caches, &pod("p1", "rs-1"));
-            assert_eq!(found.is_some(), woken, "{why}");
+            assert_eq!(found.is_some(), enqueued, "{why}");
             assert_eq!(pod_deleted(&caches, &pod("p1", "foreign")), None);
         }
     }
 
     #[test]
-    fn a_deletion_is_seen_at_its_first_sign() {
+    fn deletion_is_observed_at_the_deletion_timestamp() {
         let alive = Arc::new(owned("rs", "web").build());
         let going = Arc::new(
             owned("rs", "web")
@@ -343,7 +345,7 @@ mod tests {
         );
         let changed = Arc::new(owned("rs", "web").metadata("resourceVersion", "2").build());
         let orphan = Arc::new(labelled("web").build());
-        // (change, seen)
+        // (change, observed as a deletion)
         let cases = [
             (
                 Change::Updated {
@@ -374,12 +376,12 @@ mod tests {
                 false,
             ),
         ];
-        for (change, seen) in cases {
+        for (change, expected) in cases {
             let mut found = false;
             dependent_events(&deployments(), &change, |event| {
                 found |= matches!(event, DependentEvent::Deleted(_));
             });
-            assert_eq!(found, seen, "{change:?}");
+            assert_eq!(found, expected, "{change:?}");
         }
     }
 }

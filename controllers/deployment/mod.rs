@@ -1,27 +1,30 @@
-//! Rolls out templates: each Deployment gets a ReplicaSet per template, and its pods move from the
-//! old ones to the new one.
+//! Rolls out the templates of Deployments. Each template of a Deployment has a ReplicaSet, and a
+//! rollout moves the pods from the old ReplicaSets to the new one.
 //!
 //! events -> handlers -> queue of keys -> sync -> (revision, scaling, rolling, recreate, cleanup,
 //! status, progress) -> writes
 //!
-//! What users may rely on: a rolling update never has more pods than surge allows, nor takes an
-//! available one away while fewer than the wanted number less the unavailable ones would be left;
-//! nothing is decided on a cache older than this process's own writes for the same Deployment; a
-//! Deployment at rest costs not one write.
+//! Guarantees:
+//!
+//! - A rolling update has at most `replicas + maxSurge` active pods.
+//! - It deletes an available pod only if at least `replicas - maxUnavailable` available pods
+//!   remain.
+//! - A sync waits until the caches show all earlier writes of this process for its Deployment.
+//! - A complete Deployment causes no writes.
 //!
 //! Upstream: `pkg/controller/deployment`. Differences:
 //!
-//! * An object that was written is carried on as the server returned it, where upstream goes on
-//!   with its old copy and meets a conflict of its own making.
-//! * Old ReplicaSets are deleted only as they were seen (UID and version are preconditions).
-//! * A failed resize of an old ReplicaSet is retried; upstream waits for another event.
-//! * A scaling event that asks for no change does not hold up a rollout (upstream: one ReplicaSet
-//!   of the right size with a stale `desired-replicas` does, for ever).
-//! * A new leader whose caches may be older than its term asks the API server before it writes
+//! - After a write, a sync continues with the object that the server returned. Upstream continues
+//!   with its old copy, and causes a conflict with its own write.
+//! - The deletion of an old ReplicaSet has UID and resource version as preconditions.
+//! - A failed resize of an old ReplicaSet is retried. Upstream waits for another event.
+//! - A scaling event that needs no resize lets a rollout continue. Upstream blocks for ever if
+//!   one ReplicaSet of the right size has a stale `desired-replicas` annotation.
+//! - A new leader with caches from before its term checks them with live reads before it writes
 //!   ReplicaSets.
-//! * A ReplicaSet counts as we wrote it last, also where a watch left that out.
-//! * The last pod of a Recreate Deployment is found in the cache, and a missed deadline is awaited
-//!   without polling.
+//! - If a watch omits one of our writes, the written ReplicaSet counts, not the cached one.
+//! - The handler of deleted pods reads ReplicaSets from the cache, not from the API server.
+//! - A requeue waits for a progress deadline exactly, without polling.
 
 mod annotations;
 mod cleanup;
@@ -74,14 +77,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
-/// Also the name of its client and the source of its Events.
+/// Name of the controller, of its client, and of the source of its Events.
 const NAME: &str = "deployment-controller";
 
 const RULES: &[Rule] = &[
     Rule::new(&["apps"], &["deployments"], &["get", "update"]),
     Rule::new(&["apps"], &["deployments/status"], &["update"]),
-    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is
-    // on.
+    // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
+    // references with `blockOwnerDeletion`.
     Rule::new(&["apps"], &["deployments/finalizers"], &["update"]),
     Rule::new(
         &["apps"],
@@ -91,7 +94,7 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// What a Deployment says of its surge and unavailability, in pods; for the fuzzer.
+/// The surge and unavailability limits of a Deployment, in pods. Public for the fuzzer.
 #[doc(hidden)]
 pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
     (

@@ -1,4 +1,9 @@
-//! One sync of one Deployment: reads the caches, asks the decisions, writes what they say.
+//! One sync of one Deployment: reads the caches, calls the decision functions, sends their writes.
+//!
+//! claim -> new ReplicaSet -> rollback | scaling | rolling | recreate -> cleanup -> status
+//!
+//! A rolling update makes at most one step per sync. The change of a ReplicaSet or of its status
+//! then enqueues the key for the next step. Upstream: `syncDeployment` and `sync.go`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -35,14 +40,14 @@ use super::{cleanup, pause, progress, recreate, rolling, scaling, status};
 pub(super) struct DeploymentController {
     pub(super) caches: Caches,
     pub(super) queue: WorkQueue<ObjectKey>,
-    /// Writes of Deployments.
+    /// Own writes of Deployments.
     pub(super) deployments_written: WritesTo,
-    /// Writes of ReplicaSets.
+    /// Own writes of ReplicaSets.
     pub(super) replica_sets_written: WritesTo,
-    /// ReplicaSets as our writes left them, where the cache shows older ones.
+    /// Written ReplicaSets that the cache still shows in an older version.
     pub(super) written: Arc<WrittenObjects<ReplicaSet>>,
-    /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to
-    /// wait for.
+    /// Deleted ReplicaSets that the cache still shows. The answer to a deletion may lack a resource
+    /// version, so own writes cannot wait for it.
     pub(super) deleting: Arc<Expectations>,
     pub(super) recorder: EventRecorder,
     pub(super) writer: Writer,
@@ -74,17 +79,18 @@ impl ObjectSyncer for DeploymentController {
     }
 }
 
-/// What one sync works on.
+/// The state of one sync.
 struct Work<'a> {
     controller: &'a DeploymentController,
     key: &'a ObjectKey,
-    /// As cached, or as the server answered our last write of it.
+    /// The Deployment as cached, or as the last write of this sync returned it.
     deployment: Arc<Deployment>,
-    /// As cached, the new one also as we created it or brought it in line. Resizes do not show
-    /// here, so that the status tells what the ReplicaSets report and not what they were just asked
-    /// for, as upstream's does.
+    /// The ReplicaSets as cached. The new one is replaced after its creation or update.
+    ///
+    /// Resizes do not change it: as upstream's, the status has the reported sizes of ReplicaSets,
+    /// not the sizes that this sync has just requested.
     sets: ReplicaSets,
-    /// Whether both are known to be those of the API server.
+    /// True after a live read has confirmed both.
     checked: bool,
 }
 
@@ -100,7 +106,7 @@ impl Work<'_> {
             return Ok(self.refuse().await);
         }
         if self.claim().await? == Claimed::Adopted {
-            // The cached copies lack our reference; a write of them would be a conflict.
+            // The cached copies lack the adoption, so a write of them would be a conflict.
             self.controller.queue.add(self.key.clone());
             return Ok(Requeue::Never);
         }
@@ -153,7 +159,8 @@ impl Work<'_> {
         );
     }
 
-    /// A Deployment that selects everything is only told so.
+    /// Reports a Deployment with an empty selector, and updates only its observed generation. Such
+    /// a selector matches all pods of the namespace.
     async fn refuse(&mut self) -> Requeue {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.event(EventType::Warning, "SelectingAll", message.to_owned());
@@ -162,7 +169,7 @@ impl Work<'_> {
             .observed_generation
             .max(self.deployment.meta.generation);
         if let Err(error) = self.write_status(status, None).await {
-            tracing::debug!(%error, "observed generation not written");
+            tracing::debug!(%error, "observed generation was not written");
         }
         Requeue::Never
     }
@@ -190,8 +197,8 @@ impl Work<'_> {
         Ok(Claimed::Adopted)
     }
 
-    /// Brings the new ReplicaSet, where there is one, in line with the Deployment, and the
-    /// Deployment's revision with it.
+    /// Updates the new ReplicaSet, if there is one, with annotations and settings of the
+    /// Deployment. Then sets the revision of the Deployment.
     async fn sync_new(&mut self) -> Result<(), SyncError> {
         if let Some(object) = new_replica_set::update(&self.deployment, &self.sets)
             && let Some(rs) = self.sets.new.clone()
@@ -206,7 +213,7 @@ impl Work<'_> {
         self.write_status(status, revision.as_deref()).await
     }
 
-    /// [`Work::sync_new`], with the new ReplicaSet created when there is none.
+    /// Updates the new ReplicaSet ([`Work::sync_new`]), or creates it.
     async fn sync_or_create_new(&mut self) -> Result<(), SyncError> {
         if self.sets.new.is_some() {
             self.sync_new().await
@@ -251,14 +258,16 @@ impl Work<'_> {
         let rs = Arc::new(rs);
         self.controller.written.record(self.key, &rs);
         self.sets.new = Some(rs);
-        // Written before anything else is done, so that the deadline counts from here even if this
+        // The first write after the creation: the progress deadline starts here, even if this
         // process ends now.
         self.write_status(status, Some(&new.revision.to_string()))
             .await
     }
 
-    /// The name of the new ReplicaSet is taken: by our own, which the cache shows meanwhile, or by
-    /// one with another template. Then the hash collided, and the next sync makes another one.
+    /// Handles a creation that failed because another ReplicaSet has the name.
+    ///
+    /// If that is the Deployment's own new ReplicaSet, which the cache shows meanwhile, the sync
+    /// uses it. Otherwise the hash collided: the collision count changes the hash of the next sync.
     async fn resolve_taken_name(
         &mut self,
         new: NewReplicaSet,
@@ -295,12 +304,12 @@ impl Work<'_> {
                 newCollisionCount = collisions,
                 "Found a hash collision for deployment - bumping collisionCount to resolve it"
             ),
-            Err(error) => tracing::debug!(%error, "hash collision not counted"),
+            Err(error) => tracing::debug!(%error, "collision count was not written"),
         }
         Err(failure)
     }
 
-    /// Tells users why there is no new ReplicaSet.
+    /// Reports a failed creation of the new ReplicaSet in the status and as an Event.
     async fn creation_failed(&mut self, name: String, error: ApiError) -> SyncError {
         let message = format!("Failed to create new replica set {name:?}: {error}");
         let failure = SyncError::Create {
@@ -312,7 +321,7 @@ impl Work<'_> {
         }
         let status = progress::creation_failed(&self.deployment, &message, self.now());
         if let Err(error) = self.write_status(status, None).await {
-            tracing::debug!(%error, "failed creation not written to the status");
+            tracing::debug!(%error, "failed creation was not written to the status");
         }
         self.event(
             EventType::Warning,
@@ -366,7 +375,7 @@ impl Work<'_> {
             .collect()
     }
 
-    /// The end of a sync with nothing left to resize.
+    /// Ends a sync in which no ReplicaSet needs a resize.
     async fn finish(mut self) -> Result<Requeue, SyncError> {
         if progress::is_complete(&self.deployment, &self.deployment.status) {
             self.clean_history().await?;
@@ -458,7 +467,8 @@ impl Work<'_> {
         outcome
     }
 
-    /// Resizes in order, up to the first failure. One ReplicaSet may be resized more than once.
+    /// Resizes in order, up to the first failure. `resizes` may have one ReplicaSet several times:
+    /// each write then uses the version of the one before.
     async fn resize_all(&mut self, resizes: &[Resize]) -> Result<(), SyncError> {
         let mut written = HashMap::new();
         for resize in resizes {
@@ -519,9 +529,11 @@ impl Work<'_> {
         Ok(rs)
     }
 
-    /// Stops a sync that is about to write ReplicaSets by caches that lack writes of the previous
-    /// leader. The versions in our writes prevent all other effects of a stale cache; but one
-    /// ReplicaSet too few in the sums means pods too many.
+    /// Checks caches from before this leadership term with live reads, before the first write of a
+    /// ReplicaSet. Fails if they lack writes of the previous leader.
+    ///
+    /// The resource versions in our writes detect all other effects of a stale cache. But a missing
+    /// ReplicaSet lowers the sum of pods, and the rollout would exceed its surge.
     async fn check(&mut self) -> Result<(), SyncError> {
         let controller = self.controller;
         let is_old = controller.deployments_written.predates_term()
@@ -541,7 +553,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// `status` without the fields that feature gates turn off.
+    /// `status` without the fields of disabled feature gates.
     fn reported(&self, status: DeploymentStatus) -> DeploymentStatus {
         let is_on = self
             .controller
@@ -569,16 +581,16 @@ impl Work<'_> {
         let before = self.deployment.meta.resource_version;
         self.write_status(status, None).await?;
         if self.deployment.meta.resource_version != before {
-            // What we wrote comes back as an event, so the key does too.
+            // The watch event about this write enqueues the key.
             return Ok(Requeue::Never);
         }
-        // A server that does not know all fields may have found nothing new in it, and then no
-        // event comes.
+        // An older server may drop all changed fields. The object then keeps its version, and
+        // no event comes.
         let check = progress::next_check(&self.deployment, &self.deployment.status, now);
         Ok(check.map_or(Requeue::Never, Requeue::After))
     }
 
-    /// Writes status and revision, if they differ from what the Deployment has.
+    /// Writes status and revision, if one of them differs from the current value.
     async fn write_status(
         &mut self,
         status: DeploymentStatus,
@@ -604,8 +616,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Logs the end of a roll-out, good or bad: for operators without the Deployment's conditions
-    /// at hand.
+    /// Logs the success or the missed deadline of a rollout, for operators without access to its
+    /// conditions.
     fn log_progress(&self, before: &DeploymentStatus) {
         let is_new = |reason| {
             let has = |status: &DeploymentStatus| {
@@ -621,8 +633,8 @@ impl Work<'_> {
         }
     }
 
-    /// Goes on with the Deployment as the server stored it: with the version that our next write of
-    /// it needs.
+    /// Continues with the Deployment as the server stored it. Its resource version is the one that
+    /// the next write needs.
     fn wrote_deployment(&mut self, d: Deployment) {
         self.controller
             .deployments_written
@@ -631,11 +643,11 @@ impl Work<'_> {
     }
 }
 
-/// What came of claiming.
+/// The result of a claim.
 #[derive(PartialEq)]
 enum Claimed {
-    /// All that belong to the Deployment are known.
+    /// The cached ReplicaSets of the Deployment are complete.
     All,
-    /// Some were adopted just now.
+    /// The controller adopted some, and their cached copies are outdated.
     Adopted,
 }

@@ -1,5 +1,7 @@
-//! The requests of the Deployment controller. Each write answers with the object as stored, to be
-//! carried on.
+//! The requests of the Deployment controller.
+//!
+//! Each write returns the object as the API server stored it. A sync continues with that object, so
+//! that its next write has the right resource version.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,7 +16,7 @@ use super::annotations::REVISION;
 use super::document::set_annotations;
 use super::replica_sets::ReplicaSets;
 
-/// Sends writes as `deployment-controller`.
+/// Sends the writes of the controller.
 pub(super) struct Writer {
     client: ApiClient,
 }
@@ -24,13 +26,13 @@ impl Writer {
         Self { client }
     }
 
-    /// For requests that are not writes of this file.
+    /// The client, for requests of other files.
     pub(super) fn client(&self) -> &ApiClient {
         &self.client
     }
 
-    /// PUTs the status of `d`, and its revision along with it: the status endpoint stores
-    /// annotations too, without raising the generation.
+    /// PUTs the status of `d` together with its revision annotation. The status endpoint stores
+    /// annotations too, and does not increase the generation.
     pub(super) async fn put_status(
         &self,
         d: &Deployment,
@@ -72,8 +74,8 @@ impl Writer {
         decoded("POST", &self.client.create(target, object).await?)
     }
 
-    /// DELETEs a ReplicaSet, if it is still as it was seen. Its pods, of which there are none,
-    /// would follow in the background.
+    /// DELETEs a ReplicaSet, if its UID and resource version are still those of `rs`. It has no
+    /// pods, so the default propagation policy is enough.
     pub(super) async fn delete_replica_set(&self, rs: &ReplicaSet) -> Result<(), ApiError> {
         let options = Delete::exactly(&rs.meta).unchanged_since(rs.meta.resource_version);
         self.client
@@ -82,8 +84,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Whether the API server has `d` and its ReplicaSets just as they are here, no more and no
-    /// fewer.
+    /// True if the API server has `d` and exactly the ReplicaSets `sets`, all in these versions.
     pub(super) async fn is_current(
         &self,
         d: &Deployment,
@@ -123,7 +124,7 @@ impl Writer {
     }
 }
 
-/// `object` with its type, if it lacks that: items of a list do not carry it.
+/// `object` with `apiVersion` and `kind`, which objects in a list lack. `None` if it has them.
 fn typed<T: Object>(object: &Map<String, Value>) -> Option<Map<String, Value>> {
     if object.contains_key("kind") && object.contains_key("apiVersion") {
         return None;
@@ -142,7 +143,7 @@ fn decoded<T: Object>(verb: &str, answer: &[u8]) -> Result<T, ApiError> {
     })
 }
 
-/// The document of `d`, with another revision if there is one.
+/// The document of `d`, with the annotation `revision` if that is not `None`.
 fn with_revision<'a>(d: &'a Deployment, revision: Option<&str>) -> Cow<'a, Document> {
     let Some(revision) = revision else {
         return Cow::Borrowed(&d.document);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_of_a_list_is_written_with_its_type() {
+    fn objects_from_a_list_are_written_with_their_type() {
         let mut item = deployment("web").build().document.to_object();
         assert_eq!(typed::<Deployment>(&item), None);
         let whole = item.clone();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_write_changes_nothing_but_status_and_revision() {
+    fn status_write_changes_only_status_and_revision() {
         let d = deployment("web")
             .annotation("team", "a")
             .spec("unknownField", "kept")

@@ -1,6 +1,7 @@
-//! Owners proven not to exist, so that one question answers for all their dependents.
+//! A cache of owners that do not exist. One live read of an absent owner then serves all its
+//! dependents.
 //!
-//! Upstream: `ReferenceCache`, `uid_cache.go`, with the same capacity.
+//! Upstream: `ReferenceCache` in `uid_cache.go`, with the same capacity.
 
 use std::num::NonZero;
 
@@ -8,11 +9,13 @@ use lru::LruCache;
 
 use super::coordinates::Coordinates;
 
-/// Entries kept.
+/// The maximum number of entries.
 const CAPACITY: NonZero<usize> = NonZero::new(500).expect("500 is not zero");
 
-/// The coordinates least recently asked for go first. An entry becomes wrong only when the history
-/// of the API server goes back, as after an etcd restore; then all of them are forgotten.
+/// An LRU set of coordinates of absent owners.
+///
+/// A UID is never used again, so an entry stays correct. The exception is a rewind of the API
+/// server, for example after an etcd restore: it clears the set.
 #[derive(Debug)]
 pub(super) struct AbsentOwners(LruCache<Coordinates, ()>);
 
@@ -31,7 +34,7 @@ impl AbsentOwners {
         self.0.get(coordinates).is_some()
     }
 
-    /// Withdraws a proof: the object is there.
+    /// Removes an entry, because the object was observed.
     pub(super) fn remove(&mut self, coordinates: &Coordinates) {
         self.0.pop(coordinates);
     }

@@ -1,38 +1,42 @@
-//! What becomes of an object, given how each of its owners stands.
+//! The decision on an object with owner references: keep it, drop references, or delete it.
+//!
+//! Upstream: `attemptToDeleteItem` in `garbagecollector.go`. Its terms are solid, dangling and
+//! waiting owners.
 
 use steersman_runtime::object::{CollectorFinalizers, Uid};
 use steersman_runtime::writes::Propagation;
 
-/// How the owner that a reference means stands, as the API server told.
+/// The state of the owner behind a reference, by live reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It exists.
+    /// The owner exists.
     Solid,
-    /// There is no such object.
+    /// The owner does not exist.
     Dangling,
-    /// It exists, and its deletion waits for its dependents.
+    /// The owner is terminating, and its deletion waits for its dependents.
     Waiting,
 }
 
-/// What to do with an object that has owner references.
+/// The decision on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Somebody owns it.
+    /// Keep the object: it has solid owners only.
     Keep,
-    /// Somebody owns it; the references to these have no use any more.
+    /// Keep the object for its solid owner, and remove the references to these owners.
     DropReferences(Vec<Uid>),
-    /// Nobody owns it.
+    /// Delete the object: it has no solid owner.
     Delete {
         policy: Propagation,
-        /// First make its references block no owner: it may be waiting for itself in a circle.
+        /// First set `blockOwnerDeletion` to false in its references. Otherwise two owners in a
+        /// cycle would wait for each other for ever.
         unblock: bool,
     },
 }
 
-/// Whether there are dependents, and whether one of them waits for its own dependents.
+/// True if there are dependents, and true if one of them waits for its own dependents.
 pub(super) type AboutDependents = (bool, bool);
 
-/// Decides on an object with these references and finalizers.
+/// Decides on an object with these owners, dependents and finalizers.
 pub(super) fn decide(
     owners: &[(Uid, Standing)],
     dependents: AboutDependents,
@@ -45,7 +49,8 @@ pub(super) fn decide(
             .map(|(uid, _)| uid.clone())
     };
     if with(Standing::Solid).next().is_some() {
-        // References to waiting owners go as well, as those could otherwise never be deleted.
+        // References to waiting owners are removed too, since they block the deletion of these
+        // owners.
         let useless: Vec<Uid> = with(Standing::Dangling)
             .chain(with(Standing::Waiting))
             .collect();
@@ -57,8 +62,8 @@ pub(super) fn decide(
     }
     let (has_dependents, one_is_waiting) = dependents;
     if has_dependents && with(Standing::Waiting).next().is_some() {
-        // What an owner waits for shall be gone with all that it owns. A dependent that waits may
-        // do so for this very object.
+        // The waiting owner asked for a foreground deletion, which includes the dependents of its
+        // dependents. A waiting dependent may be waiting for this object, in a cycle.
         return Decision::Delete {
             policy: Propagation::Foreground,
             unblock: one_is_waiting,
@@ -83,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_goes_when_nobody_owns_it_and_takes_its_dependents_along_when_somebody_waits() {
+    fn decision_follows_owners_dependents_and_finalizers() {
         let none = CollectorFinalizers::default();
         let foreground = CollectorFinalizers {
             foreground: true,

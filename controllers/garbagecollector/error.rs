@@ -1,24 +1,24 @@
-//! Why a look at an object ended without a result.
+//! Failures of the sync of one object.
 
 use steersman_runtime::client::ApiError;
 use steersman_runtime::live::PageError;
 
 use super::coordinates::Coordinates;
 
-/// See the variants; `Display` ends with the cause.
+/// The operation that failed. `Display` ends with the cause.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// Nothing serves the kind, so nothing can be said about its objects. Normal for types that are
-    /// gone or not there yet.
+    /// Discovery has no resource for the kind, so a live read of its objects is impossible. Normal
+    /// for types that were removed or do not exist yet.
     #[error("no resource serves kind {kind:?} of {api_version:?}")]
     UnknownKind { api_version: String, kind: String },
-    /// The object exists and no informer has shown it yet.
+    /// The object exists, but informers have not shown it yet.
     #[error("{0} exists and was not observed yet")]
     NotObserved(Box<Coordinates>),
-    /// Our caches lack dependents of an owner that is to be let go.
+    /// The caches lack dependents of an owner whose finalizer is about to be removed.
     #[error("{0} has dependents that were not observed yet")]
     UnseenDependents(Box<Coordinates>),
-    /// Whether they do could not be found out.
+    /// The search for such dependents failed.
     #[error("look for dependents of {owner}: {source}")]
     Dependents {
         owner: Box<Coordinates>,
@@ -30,7 +30,7 @@ pub(super) enum SyncError {
         coordinates: Box<Coordinates>,
         source: ApiError,
     },
-    /// A live read brought something that is no object.
+    /// The answer to a live read could not be decoded.
     #[error("read {coordinates}: {source}")]
     Decode {
         coordinates: Box<Coordinates>,
@@ -54,7 +54,7 @@ pub(super) enum SyncError {
         owner: Box<Coordinates>,
         errors: Vec<SyncError>,
     },
-    /// Somebody else keeps changing the object.
+    /// Other clients changed the object during every attempt.
     #[error(
         "updateMaxRetries({tries}) has reached. The garbage collector will retry later for owner {owner}"
     )]
@@ -65,7 +65,7 @@ pub(super) enum SyncError {
 }
 
 impl SyncError {
-    /// A race or a gap that time closes, not worth an error in the log.
+    /// True for races and stale caches. A retry resolves them, so they are not logged as errors.
     pub(super) fn is_expected(&self) -> bool {
         match self {
             Self::UnknownKind { .. } | Self::NotObserved(_) | Self::UnseenDependents(_) => true,

@@ -1,4 +1,7 @@
-//! From what informers tell to the graph.
+//! Handlers of metadata informers: each change updates the graph at once.
+//!
+//! Upstream queues changes for one goroutine (`processGraphChanges`). Here the informer's task
+//! updates the graph, so that a synced informer means a complete graph.
 
 use std::sync::Weak;
 
@@ -40,7 +43,7 @@ pub(super) fn handler(
     }
 }
 
-/// Whether nothing changed that the graph holds, as in most updates.
+/// True if the fields that the graph holds are equal, as in most updates.
 fn is_same(old: &Meta, new: &Meta) -> bool {
     old.owners == new.owners
         && old.is_terminating() == new.is_terminating()

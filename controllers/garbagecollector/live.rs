@@ -1,12 +1,15 @@
-//! Objects as the API server shows them now, and the bodies of what is written about them.
+//! Metadata from live reads, and the bodies of the collector's patches.
+//!
+//! Every patch carries the UID or the resource version that was read, so that it cannot change
+//! another object of the same name. Upstream: `patch.go`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{CollectorFinalizers, OwnerReference, Uid};
 
-/// Metadata from a live read: what classification and preconditions need. References are kept as
-/// they were served, as they are written back.
+/// Metadata from a live read: the fields that decisions and preconditions need. Owner references
+/// stay raw JSON, since a merge patch writes them back with all their fields.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Live {
     metadata: Metadata,
@@ -66,7 +69,7 @@ impl Live {
         CollectorFinalizers::among(self.finalizers().iter().map(String::as_str))
     }
 
-    /// Being deleted, but not before its dependents.
+    /// True if the object is terminating and its deletion waits for its dependents.
     pub(super) fn waits_for_dependents(&self) -> bool {
         self.metadata.deletion_timestamp.is_some() && self.collector_finalizers().foreground
     }
@@ -80,8 +83,7 @@ fn blocks(reference: &Value) -> bool {
     reference["blockOwnerDeletion"] == true
 }
 
-/// Strategic patch that takes the references to `owners` from the object with `uid`, and from no
-/// other of its name.
+/// Strategic merge patch that removes the references to `owners` from the object with `uid`.
 pub(super) fn without_owners(uid: &Uid, owners: &[Uid]) -> Value {
     let references: Vec<Value> = owners
         .iter()
@@ -90,7 +92,8 @@ pub(super) fn without_owners(uid: &Uid, owners: &[Uid]) -> Value {
     json!({"metadata": {"uid": uid.to_string(), "ownerReferences": references}})
 }
 
-/// The same as a merge patch of the version that was read; `None` where there is nothing to take.
+/// The same as a merge patch with the resource version of `live`. `None` if there is no such
+/// reference.
 pub(super) fn merge_without_owners(live: &Live, owners: &[Uid]) -> Option<Value> {
     let left: Vec<&Value> = live
         .references()
@@ -100,7 +103,8 @@ pub(super) fn merge_without_owners(live: &Live, owners: &[Uid]) -> Option<Value>
     (left.len() < live.references().len()).then(|| merge(live, "ownerReferences", json!(left)))
 }
 
-/// Strategic patch that makes the references of the object with `uid` block nobody.
+/// Strategic merge patch that sets `blockOwnerDeletion` to false in all references of the object
+/// with `uid`.
 pub(super) fn unblocked(uid: &Uid, live: &Live) -> Value {
     let blocking = live
         .references()
@@ -109,7 +113,7 @@ pub(super) fn unblocked(uid: &Uid, live: &Live) -> Value {
     json!({"metadata": {"uid": uid.to_string(), "ownerReferences": blocking.map(unblock).collect::<Vec<_>>()}})
 }
 
-/// The same as a merge patch of the version that was read.
+/// The same as a merge patch with the resource version of `live`.
 pub(super) fn merge_unblocked(live: &Live) -> Value {
     merge(
         live,
@@ -124,8 +128,8 @@ fn unblock(reference: &Value) -> Value {
     reference
 }
 
-/// Merge patch that takes one finalizer from the version that was read; `None` where it is not
-/// there.
+/// Merge patch that removes one finalizer, with the resource version of `live`. `None` if the
+/// object lacks the finalizer.
 pub(super) fn without_finalizer(live: &Live, finalizer: &str) -> Option<Value> {
     let left: Vec<&String> = live
         .finalizers()
@@ -135,7 +139,8 @@ pub(super) fn without_finalizer(live: &Live, finalizer: &str) -> Option<Value> {
     (left.len() < live.finalizers().len()).then(|| merge(live, "finalizers", json!(left)))
 }
 
-/// A list set in the version that was read; an empty one is removed.
+/// Merge patch that sets `field` to `list`, with the resource version of `live`. An empty list
+/// removes the field.
 fn merge(live: &Live, field: &str, list: Value) -> Value {
     let list = if list.as_array().is_some_and(Vec::is_empty) {
         Value::Null
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_what_upstream_writes_and_keep_what_we_do_not_know() {
+    fn patches_equal_upstreams_and_keep_unknown_fields() {
         let (u, x, y) = (Uid::new("u"), Uid::new("x"), Uid::new("y"));
         let live = live();
         let reference = |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "blockOwnerDeletion": false, "new": 1});

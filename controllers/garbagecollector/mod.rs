@@ -1,18 +1,25 @@
-//! Deletes what nobody owns any more, and deletes or orphans dependents before their owner goes.
+//! Deletes objects without existing owners. For foreground and orphaning deletion, deletes or
+//! orphans dependents before their owner is removed.
 //!
 //! discovery -> monitors -> handlers -> graph -> queues -> sync (live reads -> decision -> writes)
 //!
-//! What users may rely on: an object is deleted only after the API server itself has said, for each
-//! of its owner references, that the owner with that UID does not exist or waits for its
-//! dependents, and only if it still is the object that was looked at. An answer that says nothing
-//! about the owner (its type is not served, its group does not answer) leaves the object alone.
+//! Guarantees:
 //!
-//! Upstream: `pkg/controller/garbagecollector`. Differences: changes reach the graph the moment
-//! they are told, so that no owner's dependents are overlooked at a start; a 404 that is not about
-//! the object proves nothing; virtual nodes go with the last reference to them; a type that comes
-//! back is compared with what was known of it; finalizers are taken only from the UID they were put
-//! on; and a new leader looks for dependents that its caches may lack before it lets an owner go
-//! ([`unseen`]).
+//! - An object is deleted only after live reads of all its owners. Each owner with the UID of the
+//!   reference must be absent, or must wait for its dependents.
+//! - The deletion carries the UID that was read, so that a new object of the same name survives.
+//! - If a live read gives no answer about an owner, the object stays. Examples are a type that is
+//!   not served, and an aggregated API server that is down.
+//!
+//! Upstream: `pkg/controller/garbagecollector`. Differences:
+//!
+//! - Handlers update the graph directly, so that it is complete when informers are synced.
+//! - Only a 404 about the object itself proves its absence, not a 404 about its type.
+//! - A virtual node is removed with the last reference to it.
+//! - If a resource is served again, its new list is compared with the former objects.
+//! - The removal of a finalizer checks the UID of the object.
+//! - A new leader lists dependents that its caches may lack, before it removes the finalizer of an
+//!   owner ([`unseen`]).
 
 mod absent;
 mod attempt_to_delete;
@@ -57,7 +64,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Deletes objects whose owners are gone, and handles foreground and orphaning deletion",
     identity: IDENTITY,
-    // Monitors ask for every type that the API server names.
+    // Monitors follow every deletable type of discovery, so there is no fixed list.
     reads: &[],
     rules: RULES,
     init,
@@ -70,10 +77,11 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// Client and, in upstream's audit logs, service account.
+/// Name of its client and, in upstream's audit logs, of its service account.
 const IDENTITY: &str = "generic-garbage-collector";
 
-/// Requests that discovery may send at once, as a multiple of the usual.
+/// Burst of the discovery client, as a multiple of the configured burst. Discovery sends one
+/// request per group at once.
 const DISCOVERY_BURST: u32 = 7;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -114,7 +122,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     }))
 }
 
-/// A collector that knows of nothing yet.
+/// A collector with an empty graph.
 fn collector(ctx: &ControllerContext) -> Collector {
     let base = ctx.client(IDENTITY);
     let client = base.rethrottled(2.0, 1);
@@ -147,8 +155,8 @@ impl Controller for GarbageCollector {
             workers,
         } = *self;
         Box::pin(async move {
-            // One broken type must not stop collection: whatever is not synced within the limit is
-            // left behind.
+            // The first sync has a time limit, since one broken type must not stop collection of
+            // all others.
             monitors.sync(&stop).await;
             let (to_delete, to_orphan) = (collector.to_delete.clone(), collector.to_orphan.clone());
             tokio::join!(
@@ -172,7 +180,7 @@ impl Controller for GarbageCollector {
     }
 }
 
-/// In the place of a collector that `--enable-garbage-collector=false` switches off.
+/// Replaces the collector under `--enable-garbage-collector=false`.
 struct Disabled;
 
 impl Controller for Disabled {

@@ -1,10 +1,10 @@
-//! Looks at one object: asks the API server how it and its owners are, and writes what follows.
+//! Syncs of single objects: live reads of the object and its owners, then the write that follows.
 //!
 //! graph node -> live GET -> classification of each reference (live GETs) -> decision -> PATCH or
 //! DELETE with preconditions
 //!
-//! Nothing is deleted because of what the graph or a cache says. What the API server cannot answer
-//! is no answer: the object stays and is looked at again.
+//! The graph only selects the objects to check, and every write follows live reads. If a live read
+//! fails, the object stays and its sync is retried. Upstream: `garbagecollector.go`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,33 +30,33 @@ use super::kinds::Kinds;
 use super::live::{self, Live};
 use super::unseen::{Reference, Watched};
 
-/// How often a finalizer is taken away before a conflict counts as a failure, and the pause after
-/// the first.
+/// Attempts to remove a finalizer before a conflict counts as a failure.
 const FINALIZER_TRIES: usize = 4;
+/// Pause after the first conflict. Each further pause is five times as long.
 const FINALIZER_PAUSE: Duration = Duration::from_millis(10);
-/// After so many looks, and as the pauses double more than two minutes, a cache that still lacks
-/// what is there is no matter of time.
+/// Failures of a key after which unseen dependents are logged as an error. With doubling pauses
+/// they take more than two minutes, and a healthy cache catches up in less.
 const LATE_TRIES: u32 = 15;
 
-/// The graph, its queues, and the means to ask and write.
+/// The graph, its queues, and the clients.
 pub(super) struct Collector {
     pub(super) graph: Mutex<Graph>,
     pub(super) kinds: Kinds,
     pub(super) to_delete: WorkQueue<NodeKey>,
     pub(super) to_orphan: WorkQueue<NodeKey>,
-    /// Changes reach the graph where they are told, so that no look at it misses one.
+    /// Upstream's queue of graph changes, for its metrics. Handlers update the graph directly.
     pub(super) changes: ImmediateQueue,
-    /// Reads and patches, answered with metadata only.
+    /// Client for reads and patches whose answers have metadata only.
     pub(super) metadata: ApiClient,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) watched: Watched,
 }
 
-/// Works on the queue of objects that may have to go.
+/// Syncs the queue of objects that may have to be deleted.
 pub(super) struct Deleting(pub(super) Arc<Collector>);
 
-/// Works on the queue of objects whose dependents stay.
+/// Syncs the queue of owners in orphaning deletion.
 pub(super) struct Orphaning(pub(super) Arc<Collector>);
 
 impl Syncer<NodeKey> for Deleting {
@@ -92,7 +92,7 @@ fn retry(error: &SyncError, failures: u32) -> Retry {
     }
 }
 
-/// An object that can be asked for: its type is served.
+/// An object whose type is served, so that a live read is possible.
 struct Place<'a> {
     coordinates: &'a Coordinates,
     resource: Arc<ResourceType>,
@@ -109,7 +109,7 @@ impl Place<'_> {
         }
     }
 
-    /// It can exist nowhere: its type lives in namespaces and no namespace is known.
+    /// True if the type is namespaced, but the namespace is unknown. Such an object cannot exist.
     fn is_nowhere(&self) -> bool {
         self.resource.namespaced && self.namespace.is_empty()
     }
@@ -120,7 +120,7 @@ impl Collector {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the graph and enqueues what that asks for.
+    /// Changes the graph, and enqueues the objects that the change affects.
     pub(super) fn apply(&self, change: impl FnOnce(&mut Graph) -> Effects) {
         let started = Instant::now();
         let Effects {
@@ -136,11 +136,12 @@ impl Collector {
         orphan.into_iter().for_each(|key| self.to_orphan.add(key));
         out_of_reach
             .iter()
-            .for_each(|(dependent, reference)| self.tell_out_of_reach(dependent, reference));
+            .for_each(|(dependent, reference)| self.report_out_of_reach(dependent, reference));
         self.changes.processed(started.elapsed());
     }
 
-    fn tell_out_of_reach(&self, dependent: &Coordinates, reference: &OwnerReference) {
+    /// Reports a reference to an owner in another namespace as an Event.
+    fn report_out_of_reach(&self, dependent: &Coordinates, reference: &OwnerReference) {
         let owner = Coordinates::of_owner(reference, &dependent.namespace);
         tracing::debug!(item = %dependent, %owner, "item references an owner but does not match namespaces");
         let message = format!(
@@ -191,7 +192,7 @@ impl Collector {
         }
     }
 
-    /// Deletes the object unless somebody owns it. False when there is no point in looking again.
+    /// Deletes the object if it has no solid owner. Returns false if a retry is useless.
     async fn delete_unless_owned(&self, place: &Place<'_>, live: Live) -> Result<bool, SyncError> {
         let coordinates = place.coordinates;
         let references = live.owners();
@@ -238,8 +239,8 @@ impl Collector {
         Ok(true)
     }
 
-    /// How the owner stands that `reference` of `dependent` means; `None` for a cluster-scoped
-    /// object that refers to a namespaced one, about which nothing can ever be said.
+    /// The state of the owner of `dependent` behind `reference`. `None` for a cluster-scoped
+    /// dependent of a namespaced owner: the namespace of such an owner is unknown.
     async fn standing(
         &self,
         dependent: &Coordinates,
@@ -286,7 +287,7 @@ impl Collector {
     async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
         let blocking = || self.graph().blocking_dependents(&node.key);
         if blocking().is_empty() {
-            self.see_all_dependents(&node.coordinates).await?;
+            self.require_all_dependents(&node.coordinates).await?;
         }
         match foreground::next(&blocking()) {
             Step::Finish => {
@@ -308,7 +309,7 @@ impl Collector {
         let Some(node) = self.graph().get(key) else {
             return Ok(());
         };
-        self.see_all_dependents(&node.coordinates).await?;
+        self.require_all_dependents(&node.coordinates).await?;
         let dependents = self.graph().dependents(key);
         let owner = [key.uid.clone()];
         let outcomes = join_all(
@@ -367,8 +368,8 @@ impl Collector {
         })
     }
 
-    /// The object that is there now, whatever its UID; `None` when the API server says that there
-    /// is none of that name.
+    /// A live read of the object, which may have another UID. `None` if the API server has no
+    /// object of that name.
     async fn read(&self, place: &Place<'_>) -> Result<Option<Live>, SyncError> {
         let coordinates = || Box::new(place.coordinates.clone());
         match self.metadata.get(place.target()).await {
@@ -387,8 +388,9 @@ impl Collector {
         }
     }
 
-    /// Deletes what was read, if it is still what was read or has the same owners at least. False
-    /// when it is gone.
+    /// Deletes the object `live`, with its UID and resource version as preconditions. If only other
+    /// fields than its references changed meanwhile, deletes it by UID alone. Returns false if it
+    /// is gone.
     async fn delete(
         &self,
         place: &Place<'_>,
@@ -409,7 +411,7 @@ impl Collector {
             .map(drop);
         if outcome.as_ref().is_err_and(ApiError::is_conflict) {
             let now = self.read(place).await?;
-            let is_moot = |now: &Live| {
+            let has_same_owners = |now: &Live| {
                 now.version() != live.version() && now.references() == live.references()
             };
             match now {
@@ -417,8 +419,8 @@ impl Collector {
                     self.apply(|graph| graph.proven_absent(coordinates));
                     return Ok(false);
                 }
-                // Somebody changes the object often, but nothing that matters here.
-                Some(now) if now.is(uid) && is_moot(&now) => {
+                // Another client changes the object often, but not its references.
+                Some(now) if now.is(uid) && has_same_owners(&now) => {
                     outcome = self.client.delete(place.target(), &options).await.map(drop);
                 }
                 Some(_) => {}
@@ -437,8 +439,9 @@ impl Collector {
         }
     }
 
-    /// Sends a strategic patch, or where the type knows none, `merge` of what is there (`live`, or
-    /// else what is read now); nothing when that is `None`.
+    /// Sends the strategic merge patch `strategic`. Custom resources answer 415; then sends the
+    /// merge patch that `merge` makes of `live`, or of a live read. Sends none if `merge` returns
+    /// `None`.
     async fn patch(
         &self,
         place: &Place<'_>,
@@ -475,8 +478,8 @@ impl Collector {
             .map_err(failed)
     }
 
-    /// Makes sure that the graph shows all dependents that `owner` had when we began to lead.
-    async fn see_all_dependents(&self, owner: &Coordinates) -> Result<(), SyncError> {
+    /// Fails if the graph lacks dependents that `owner` had at the start of this leadership term.
+    async fn require_all_dependents(&self, owner: &Coordinates) -> Result<(), SyncError> {
         let knows = |reference: Reference<'_>| self.graph().knows(reference);
         match self
             .watched
@@ -492,7 +495,7 @@ impl Collector {
         }
     }
 
-    /// Takes a finalizer from an owner that needs it no longer.
+    /// Removes a finalizer of `owner`. Retries after conflicts.
     async fn remove_finalizer(
         &self,
         owner: &Coordinates,

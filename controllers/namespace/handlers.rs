@@ -1,4 +1,4 @@
-//! Which namespaces a change wakes up: the terminating ones, a while later.
+//! The namespaces that a change enqueues: terminating ones, after a delay.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::object::{Namespace, Object, ObjectKey};
 use steersman_runtime::workqueue::WorkQueue;
 
-/// How long deletion waits, so that every API server has seen the namespace end and last-minute
-/// creations have landed.
+/// Delay before the deletion of content, as upstream's `namespaceDeletionGracePeriod`. In this time
+/// all API servers observe the terminating namespace, and finish creations that they accepted.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Makes changes enqueue keys.
+/// Registers the handler.
 pub(super) fn register(namespaces: &SharedInformer<Namespace>, queue: &WorkQueue<ObjectKey>) {
     let queue = queue.clone();
     namespaces.add_handler(move |change| match change {
@@ -27,8 +27,8 @@ fn enqueue(queue: &WorkQueue<ObjectKey>, namespace: &Namespace) {
     }
 }
 
-/// Every `period` (never when it is zero) enqueues all terminating namespaces, as upstream's resync
-/// does. Does not return.
+/// Enqueues all terminating namespaces every `period`, as upstream's resync does. Zero disables it.
+/// Never returns.
 pub(super) async fn resync(
     namespaces: Store<Namespace>,
     queue: WorkQueue<ObjectKey>,

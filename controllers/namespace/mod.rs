@@ -1,15 +1,22 @@
-//! Ends namespaces: whatever is in a terminating namespace is deleted, pods first, and then the
-//! namespace is let go.
+//! Removes terminating namespaces: deletes all their objects, pods first, and then removes the
+//! finalizer `kubernetes` of the namespace.
 //!
 //! events -> handlers -> queue of names (5 s later) -> sync -> (discovery, removal, content,
 //! conditions) -> finalize
 //!
-//! Upstream: `pkg/controller/namespace`. What we rely on: a namespace that is finalized was seen
-//! empty, for every type the API server told us of, in the pass that finalizes it; a type that
-//! could not be asked, or a group that could not be discovered, blocks it and is named in its
-//! conditions. Differences, none of which a client sees: lists are read in pages, which verbs a
-//! type has is asked anew in each pass, and the finalize call carries the version of our own status
-//! write, so it is not refused once.
+//! Guarantees:
+//!
+//! - A namespace is finalized only in a pass that found it empty, for all types of discovery.
+//! - A type that could not be listed, or a group without discovery, blocks the namespace. Its
+//!   conditions report the failure.
+//!
+//! Upstream: `pkg/controller/namespace`. Differences, all invisible to clients:
+//!
+//! - Lists come in pages.
+//! - Each pass discovers the verbs of types again.
+//! - The finalize call carries the version of our own status update. Upstream's first call is
+//!   always
+//!   refused with a conflict.
 
 mod conditions;
 mod content;
@@ -65,10 +72,11 @@ const RULES: &[Rule] = &[
     Rule::new(&["*"], &["*"], &["delete", "deletecollection", "list"]),
 ];
 
-/// The longest back-off of one namespace.
+/// The maximum back-off of one namespace, as upstream.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// A pass makes two requests per type, so that this controller may ask more than others.
+/// Limits of its client, as multiples of the configured ones, as upstream. A pass sends two or more
+/// requests per type.
 const QPS_FACTOR: f32 = 20.0;
 const BURST_FACTOR: u32 = 100;
 
@@ -102,7 +110,7 @@ struct NamespaceController {
     namespaces: Store<Namespace>,
     queue: WorkQueue<ObjectKey>,
     workers: usize,
-    /// How often every terminating namespace is enqueued; zero is never.
+    /// Period of [`handlers::resync`]. Zero disables it.
     resync: Duration,
 }
 
@@ -114,8 +122,7 @@ impl Controller for NamespaceController {
                 serves_anything = self.check() => serves_anything,
             };
             if !serves_anything {
-                // The manager ends the process when a controller ends by itself, as upstream does
-                // here.
+                // The manager exits if a controller returns by itself. Upstream exits here too.
                 tracing::error!("unable to get any supported resources from server");
                 return;
             }
@@ -130,7 +137,7 @@ impl Controller for NamespaceController {
 }
 
 impl NamespaceController {
-    /// Whether the API server serves anything that could be deleted.
+    /// True if the API server serves a deletable type.
     async fn check(&self) -> bool {
         let types = Types::new(discover(&self.client).await);
         if let Some(failure) = &types.failure {

@@ -1,5 +1,9 @@
-//! One pass over a terminating namespace: mark it, delete what is in it, say how that went, and let
-//! it go when nothing is left.
+//! One pass over a terminating namespace.
+//!
+//! phase `Terminating` -> delete content -> conditions -> finalize, if the namespace is empty
+//!
+//! A pass reads everything from the API server, since a stale cache could show an empty namespace.
+//! Upstream: `namespaced_resources_deleter.go`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +23,10 @@ use super::content::Remains;
 use super::discovery::Types;
 use super::removal::Removal;
 
-/// The entry of `spec.finalizers` that is ours to remove.
-const TOKEN: &str = "kubernetes";
+/// The entry of `spec.finalizers` that this controller removes.
+const FINALIZER: &str = "kubernetes";
 
-/// Why a pass did not end the namespace.
+/// The failure of a pass, or the reason for another one.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     #[error("{0}")]
@@ -33,7 +37,7 @@ pub(super) enum SyncError {
     Decode(#[from] DecodeError),
     #[error("namespace uid has changed across retries")]
     Replaced,
-    /// Upstream's aggregate.
+    /// Failed deletions, in the text form of upstream's `Aggregate`.
     #[error("{}", aggregate(.0))]
     Content(Vec<String>),
     #[error(
@@ -49,19 +53,18 @@ fn aggregate(errors: &[String]) -> String {
     }
 }
 
-/// How long content that is expected to go within `estimate` seconds is left alone: half of that,
-/// and a second.
+/// The pause before the next pass, if the content is expected to end in `estimate` seconds: half of
+/// that, plus one second, as upstream.
 fn pause(estimate: i64) -> Duration {
     Duration::from_secs(u64::try_from(estimate / 2).unwrap_or(0) + 1)
 }
 
-/// Ends namespaces. Reads everything it acts on from the API server: the cache only says which
-/// namespaces to look at.
+/// Syncs terminating namespaces. The cache only selects the namespaces. All other reads are live.
 pub(super) struct Terminator {
     pub(super) client: ApiClient,
     pub(super) metadata: ApiClient,
     pub(super) clock: Clock,
-    /// Whether everything else waits until the pods are gone.
+    /// Delete other objects only after all pods are gone (gate `OrderedNamespaceDeletion`).
     pub(super) pods_first: bool,
 }
 
@@ -82,12 +85,12 @@ impl ObjectSyncer for Terminator {
     }
 }
 
-/// What is written to a namespace on its way.
+/// A write to the namespace object.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// `status.phase`, in case the server did not say so itself.
+    /// Sets `status.phase`, for API servers that do not set it at the deletion.
     MarkTerminating,
-    /// `spec.finalizers` without our entry.
+    /// Removes [`FINALIZER`] from `spec.finalizers`.
     Finalize,
 }
 
@@ -126,7 +129,7 @@ impl Terminator {
         Ok(())
     }
 
-    /// The namespace as it is now; `None` when it is gone.
+    /// A live read of the namespace. `None` if it is gone.
     async fn get(&self, name: &str) -> Result<Option<Live>, SyncError> {
         match self.client.get(target(name, None)).await {
             Ok(body) => Ok(Some(Live::decode(&body)?)),
@@ -135,8 +138,8 @@ impl Terminator {
         }
     }
 
-    /// Takes a step, on the latest state as often as others write in between. `None` when the
-    /// namespace is gone.
+    /// Sends a write. After a conflict, repeats it on the latest state. `None` if the namespace is
+    /// gone.
     async fn write(&self, mut live: Live, step: Step) -> Result<Option<Live>, SyncError> {
         loop {
             let (part, body) = match step {
@@ -167,8 +170,8 @@ impl Terminator {
         }
     }
 
-    /// Deletes what is in the namespace and writes down how that went. Returns the seconds until
-    /// the rest is probably gone, 0 when there is no rest.
+    /// Deletes the content of the namespace, and writes the result to its conditions. Returns the
+    /// estimated seconds until the content has ended, 0 for an empty namespace.
     async fn delete_content(&self, live: &mut Live, deleted: Timestamp) -> Result<i64, SyncError> {
         let name = live.name().to_owned();
         let removal = Removal {
@@ -203,8 +206,8 @@ impl Terminator {
                 ));
             }
             log_removal(pods, &remains);
-            // Whatever pods may still need, such as network policies and service accounts, stays
-            // until they are gone.
+            // Running pods may still need other objects, such as network policies and service
+            // accounts. So these objects stay until the pods are gone.
             if remains.items > 0 {
                 self.write_conditions(live, report).await;
                 return outcome(errors, estimate);
@@ -224,7 +227,8 @@ impl Terminator {
         outcome(errors, estimate)
     }
 
-    /// As upstream, a failure is only logged: the next pass writes the conditions anyway.
+    /// Writes the conditions, if they changed. As upstream, a failure is only logged, since the
+    /// next pass writes them again.
     async fn write_conditions(&self, live: &mut Live, report: Report) {
         let mut changed = live.object.clone();
         let status = changed.entry("status").or_insert_with(|| json!({}));
@@ -236,8 +240,8 @@ impl Terminator {
             .replace(target(live.name(), Some("status")), &changed)
             .await;
         match written.map(|answer| Live::decode(&answer)) {
-            // Upstream keeps the version from before this write, so that its finalize call is
-            // always refused once.
+            // Upstream keeps the version from before this write. Its finalize call then always has
+            // one conflict.
             Ok(Ok(now)) => *live = now,
             Ok(Err(error)) => {
                 tracing::error!(%error, "the answer to a status update is no namespace")
@@ -273,7 +277,7 @@ fn target<'a>(name: &'a str, subresource: Option<&'a str>) -> Target<'a> {
     }
 }
 
-/// A namespace as the API server showed it.
+/// A namespace from a live read or from the answer to a write.
 #[derive(Debug, Clone)]
 struct Live {
     identity: Identity,
@@ -288,7 +292,7 @@ impl Live {
                 kind: "Namespace",
                 source,
             })?;
-        // Left out of a PUT, the server keeps them.
+        // The server keeps managed fields that a PUT leaves out.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -314,7 +318,7 @@ impl Live {
             .collect()
     }
 
-    /// Whether finalizers that are left keep the API server from removing it.
+    /// True if remaining finalizers prevent the API server from removing the namespace.
     fn is_kept(&self) -> bool {
         let of_metadata = self
             .object
@@ -342,7 +346,7 @@ impl Live {
         let mut others: Vec<&str> = self
             .finalizers()
             .into_iter()
-            .filter(|&finalizer| finalizer != TOKEN)
+            .filter(|&finalizer| finalizer != FINALIZER)
             .collect();
         others.sort_unstable();
         others.dedup();
@@ -362,14 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn content_is_left_alone_for_half_its_time_and_a_second() {
+    fn pause_is_half_the_estimate_plus_one_second() {
         for (estimate, seconds) in [(0, 1), (1, 1), (15, 8), (30, 16), (-4, 1)] {
             assert_eq!(pause(estimate).as_secs(), seconds, "{estimate}");
         }
     }
 
     #[test]
-    fn one_error_is_itself_and_several_are_a_list() {
+    fn single_error_has_no_brackets_and_several_are_a_list() {
         let error = |errors: &[&str]| {
             SyncError::Content(errors.iter().map(|&e| e.to_owned()).collect()).to_string()
         };
@@ -379,7 +383,7 @@ mod tests {
 
     /// Upstream: `TestFinalized`, `TestFinalizeNamespaceFunc`.
     #[test]
-    fn finalizing_removes_our_token_and_keeps_the_others() {
+    fn finalizing_removes_only_the_finalizer_kubernetes() {
         // (why, before, after)
         let cases: [(&str, &[&str], &[&str]); 4] = [
             ("only ours", &["kubernetes"], &[]),
@@ -418,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_namespace_being_deleted_is_marked_terminating() {
+    fn only_a_deleted_namespace_without_the_phase_is_marked_terminating() {
         // (deletion, phase, expected)
         for (deleted, phase, expected) in [
             (true, "Active", true),

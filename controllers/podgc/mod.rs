@@ -1,12 +1,19 @@
-//! Removes pods that nobody else will: finished ones beyond a threshold, terminating ones on nodes
-//! out of service or bound to no node, and those whose node is gone.
+//! Removes pods that have no kubelet or controller to remove them:
+//!
+//! - finished pods beyond a threshold,
+//! - terminating pods on nodes with the out-of-service taint,
+//! - pods of nodes that are gone,
+//! - terminating pods that were never bound to a node.
 //!
 //! every 20 s: caches -> (terminated, out_of_service, orphaned, unscheduled) -> patch of the status
 //! -> delete
 //!
-//! Upstream: `pkg/controller/podgc`. Differences: deletions carry the pod's UID as precondition, so
-//! that a pod which took the name meanwhile stays; the refusal counts as an error, as a pod not
-//! found does. A pod that was removed is left alone until the cache shows what became of it.
+//! Upstream: `pkg/controller/podgc`. Differences:
+//!
+//! - A deletion has the UID of the pod as precondition, so that a new pod of the same name
+//!   survives.
+//!   A failed precondition counts as an error in the metrics, like a pod that is not found.
+//! - Further cycles ignore a removed pod until the cache shows the removal.
 
 mod metrics;
 mod orphaned;
@@ -54,7 +61,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 const NAME: &str = "pod-garbage-collector-controller";
 
-/// Its client and its service account.
+/// Name of its client and its service account.
 const IDENTITY: &str = "pod-garbage-collector";
 
 const RULES: &[Rule] = &[
@@ -63,13 +70,15 @@ const RULES: &[Rule] = &[
     Rule::new(&[""], &["nodes"], &["get"]),
 ];
 
-/// Between the end of one cycle and the start of the next.
+/// Pause between the end of one cycle and the start of the next. Upstream: `gcCheckPeriod`.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// How long a node must be missed before its pods are orphans.
+/// Time for which a node must be missing before its pods count as orphans. Upstream:
+/// `quarantineTime`.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
-/// Removals in flight where they run side by side; the client's throttle is what bounds their rate.
+/// Concurrent removals, for reasons that upstream also removes concurrently. The throttle of the
+/// client limits their rate.
 const REMOVALS_AT_ONCE: usize = 200;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -105,7 +114,7 @@ fn by_name(nodes: Vec<Arc<Node>>) -> Nodes {
         .collect()
 }
 
-/// Why a pod goes; the texts are label values of the metrics.
+/// The reason for a removal. The texts are label values of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
     Terminated,
@@ -126,7 +135,7 @@ impl Reason {
 }
 
 struct PodGc {
-    /// Whether the status of a pod says which generation it is about.
+    /// Write `observedGeneration` into the status (gate `PodObservedGenerationTracking`).
     tracks_generation: bool,
     pods: Store<Pod>,
     nodes: Store<Node>,
@@ -134,7 +143,7 @@ struct PodGc {
     clock: Clock,
     quarantine: WorkQueue<Sym>,
     threshold: i64,
-    /// Removals by pod, and their versions in the cache of pods.
+    /// Removed pods by UID, until the cache shows their removal.
     removed: OwnWrites<Uid>,
     written: WritesTo<Uid>,
     metrics: PodGcMetrics,
@@ -156,10 +165,11 @@ impl Controller for PodGc {
 }
 
 impl PodGc {
-    /// Looks at all pods once. The steps see the same pods; a pod that one of them removed is
-    /// nothing to the next. No removal starts after `stop`.
+    /// Checks all pods once. All steps use the same list of pods, and ignore pods that an earlier
+    /// step removed. No removal starts after `stop`.
     async fn cycle(&self, stop: &CancellationToken) {
-        // Before the pods are listed, so that the list shows all that is forgotten here.
+        // Comes before the list of pods, so that the list shows every removal that is forgotten
+        // here.
         self.removed.forget_seen();
         let (pods, nodes) = (self.pods.list(), by_name(self.nodes.list()));
 
@@ -218,13 +228,13 @@ impl PodGc {
             .await;
     }
 
-    /// Fails the pod unless it is finished, then deletes it at once. A pod that cannot be failed is
-    /// left for the next cycle.
+    /// Sets the phase `Failed` unless the pod is finished, then deletes it with a grace period of
+    /// zero. After an error, the next cycle tries again.
     async fn remove(&self, pod: &Pod, reason: Reason) {
         let labels = [&*pod.meta.namespace, reason.as_str()];
         let removed = self.fail_and_delete(pod, reason).await;
         if removed.as_ref().is_err_and(ApiError::is_fenced) {
-            return tracing::debug!(pod = %pod.key(), reason = reason.as_str(), "pod left to whoever leads next");
+            return tracing::debug!(pod = %pod.key(), reason = reason.as_str(), "pod is left to the next leader");
         }
         self.metrics.deletions.with_label_values(&labels).inc();
         if removed.is_ok() {
@@ -250,7 +260,7 @@ impl PodGc {
         }
         let options = Delete::exactly(&pod.meta).immediately();
         let answer = self.client.delete(target, &options).await?;
-        // A Status in place of the pod has no version; then the next cycle finds out.
+        // A Status in place of the pod has no version. The next cycle may then try again.
         if let Ok(Identity {
             resource_version: version @ 1..,
             ..
@@ -262,7 +272,7 @@ impl PodGc {
     }
 }
 
-/// Being deleted, and no kubelet was ever asked to run it, so none will end it.
+/// True for a terminating pod without a node. No kubelet ends such a pod.
 fn is_unscheduled(pod: &Pod) -> bool {
     pod.meta.is_terminating() && pod.node.is_none()
 }

@@ -1,4 +1,7 @@
-//! Which change enqueues which owners, and which expectation it settles.
+//! The owners that a change enqueues, and the expectations that it satisfies.
+//!
+//! A change of an owner enqueues it. A change of a pod enqueues its controller, and a change of an
+//! orphan enqueues all owners that may adopt it. Created and deleted pods count down expectations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use steersman_runtime::workqueue::WorkQueue;
 
 use super::owner::PodOwner;
 
-/// Hears of every change to owners and pods from here on.
+/// Registers the handlers of owners and pods.
 pub(super) fn register<O: PodOwner>(
     owners: &SharedInformer<O>,
     pods: &SharedInformer<Pod>,
@@ -53,9 +56,9 @@ impl<O: PodOwner> Handlers<O> {
             self.control.observe(change, &event);
             let owner = event.owner();
             self.queue.add(owner.key());
-            // Nothing will change in the cluster when the pod becomes available, so this is
-            // remembered. The API stores whole seconds; the sync itself asks to come back at the
-            // exact time.
+            // A pod becomes available without a change of an object, so a delayed key replaces the
+            // event. This delay follows upstream; the sync itself requeues for the exact time, as
+            // the API stores whole seconds.
             let seconds = u64::try_from(owner.min_ready_seconds()).unwrap_or(0);
             if seconds > 0 && matches!(event, DependentEvent::Updated(_)) && becomes_ready(change) {
                 let delay = Duration::from_secs(seconds);
@@ -81,7 +84,7 @@ mod tests {
     use crate::testing::pods::pod;
     use crate::testing::world::World;
 
-    /// Handlers over a cache with ReplicaSets of these names, each selecting these labels.
+    /// Handlers with a cache of ReplicaSets. Each has a name and the labels of its selector.
     struct Fixture {
         handlers: Handlers<ReplicaSet>,
         _tasks: Tasks,
@@ -119,7 +122,8 @@ mod tests {
             }
         }
 
-        /// A pod with these labels under the ReplicaSet of this name, in its version `version`.
+        /// A pod with `labels` and resource version `version`, controlled by the ReplicaSet
+        /// `owner`.
         fn pod(&self, owner: Option<&str>, labels: &Value, version: u32) -> Arc<Pod> {
             let reference = owner.map(|name| {
                 let uid = self.handlers.owners.get(&key(name)).unwrap().meta.uid.to_string();
@@ -132,7 +136,7 @@ mod tests {
             Arc::new(pod.metadata("resourceVersion", version.to_string()).build())
         }
 
-        /// The queued names, in order, which are done with.
+        /// Takes all keys from the queue, and returns their names in order.
         async fn queued(&self) -> Vec<String> {
             let mut names = Vec::new();
             while !self.handlers.queue.is_empty() {
@@ -244,7 +248,7 @@ mod tests {
 
     /// `TestOverlappingRSs` of upstream's unit tests.
     #[tokio::test(start_paused = true)]
-    async fn of_overlapping_replica_sets_only_the_controller_is_woken() {
+    async fn overlapping_selectors_enqueue_only_the_controller() {
         let labels = json!({"foo": "bar"});
         let names: Vec<String> = (1..10).map(|i| format!("rs{i}")).collect();
         let sets: Vec<(&str, Value)> = names
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!(fixture.queued().await, ["foobar"]);
         assert!(
             expectations.satisfied(&owner),
-            "a pod added with a deletion timestamp settles a deletion, not a creation"
+            "a pod added with a deletion timestamp counts as a deletion, not as a creation"
         );
 
         expect(&gone);
@@ -306,7 +310,7 @@ mod tests {
         assert_eq!(fixture.queued().await, ["foobar"]);
         assert!(
             expectations.satisfied(&owner),
-            "an update to having one is a deletion"
+            "an update that adds a deletion timestamp counts as a deletion"
         );
 
         let second = deleted("secondPod", "1");
@@ -317,18 +321,24 @@ mod tests {
         });
         assert!(
             !expectations.satisfied(&owner),
-            "an update of a pod being deleted is no second deletion"
+            "an update of a terminating pod does not count as a second deletion"
         );
         handlers.pod_changed(&Change::Deleted {
             object: &gone,
             final_state_unknown: false,
         });
-        assert!(!expectations.satisfied(&owner), "nor is its end");
+        assert!(
+            !expectations.satisfied(&owner),
+            "the removal of a terminating pod does not count again"
+        );
         handlers.pod_changed(&Change::Deleted {
             object: &second,
             final_state_unknown: false,
         });
         assert_eq!(fixture.queued().await, ["foobar"]);
-        assert!(expectations.satisfied(&owner), "the second pod's is");
+        assert!(
+            expectations.satisfied(&owner),
+            "the removal of the second pod counts"
+        );
     }
 }

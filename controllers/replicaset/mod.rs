@@ -2,15 +2,18 @@
 //!
 //! events -> handlers -> queue of keys -> sync -> (claim, scale, ranking, status) -> writes
 //!
-//! Promises: no pod is created or deleted on the strength of a cache that lacks an earlier write
-//! for the same ReplicaSet; pods are deleted and adopted by UID, so that a new pod of the same name
-//! survives. Both are kept by [`PodControl`].
+//! Guarantees, both kept by [`PodControl`]:
 //!
-//! The same machinery keeps the pods of every kind that is a [`PodOwner`].
+//! - A sync creates and deletes pods only after the cache shows all earlier writes for the same
+//!   ReplicaSet.
+//! - Deletions and adoptions carry the UID of the pod, so that a new pod of the same name survives.
 //!
-//! Upstream: `pkg/controller/replicaset`. Differences: those of [`PodControl`]; a sync that finds a
-//! cache behind its own writes waits for that cache instead of backing off; expectations that
-//! expire unmet wake their owner.
+//! The controller is generic over [`PodOwner`], because ReplicationControllers need the same code.
+//!
+//! Upstream: `pkg/controller/replicaset`. Differences, besides those of [`PodControl`]:
+//!
+//! - If a cache lacks an own write, the sync waits for that cache. Upstream backs off.
+//! - Expired expectations enqueue their owner. Upstream waits for the next event.
 
 mod handlers;
 mod metrics;
@@ -54,20 +57,20 @@ const NAME: &str = "replicaset-controller";
 const RULES: &[Rule] = &[
     Rule::new(&["apps"], &["replicasets"], &["get"]),
     Rule::new(&["apps"], &["replicasets/status"], &["update"]),
-    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is
-    // on.
+    // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
+    // references with `blockOwnerDeletion`.
     Rule::new(&["apps"], &["replicasets/finalizers"], &["update"]),
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
     Rule::EVENTS,
 ];
 
-/// Names that users see of a controller that runs on this machinery.
+/// The visible names of a controller that runs this code.
 pub(crate) struct Names {
     /// Canonical name of the controller.
     pub(crate) controller: &'static str,
-    /// Its client, and the source of its Events.
+    /// Name of its client, and source of its Events.
     pub(crate) component: &'static str,
-    /// Its queue, in metrics.
+    /// Name of its queue in metrics.
     pub(crate) queue: &'static str,
 }
 
@@ -84,7 +87,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     )
 }
 
-/// A controller of kind `O` with so many workers, already listening.
+/// Builds the controller of kind `O` with `workers` workers, and registers its handlers.
 pub(crate) fn build<O: PodOwner>(
     ctx: &ControllerContext,
     names: &Names,

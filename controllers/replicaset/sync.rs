@@ -1,4 +1,7 @@
-//! One sync: claim the pods of the owner, create or delete some, write the status.
+//! One sync of one owner: claim its pods, create or delete pods, write the status.
+//!
+//! The status has the pods from before the scaling, and a later sync reports the new ones. So one
+//! sync needs no second read of the cache. Upstream: `syncReplicaSet` and `manageReplicas`.
 
 use std::sync::Arc;
 
@@ -22,13 +25,13 @@ use super::ranking::{self, Costs};
 use super::scale::{self, Scale};
 use super::status;
 
-/// Why a sync failed.
+/// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// A pod could not be adopted or released.
     #[error("claim pods: {0}")]
     Claim(#[source] ClaimError),
-    /// The cache is in doubt, and the API server did not say what there is.
+    /// The cache is in doubt, and the live read to confirm it failed.
     #[error("check pods: {0}")]
     Check(#[source] LiveError),
     /// Pods could not be created or deleted.
@@ -37,12 +40,13 @@ pub(super) enum SyncError {
     /// The status could not be written.
     #[error("write status: {0}")]
     Status(#[source] StatusError),
-    /// The answer to a write of the status is no object.
+    /// The answer to the status update could not be decoded.
     #[error("write status: {0}")]
     Answer(#[source] DecodeError),
 }
 
-/// Why pods could not be created or deleted; the texts are those of condition `ReplicaFailure`.
+/// A failed creation or deletion of pods. The texts are messages of the condition
+/// `ReplicaFailure`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleError {
     #[error("{0}")]
@@ -59,13 +63,13 @@ impl ScaleError {
     }
 }
 
-/// Keeps as many pods running as each owner asks for.
+/// Syncs the owners of kind `O`.
 pub(super) struct ReplicaController<O> {
     pub(super) owners: Store<O>,
     pub(super) siblings: ByController<O>,
     pub(super) pods: Store<Pod>,
     pub(super) control: PodControl,
-    /// Writes of owners.
+    /// Own writes of owners, which are status updates.
     pub(super) written: WritesTo,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
@@ -90,7 +94,7 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
             object: &*object,
             selector,
         };
-        // Asked before the pods are read: see `PodControl::expectations`.
+        // Read before the pods, for the reason in `PodControl::expectations`.
         let is_settled = self.control.expectations().satisfied(key);
         let may_scale = is_settled && !object.meta().is_terminating();
         let terminating = self.control.terminating(owner);
@@ -113,8 +117,8 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
     fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
             SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
-            // The selector of another owner, a quota or a webhook stands in the way: operators
-            // have to hear of it.
+            // The usual causes are a quota, a webhook, or an overlapping selector. An operator has
+            // to resolve them, so the error is logged.
             SyncError::Scale(_) => Retry::BackOff,
             _ => Retry::after_request(request),
         }
@@ -122,8 +126,8 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
 }
 
 impl<O: PodOwner> ReplicaController<O> {
-    /// Whether pods may be created or deleted on the strength of the caches. When they may not, the
-    /// key returns with the missing event.
+    /// True if the caches are recent enough to create or delete pods. If not, the missing event
+    /// enqueues the key.
     async fn cache_is_current(
         &self,
         owner: Owner<'_, O>,
@@ -145,7 +149,7 @@ impl<O: PodOwner> ReplicaController<O> {
             .map_err(SyncError::Check)
     }
 
-    /// Creates or deletes pods. The status reports a failure.
+    /// Creates or deletes pods. The caller reports a failure in the status.
     async fn scale(&self, owner: Owner<'_, O>, active: &[Arc<Pod>]) -> Result<(), ScaleError> {
         let (kind, need) = (&*O::RESOURCE.kind, owner.object.replicas());
         let scaled = match scale::decide(active.len(), need) {
@@ -161,7 +165,8 @@ impl<O: PodOwner> ReplicaController<O> {
                 deleted.map_err(ScaleError::Delete)
             }
         };
-        // Expectations of an owner that is gone must not hold up a new owner of that name.
+        // The owner may have been deleted or recreated during the writes. Its expectations must not
+        // delay a new owner of that name.
         let uid = &owner.object.meta().uid;
         if self
             .owners
@@ -181,7 +186,7 @@ impl<O: PodOwner> ReplicaController<O> {
         created.map_err(ScaleError::Create)
     }
 
-    /// The `count` pods of `active` that are deleted first.
+    /// The `count` pods of `active` to delete, by upstream's ranking.
     fn victims(&self, owner: &O, active: &[Arc<Pod>], count: usize) -> Vec<Arc<Pod>> {
         let costs = if self.features.is_on(features::POD_DELETION_COST) {
             Costs::Count
@@ -200,8 +205,8 @@ impl<O: PodOwner> ReplicaController<O> {
         victims
     }
 
-    /// All pods of the owners that share a controller with `owner`, itself included, by selector;
-    /// each pod once.
+    /// The pods of all owners with the same controller as `owner`, including its own pods. The
+    /// selectors of these owners find the pods, and each pod is returned once.
     fn related_pods(&self, owner: &O) -> Vec<Arc<Pod>> {
         let Some(group) = owner.group() else {
             return Vec::new();
@@ -221,8 +226,10 @@ impl<O: PodOwner> ReplicaController<O> {
         pods
     }
 
-    /// Writes the status and says when to look again. The status counts the pods from before the
-    /// creations and deletions, and is written even when those failed: it tells of the failure.
+    /// Writes the status, and returns the time of the next sync.
+    ///
+    /// The status counts the pods from before the creations and deletions. It is written even if
+    /// these failed, since it reports the failure.
     async fn report(
         &self,
         owner: Owner<'_, O>,
@@ -239,7 +246,7 @@ impl<O: PodOwner> ReplicaController<O> {
         let text = failure.as_ref().map(ToString::to_string);
         let status = status::compute(object, active, terminating, text.as_deref(), now);
         match self.write_status(key, object, status.clone()).await {
-            // The cache will show the deletion, and the key returns then.
+            // The owner was deleted. Its key returns when the cache shows the deletion.
             Err(SyncError::Status(error)) if error.is_object_not_found() => {
                 return Ok(Requeue::Never);
             }
@@ -259,7 +266,7 @@ impl<O: PodOwner> ReplicaController<O> {
         Ok(next.map_or(Requeue::Never, Requeue::After))
     }
 
-    /// Writes `status` unless it says what the served one says.
+    /// Writes `status` if it differs from the current one.
     async fn write_status(
         &self,
         key: &ObjectKey,
@@ -270,7 +277,7 @@ impl<O: PodOwner> ReplicaController<O> {
         if !status::needs_write(owner.status(), &status, meta.generation) {
             return Ok(());
         }
-        // The generation that was acted on, also when the second attempt finds a newer one.
+        // The generation that this sync acted on, even if the retry finds a newer one.
         status.observed_generation = meta.generation;
         tracing::trace!(
             replicas = status.replicas,

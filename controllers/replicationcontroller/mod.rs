@@ -1,13 +1,13 @@
 //! Keeps as many pods running as each ReplicationController asks for.
 //!
-//! A ReplicationController is an older form of a ReplicaSet, so this is the machinery of
-//! [`crate::replicaset`] run a second time, with its own queue and its own memory of writes;
-//! everything promised there holds here.
+//! A ReplicationController is an older form of a ReplicaSet. So this controller runs the code of
+//! [`crate::replicaset`], with its own queue, expectations and own writes. The guarantees are the
+//! same.
 //!
-//! Upstream: `pkg/controller/replication`, which converts to ReplicaSets and back. Here the
-//! machinery takes both kinds as they are ([`PodOwner`]). Differences are those of the ReplicaSet
-//! controller; of them, upstream has the wait for its own writes for ReplicaSets only, so its
-//! metric counts none of these.
+//! Upstream: `pkg/controller/replication`, which converts ReplicationControllers to ReplicaSets and
+//! back. Here the code is generic over both kinds ([`PodOwner`]). The differences are those of the
+//! ReplicaSet controller. Upstream waits for its own writes only for ReplicaSets, so the metric of
+//! skipped syncs does not count this controller.
 
 #[cfg(test)]
 mod tests;
@@ -38,14 +38,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 const NAME: &str = "replicationcontroller-controller";
 
-/// Its client, its service account and the source of its Events.
+/// Name of its client and its service account, and source of its Events.
 const IDENTITY: &str = "replication-controller";
 
 const RULES: &[Rule] = &[
     Rule::new(&[""], &["replicationcontrollers"], &["get"]),
     Rule::new(&[""], &["replicationcontrollers/status"], &["update"]),
-    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is
-    // on.
+    // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
+    // references with `blockOwnerDeletion`.
     Rule::new(&[""], &["replicationcontrollers/finalizers"], &["update"]),
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
     Rule::EVENTS,
@@ -80,7 +80,7 @@ impl PodOwner for ReplicationController {
         &self.document
     }
 
-    /// None, even under a controller: upstream looks for related ReplicaSets only.
+    /// `None`, even under a controller: upstream looks for related pods only for ReplicaSets.
     fn group(&self) -> Option<&Uid> {
         None
     }

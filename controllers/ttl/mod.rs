@@ -1,13 +1,14 @@
-//! Tells kubelets for how long they may cache Secrets and ConfigMaps: an annotation on each node,
-//! after the size of the cluster.
+//! Sets the TTL annotation of nodes: the time for which kubelets may cache Secrets and ConfigMaps.
+//! It depends on the number of nodes, and limits the load on the API server.
 //!
 //! node events -> count of nodes -> [`Step`]; nodes added or updated -> queue of names -> sync ->
 //! patch of the annotation
 //!
-//! A change of the step enqueues no node: each gets the new value with its own next update, at the
-//! latest when its kubelet renews its status. Upstream: `pkg/controller/ttl`. Difference: workers
-//! begin when all initial nodes are counted, so that a restart never writes the value of a smaller
-//! cluster first.
+//! A change of the step enqueues no nodes. Each node gets the new value at its next update, at the
+//! latest when its kubelet renews its status.
+//!
+//! Upstream: `pkg/controller/ttl`. Difference: workers start after all initial nodes are counted.
+//! So a restart does not write the value of a smaller cluster first.
 
 mod steps;
 #[cfg(test)]
@@ -39,10 +40,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
-/// Also the name of its client.
+/// Name of the controller and of its client.
 const NAME: &str = "ttl-controller";
 
-/// Upstream has no flag for it.
+/// Number of workers, as upstream, which has no flag for it.
 const WORKERS: usize = 5;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -87,7 +88,8 @@ impl ObjectSyncer for TtlController {
                 to = wanted,
                 "Changed ttl annotation for node"
             );
-            // The value is right for every node of the name, so that no precondition is needed.
+            // The value is the same for every node, so a new node of this name may get it too. The
+            // patch needs no precondition.
             let annotations =
                 json!({"metadata": {"annotations": {TTL_ANNOTATION: wanted.to_string()}}});
             self.client

@@ -47,7 +47,7 @@ fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
 }
 
-/// Whether the rollout of `web` is complete and its status up to date.
+/// True if the rollout of `web` is complete and its status up to date.
 fn is_done(state: &State) -> bool {
     let (d, replicas) = (state.deployment("web"), |field: &str, of: &Value| {
         of[field].as_i64().unwrap_or(0)

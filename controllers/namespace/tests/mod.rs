@@ -86,7 +86,7 @@ impl World {
         Some(found["message"].as_str()?.to_owned())
     }
 
-    /// Whether a pass has written this condition.
+    /// True if a pass has written this condition.
     fn has_condition(&self, kind: &str) -> bool {
         self.shop()
             .is_some_and(|shop| condition_of(&shop, kind).is_some())

@@ -65,7 +65,7 @@ impl RecordedState {
             .find(|c| c["type"] == "Progressing")
     }
 
-    /// Whether a quota refuses pods, so that creations are retried.
+    /// True if a quota refuses pods, so that the controller retries creations.
     fn is_refused(&self) -> bool {
         condition_of(self.deployment(), "ReplicaFailure").is_some()
     }

@@ -1,4 +1,6 @@
-//! The Helm chart: its generated parts are up to date, and the real Helm installs it.
+//! The Helm chart: its generated parts are current, and the real Helm renders and installs it.
+//!
+//! `scripts/chart.sh` runs these tests with `UPDATE_CHART=1`, which writes the generated parts.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Asserts that the file has the content `wanted`. With `UPDATE_CHART`, writes it instead.
+/// Asserts that the file has the content `wanted`. If `UPDATE_CHART` is set, writes it instead.
 fn keep_current(name: &str, wanted: &str) {
     if std::env::var_os("UPDATE_CHART").is_some() {
         std::fs::write(path(name), wanted).unwrap();
@@ -29,19 +31,16 @@ fn keep_current(name: &str, wanted: &str) {
         assert_eq!(
             found,
             wanted,
-            "line {} of {name} is not current, scripts/chart.sh renews it",
+            "line {} of {name} is outdated, run scripts/chart.sh",
             at + 1
         );
     }
-    assert!(
-        found == wanted,
-        "{name} is not current, scripts/chart.sh renews it"
-    );
+    assert!(found == wanted, "{name} is outdated, run scripts/chart.sh");
 }
 
-/// The data about controllers that templates use. The values are JSON, which is a subset of YAML.
+/// The text of `files/controllers.yaml`. Its values are JSON, which is a subset of YAML.
 fn controllers() -> String {
-    let mut text = "# What the templates know of the controllers. Made from their registry by scripts/chart.sh.\n".to_owned();
+    let mut text = "# The controllers and their RBAC rules, for the templates. scripts/chart.sh generates this file.\n".to_owned();
     let list = |text: &mut String, key: &str, rules: &[Rule]| {
         writeln!(
             text,
@@ -75,7 +74,7 @@ fn controllers() -> String {
 fn the_chart_has_current_controllers_and_their_rules() {
     keep_current("charts/steersman/files/controllers.yaml", &controllers());
     let mut upstream =
-        "# What --controllers accepts beside those: names of upstream's other controllers. Made by scripts/chart.sh.\n"
+        "# Names of upstream's other controllers, which --controllers accepts too. scripts/chart.sh generates this file.\n"
             .to_owned();
     for name in ControllerRegistry::builtin().names_of_upstream_alone() {
         writeln!(upstream, "- {name}").unwrap();
@@ -83,7 +82,7 @@ fn the_chart_has_current_controllers_and_their_rules() {
     keep_current("charts/steersman/files/upstream.yaml", &upstream);
 }
 
-/// A value of the chart: its full key, its default as written, and the comment above it.
+/// A value of the chart: its full key, the text of its default, and the comment above it.
 struct ChartValue {
     key: String,
     default: String,
@@ -123,10 +122,10 @@ fn values(yaml: &str) -> Vec<ChartValue> {
         }
     }
     // A key that only groups other keys needs no row.
-    let holds = |key: &str| {
+    let is_group = |key: &str| {
         yaml.contains(&format!("\n{key}:\n  ")) && !yaml.contains(&format!("\n{key}:\n  - "))
     };
-    values.retain(|value| !holds(&value.key));
+    values.retain(|value| !is_group(&value.key));
     values
 }
 
@@ -146,7 +145,7 @@ fn readme() -> String {
         meaning,
     } in values(&read("charts/steersman/values.yaml"))
     {
-        assert!(!meaning.is_empty(), "{key} has no text above it");
+        assert!(!meaning.is_empty(), "{key} has no comment above it");
         writeln!(table, "| `{key}` | `{default}` | {meaning} |").unwrap();
     }
     format!("{before}{begin}{table}{end}{after}")
@@ -188,7 +187,7 @@ fn values_and_schema_have_the_same_keys() {
         .into_iter()
         .map(|value| value.key)
         .collect();
-    // `global` is Helm's own; `resources.claims` has no default.
+    // Helm defines `global` itself. `resources.claims` has no default in values.yaml.
     listed.extend(["global", "resources.claims"].map(str::to_owned));
     listed.sort();
     assert_eq!(known, listed);
@@ -247,6 +246,6 @@ fn helm_installs_upgrades_rolls_back_and_removes_the_chart() {
 }
 
 #[test]
-fn the_manager_works_as_the_chart_runs_it() {
+fn manager_works_with_the_arguments_of_the_chart() {
     helm("Managers");
 }

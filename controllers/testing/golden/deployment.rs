@@ -35,10 +35,10 @@ const SCENARIOS: &[Scenario] = &[
         "a Deployment is scaled in the middle of a rollout",
         scale_mid_roll,
     ),
-    ("undo", "a rollout is undone, as kubectl does it", undo),
+    ("undo", "a rollout is undone, as with kubectl", undo),
     (
         "rollback-annotation",
-        "a rollback is asked for by annotation",
+        "a rollback is requested by annotation",
         rollback_annotation,
     ),
     (
@@ -48,28 +48,28 @@ const SCENARIOS: &[Scenario] = &[
     ),
     (
         "adopt-release",
-        "a ReplicaSet is adopted, and released",
+        "a ReplicaSet is adopted and released",
         adopt_release,
     ),
     (
         "failed-create",
-        "no ReplicaSet can be created, for a while",
+        "ReplicaSets cannot be created for some time",
         failed_create,
     ),
     (
         "hash-collision",
-        "the name of the new ReplicaSet is taken",
+        "another ReplicaSet has the name of the new one",
         hash_collision,
     ),
     (
         "deadline",
-        "a rollout misses its deadline, and recovers",
+        "a rollout misses its progress deadline and recovers",
         deadline,
     ),
     ("failing-pods", "pods cannot be created", failing_pods),
     (
         "history",
-        "old ReplicaSets are more than the history limit",
+        "there are more old ReplicaSets than the history limit",
         history,
     ),
     (
@@ -166,7 +166,7 @@ fn recreate(mut s: Recording) -> Steps {
             s.world
                 .kill(pod["metadata"]["name"].as_str().unwrap())
                 .await;
-            s.then("an old pod is gone").await;
+            s.then("an old pod is removed").await;
         }
         s.roll("two", 2).await;
         s
@@ -195,7 +195,7 @@ fn scale_mid_roll(mut s: Recording) -> Steps {
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}});
         s.rolled_out(with(web(4), "strategy", limits)).await;
         s.edit(image("two")).await;
-        s.skip("the image is changed, and no new pod gets ready")
+        s.skip("the image is changed, and no new pod becomes ready")
             .await;
         s.edit(json!({"spec": {"replicas": 8}})).await;
         s.then("web is scaled from 4 to 8").await;
@@ -228,13 +228,14 @@ fn rollback_annotation(mut s: Recording) -> Steps {
         s.edit(image("two")).await;
         s.skip("the image is changed").await;
         s.ready_all("two").await;
-        for (revision, what) in [
-            ("0", "back to the last one"),
-            ("77", "to one that is not there"),
-            ("3", "to the current one"),
+        for (revision, target) in [
+            ("0", "the previous revision"),
+            ("77", "a missing revision"),
+            ("3", "the current revision"),
         ] {
             s.edit(json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": revision}}})).await;
-            s.then(&format!("a rollback {what} is asked for")).await;
+            s.then(&format!("a rollback to {target} is requested"))
+                .await;
         }
         s
     })
@@ -262,7 +263,7 @@ fn adopt_release(mut s: Recording) -> Steps {
             "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template("one")},
         });
         s.create(set).await;
-        s.skip("a ReplicaSet that nobody owns is created").await;
+        s.skip("a ReplicaSet without an owner is created").await;
         s.create(web(1)).await;
         s.then("web is created").await;
         s.patch(
@@ -286,7 +287,7 @@ fn failed_create(mut s: Recording) -> Steps {
             .faults()
             .reject(Matcher::new("create", "replicasets"), quota, Some(2));
         s.create(web(1)).await;
-        s.then("web is created; the first two attempts meet a quota")
+        s.then("web is created; a quota refuses the first two attempts")
             .await;
         s
     })
@@ -306,7 +307,7 @@ fn hash_collision(mut s: Recording) -> Steps {
             }},
         }))
         .await;
-        s.skip("web is gone, and another ReplicaSet has the name of its own")
+        s.skip("web is deleted, and another ReplicaSet has the name of its ReplicaSet")
             .await;
         s.create(web(1)).await;
         s.then("web is created").await;
@@ -319,7 +320,7 @@ fn deadline(mut s: Recording) -> Steps {
         s.rolled_out(with(web(1), "progressDeadlineSeconds", json!(60)))
             .await;
         s.edit(image("two")).await;
-        s.skip("the image is changed, and the new pod does not get ready")
+        s.skip("the image is changed, and the new pod does not become ready")
             .await;
         s.within("a minute passes", Duration::from_secs(60)).await;
         s.roll("two", 1).await;
@@ -343,7 +344,7 @@ fn failing_pods(mut s: Recording) -> Steps {
         )
         .await;
         s.world.cluster.faults().remove(rule);
-        s.then("the quota is gone").await;
+        s.then("the quota is removed").await;
         s
     })
 }
@@ -370,7 +371,7 @@ fn annotations(mut s: Recording) -> Steps {
         s.then("web gets an annotation").await;
         s.edit(json!({"metadata": {"annotations": {"team": null}}}))
             .await;
-        s.then("the annotation is taken from web").await;
+        s.then("the annotation of web is removed").await;
         s.edit(json!({"spec": {"minReadySeconds": 5}})).await;
         s.then("web gets minReadySeconds").await;
         s
@@ -383,13 +384,13 @@ fn foreground_deletion(mut s: Recording) -> Steps {
         d["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
         s.rolled_out(d).await;
         s.world.delete("deployments", "web").await;
-        s.then("web is being deleted").await;
+        s.then("web is terminating").await;
         let set = s.world.state().replica_sets[0]["metadata"]["name"]
             .as_str()
             .unwrap()
             .to_owned();
         s.world.delete("replicasets", &set).await;
-        s.then("its ReplicaSet is gone").await;
+        s.then("its ReplicaSet is removed").await;
         s
     })
 }

@@ -81,10 +81,11 @@ impl Recording {
         });
     }
 
-    /// Waits until the controllers are at rest, and discards the requests since the last step.
+    /// Waits until the controllers are at rest, and discards the requests since the last step. The
+    /// transcript marks such a step as not recorded.
     async fn skip(&mut self, step: &str) {
         self.world.at_rest().await;
-        self.step(&format!("{step} (not told)"), |_, _| false);
+        self.step(&format!("{step} (not recorded)"), |_, _| false);
     }
 
     fn step(&mut self, step: &str, is_recorded: impl Fn(&str, &RequestRecord) -> bool) {

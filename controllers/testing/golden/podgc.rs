@@ -20,14 +20,14 @@ const SUITE: Suite = Suite {
 const SCENARIOS: &[Scenario] = &[
     (
         "terminated",
-        "finished pods are more than the threshold",
+        "there are more finished pods than the threshold",
         terminated,
     ),
     ("out-of-service", "a node is out of service", out_of_service),
-    ("orphaned", "a node is gone", orphaned),
+    ("orphaned", "a node does not exist", orphaned),
     (
         "unscheduled",
-        "a pod is being deleted that was never bound",
+        "a terminating pod was never bound to a node",
         unscheduled,
     ),
 ];
@@ -103,7 +103,7 @@ fn out_of_service(mut s: Recording) -> Steps {
             .await
             .unwrap();
         s.within(
-            "the node is declared out of service, and a cycle passes",
+            "the node gets the out-of-service taint, and a cycle passes",
             Duration::from_secs(20),
         )
         .await;

@@ -30,26 +30,28 @@ const REPLICA_SET_SCENARIOS: &[Scenario] = &[
     ("scale", "a ReplicaSet is scaled", |s| scale(s, SET)),
     (
         "min-ready-seconds",
-        "a pod is available some time after it got ready",
+        "a pod becomes available minReadySeconds after it is ready",
         |s| min_ready_seconds(s, SET),
     ),
     ("adopt-release", "pods are adopted and released", |s| {
         adopt_release(s, SET)
     }),
-    (
-        "failed-create",
-        "pods are refused by a quota, for a while",
-        |s| failed_create(s, SET),
-    ),
+    ("failed-create", "a quota refuses pods for some time", |s| {
+        failed_create(s, SET)
+    }),
     (
         "failed-delete",
-        "a pod cannot be deleted, for a while",
+        "a pod cannot be deleted for some time",
         |s| failed_delete(s, SET),
     ),
-    ("replacement", "pods fail, and go", |s| replacement(s, SET)),
-    ("status-conflict", "a status meets a conflict", |s| {
-        status_conflict(s, SET)
+    ("replacement", "pods fail and are deleted", |s| {
+        replacement(s, SET)
     }),
+    (
+        "status-conflict",
+        "a status update fails with a conflict",
+        |s| status_conflict(s, SET),
+    ),
     (
         "foreground-deletion",
         "a ReplicaSet is deleted in the foreground",
@@ -69,14 +71,14 @@ const REPLICATION_CONTROLLER_SCENARIOS: &[Scenario] = &[
     ("adopt-release", "pods are adopted and released", |s| {
         adopt_release(s, CONTROLLER)
     }),
-    (
-        "failed-create",
-        "pods are refused by a quota, for a while",
-        |s| failed_create(s, CONTROLLER),
-    ),
-    ("status-conflict", "a status meets a conflict", |s| {
-        status_conflict(s, CONTROLLER)
+    ("failed-create", "a quota refuses pods for some time", |s| {
+        failed_create(s, CONTROLLER)
     }),
+    (
+        "status-conflict",
+        "a status update fails with a conflict",
+        |s| status_conflict(s, CONTROLLER),
+    ),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +167,7 @@ fn min_ready_seconds(mut s: Recording, kind: Kind) -> Steps {
         s.skip("web is created").await;
         s.ready_one("one").await;
         s.within(
-            "the pod gets ready, and a second passes",
+            "the pod becomes ready, and a second passes",
             Duration::from_secs(1),
         )
         .await;
@@ -183,7 +185,7 @@ fn adopt_release(mut s: Recording, kind: Kind) -> Steps {
                 (json!("v1"), json!("Pod"), json!(name));
             s.create(pod).await;
         }
-        s.skip("two pods that nobody owns are created").await;
+        s.skip("two pods without an owner are created").await;
         s.create((kind.new)(2)).await;
         s.then("web is created").await;
         s.patch(
@@ -214,12 +216,12 @@ fn failed_create(mut s: Recording, kind: Kind) -> Steps {
             .reject(Matcher::new("create", "pods"), quota(), None);
         s.create((kind.new)(4)).await;
         s.within(
-            "web is created, and every pod is refused",
+            "web is created, and a quota refuses every pod",
             Duration::from_millis(50),
         )
         .await;
         s.world.cluster.faults().remove(rule);
-        s.then("the quota is gone").await;
+        s.then("the quota is removed").await;
         s
     })
 }
@@ -253,9 +255,9 @@ fn replacement(mut s: Recording, kind: Kind) -> Steps {
         s.then("a pod fails").await;
         s.world.bind(&names[1], "node").await;
         s.world.delete("pods", &names[1]).await;
-        s.then("a pod is being deleted").await;
+        s.then("a pod is terminating").await;
         s.world.kill(&names[1]).await;
-        s.then("the pod is gone").await;
+        s.then("the pod is removed").await;
         s
     })
 }
@@ -270,7 +272,7 @@ fn status_conflict(mut s: Recording, kind: Kind) -> Steps {
             Some(1),
         );
         s.resize(kind, 2).await;
-        s.then("web is scaled from 1 to 2; the first status meets a conflict")
+        s.then("web is scaled from 1 to 2; the first status update fails with a conflict")
             .await;
         s
     })
@@ -282,13 +284,13 @@ fn foreground_deletion(mut s: Recording, kind: Kind) -> Steps {
         owner["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
         s.settled(owner).await;
         s.world.delete(kind.plural, "web").await;
-        s.then("web is being deleted").await;
+        s.then("web is terminating").await;
         let pod = s.pods("one")[0]["metadata"]["name"]
             .as_str()
             .unwrap()
             .to_owned();
         s.world.kill(&pod).await;
-        s.then("one of its pods is gone").await;
+        s.then("one of its pods is removed").await;
         s
     })
 }

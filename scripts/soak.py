@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Runs `steersman dev` under random actions of several users for ten minutes, and samples memory and tasks.
+"""Checks `steersman dev` for leaks: random actions of several users for ten minutes, with samples of memory and tasks.
 
   cargo build --profile dist && scripts/soak.py [--minutes 10] [--warm-up 3] [--seed 1] [--users 6] [--binary target/dist/steersman] [--log FILE]
 
-A warm-up comes first: the users act for some minutes, and everything is deleted. It fills connections
-and caches. The number of tasks after it must be reached again at the end, when everything has been
-deleted again. The run fails if the numbers differ, if a task or a sync panicked, or if memory grows by
-2 % or more between minute 3 and the end. A run of less than ten minutes only reports the growth.
-Needs the kubernetes package: PYTHON=.venv/bin/python after scripts/test.sh.
+First comes a warm-up, which opens connections and fills caches: the users act for some minutes, and
+then the script deletes all objects. At the end it deletes all objects again, and the number of tasks
+must be the same as after the warm-up.
+
+The run fails if these numbers differ, if a task or a sync panicked, or if memory grows by 2 % or more
+between minute 3 and the end. A run of less than ten minutes only reports the growth. The script needs
+the package kubernetes; scripts/test.sh installs it for .venv/bin/python.
 """
 
 import argparse
@@ -25,12 +27,13 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 NAMESPACES = ["default", "one", "two"]
-# With many objects, all minutes have a similar amount of work. Among a dozen objects, a few more
-# paused Deployments would reduce it by a tenth.
+# Many objects make the work of all minutes similar. With a dozen objects, a few more paused
+# Deployments would reduce it by a tenth.
 NAMES = [f"n{number}" for number in range(16)]
 SAMPLES = 120
-# Seconds from one deletion of a namespace to the next.
+# Seconds between two deletions of a namespace.
 ROUND = 20
+# Memory growth that fails the run, and the duration in minutes from which it is checked.
 ALLOWED_GROWTH = 0.02
 JUDGED_MINUTES = 10
 # Seconds between two actions of one user. The server keeps the changes of the last minutes, and
@@ -49,7 +52,7 @@ def template(app, image):
 
 
 class Deck:
-    """Draws cards in random order, each as often as it should occur per round, so that minutes have equal work."""
+    """Draws cards in random order. Each round draws every card once, so that all minutes have equal work."""
 
     def __init__(self, chance, cards):
         self.chance, self.cards, self.left = chance, list(cards), []
@@ -61,8 +64,8 @@ class Deck:
 
 
 class User:
-    """Acts at random, at a steady pace. All users share few names, so that their actions collide. A user
-    recreates a deleted object in order to change it, so the number of objects stays about the same."""
+    """Acts at random, at a steady pace. All users share few names, so that their actions collide. If the
+    object to change was deleted, a user recreates it, so the number of objects stays about the same."""
 
     def __init__(self, kubeconfig, seed):
         api = config.new_client_from_config(kubeconfig)
@@ -221,7 +224,7 @@ class Dev:
 
 
 def until(holds, limit):
-    """Returns whether the condition became true within so many seconds."""
+    """Returns true if the condition became true within `limit` seconds."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         if holds():
@@ -241,7 +244,7 @@ def steady(value):
 
 
 def emptied(user):
-    """Returns whether everything could be deleted."""
+    """Deletes all objects. Returns true if none remained."""
 
     def empty():
         user.drop_everything()
@@ -251,7 +254,7 @@ def emptied(user):
 
 
 def act(users, seconds, sample):
-    """Lets all users act for so many seconds, and takes samples meanwhile."""
+    """Lets all users act for `seconds`, and takes samples meanwhile."""
     begun, stop, failures = time.monotonic(), threading.Event(), []
 
     def work(user):
@@ -288,7 +291,7 @@ def soak(dev, arguments):
     users[0].fill()
     act(users, arguments.warm_up * 60, lambda _: None)
     if not emptied(users[0]):
-        sys.exit("not even what was created first could be deleted")
+        sys.exit("the objects of the warm-up could not be deleted")
     tasks_before = steady(lambda: dev.metrics()["go_goroutines"])
 
     samples = []
@@ -325,17 +328,17 @@ def report(arguments, samples, tasks_before, empty, settled, actions, last):
     print(f"\n{actions} actions; {growth:+.1%} memory after minute {3 * arguments.minutes / 10:g}; {tasks:.0f} tasks at the end, {tasks_before:.0f} before.")
     wrong = {
         f"memory grew by {growth:.1%}": growth >= ALLOWED_GROWTH and arguments.minutes >= JUDGED_MINUTES,
-        "not everything could be deleted": not empty,
+        "objects remained after the deletion of all": not empty,
         f"{tasks:.0f} tasks at the end are not the {tasks_before:.0f} before": not settled,
         f"{panics:.0f} panics": panics > 0,
     }
-    return [what for what, is_so in wrong.items() if is_so]
+    return [failure for failure, is_so in wrong.items() if is_so]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--warm-up", type=float, default=3, help="minutes before that")
+    parser.add_argument("--warm-up", type=float, default=3, help="minutes of the warm-up")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--users", type=int, default=6)
     parser.add_argument("--binary", default="target/dist/steersman")

@@ -1,25 +1,29 @@
-//! The modules of a crate, and which other modules each one names.
+//! The modules of a crate, and the references between them.
+//!
+//! The reader follows `mod` declarations from the root file, and skips tests. It records the items,
+//! imports and paths of each module. `Modules::references` then resolves each path to the module
+//! that defines its target, through imports and re-exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::tokens::{Token, tokens};
 
-/// `["crate", "a", "b"]`.
+/// The path of a module, such as `["crate", "a", "b"]`.
 pub(super) type ModulePath = Vec<String>;
 
-/// Imports are followed this far; imports that go round end here.
+/// The maximum number of imports that one path is followed through. It ends cyclic imports.
 const DEEPEST: usize = 16;
 
 #[derive(Debug, Default)]
 struct Module {
-    /// Functions, types and the like that are defined here.
+    /// Names of the functions, types and other items that the module defines.
     items: BTreeSet<String>,
-    /// Paths by the names they have here.
+    /// Imported paths, with their names in the module.
     imports: Vec<(String, Vec<String>)>,
-    /// Paths of which everything is imported.
+    /// Paths of glob imports, such as `a::*`.
     globs: Vec<Vec<String>>,
-    /// Paths that are named in code.
+    /// Paths in code, such as `a::b::f`.
     mentions: Vec<Vec<String>>,
 }
 
@@ -28,14 +32,14 @@ struct Module {
 pub(super) struct Modules(BTreeMap<ModulePath, Module>);
 
 impl Modules {
-    /// Reads the crate whose root is the file at `root`.
+    /// Reads the crate with the root file `root`.
     pub(super) fn read(root: &Path) -> Self {
         let mut modules = Self::default();
         modules.read_file(vec!["crate".to_owned()], root);
         modules
     }
 
-    /// Which module names an item of which other.
+    /// All pairs of modules in which the first one uses an item of the second.
     pub(super) fn references(&self) -> BTreeSet<(ModulePath, ModulePath)> {
         let mut found = BTreeSet::new();
         for (path, module) in &self.0 {
@@ -51,8 +55,8 @@ impl Modules {
         found
     }
 
-    /// The module that defines what `named` means in the module `at`; none for what is defined
-    /// elsewhere.
+    /// The module that defines the target of the path `named` in the module `at`. `None` for items
+    /// of other crates.
     fn resolve(&self, at: &[String], named: &[String], depth: usize) -> Option<ModulePath> {
         let (first, rest) = named.split_first()?;
         let depth = depth.checked_sub(1)?;
@@ -74,14 +78,14 @@ impl Modules {
             match self.find(&at, name, depth) {
                 Some(Found::Module(module)) => at = module,
                 Some(Found::ItemOf(module)) => return Some(module),
-                // An item that the parser does not see, such as one that a macro makes.
+                // An item that the parser does not see, for example one from a macro.
                 None => return Some(at),
             }
         }
         Some(at)
     }
 
-    /// What `name` means in the module `at`.
+    /// The meaning of `name` in the module `at`: a child, an item, or an import.
     fn find(&self, at: &[String], name: &str, depth: usize) -> Option<Found> {
         let depth = depth.checked_sub(1)?;
         let child = [at, &[name.to_owned()]].concat();
@@ -104,7 +108,7 @@ impl Modules {
         if let Some((_, path)) = module
             .imports
             .iter()
-            .find(|(known, path)| known == name && path.first() != Some(&name.to_owned()))
+            .find(|(alias, path)| alias == name && path.first() != Some(&name.to_owned()))
         {
             return follow(path);
         }
@@ -127,7 +131,7 @@ impl Modules {
         self.read_tokens(path, &tokens(&source), &folder);
     }
 
-    /// Reads the module that `tokens` are the content of. Its children without braces lie in
+    /// Reads the module `path` with the content `tokens`. Its children in other files are in
     /// `folder`.
     fn read_tokens(&mut self, path: ModulePath, tokens: &[Token], folder: &Path) {
         let mut module = Module::default();
@@ -165,7 +169,7 @@ impl Modules {
                         3
                     }
                 }
-                // `use<S>` in a return type imports nothing.
+                // `use<S>` in a return type is not an import.
                 [Token::Name(word), next, ..] if word == "use" && *next != Token::Mark('<') => {
                     let length = rest
                         .iter()
@@ -204,15 +208,15 @@ impl Modules {
     }
 }
 
-/// Keywords before the name of an item.
+/// Keywords that come directly before the name of an item.
 const ITEMS: [&str; 8] = [
     "fn", "struct", "enum", "union", "trait", "type", "const", "static",
 ];
 
-/// What a name means.
+/// The meaning of a name.
 enum Found {
     Module(ModulePath),
-    /// Something that this module defines.
+    /// An item that this module defines.
     ItemOf(ModulePath),
 }
 
@@ -260,7 +264,7 @@ impl Module {
                 Token::Mark(_) => break,
             }
         }
-        // `self` in braces is what the braces are of.
+        // `a::{self}` imports `a`.
         if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
             path.pop();
         }
@@ -271,7 +275,8 @@ impl Module {
     }
 }
 
-/// The length of an attribute; of `#[cfg(test)]` and `#[test]` with what it is for.
+/// The length of an attribute. `#[cfg(test)]` and `#[test]` include the item that they apply to, so
+/// that tests are skipped.
 fn attribute_length(tokens: &[Token]) -> usize {
     let length = 1 + block_length(&tokens[1..]);
     let words: Vec<&str> = names(&tokens[..length]).collect();
@@ -286,7 +291,7 @@ fn attribute_length(tokens: &[Token]) -> usize {
     }
     let is_item = names(&tokens[end..])
         .find(|word| !VISIBILITY.contains(word))
-        .is_some_and(|word| BEGINNINGS.contains(&word));
+        .is_some_and(|word| ITEM_STARTS.contains(&word));
     loop {
         end += match tokens.get(end) {
             None | Some(Token::Mark('}' | ')')) => return end,
@@ -299,10 +304,11 @@ fn attribute_length(tokens: &[Token]) -> usize {
     }
 }
 
+/// Words of a visibility, such as `pub(in crate::a)`.
 const VISIBILITY: [&str; 5] = ["pub", "crate", "super", "self", "in"];
 
-/// Words that begin an item or a statement, which are not ended by a comma as fields are.
-const BEGINNINGS: [&str; 16] = [
+/// Words that begin an item or a statement. A comma does not end these, in contrast to a field.
+const ITEM_STARTS: [&str; 16] = [
     "async",
     "const",
     "enum",
@@ -328,7 +334,7 @@ fn names(tokens: &[Token]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The length of what stands in brackets, where `tokens` begin with one.
+/// The length of the block that begins with the bracket at the start of `tokens`.
 fn block_length(tokens: &[Token]) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {

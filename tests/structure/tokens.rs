@@ -1,6 +1,8 @@
-//! Rust source as names and punctuation, without comments and literals.
+//! A small lexer for Rust: names and punctuation, without comments and literals.
+//!
+//! It replaces a parser crate, since the check of modules needs only paths and brackets.
 
-/// A part of a source that matters to modules.
+/// A token that matters for modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Name(String),
@@ -9,7 +11,7 @@ pub(super) enum Token {
     Mark(char),
 }
 
-/// The tokens of `source`. Comments, texts, characters, numbers and lifetimes are left out.
+/// The tokens of `source`, without comments, strings, characters, numbers and lifetimes.
 pub(super) fn tokens(source: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = source;
@@ -18,7 +20,7 @@ pub(super) fn tokens(source: &str) -> Vec<Token> {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
             rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else if let Some(length) = text_length(rest) {
+        } else if let Some(length) = literal_length(rest) {
             length
         } else if rest.starts_with("::") {
             tokens.push(Token::Separator);
@@ -42,8 +44,8 @@ pub(super) fn tokens(source: &str) -> Vec<Token> {
     tokens
 }
 
-/// The length of the text, the character or the lifetime that `rest` begins with.
-fn text_length(rest: &str) -> Option<usize> {
+/// The length of the string, character or lifetime at the start of `rest`. `None` if there is none.
+fn literal_length(rest: &str) -> Option<usize> {
     let prefix = rest
         .find(|c: char| !matches!(c, 'b' | 'c' | 'r'))
         .filter(|length| *length <= 2)?;
@@ -81,7 +83,7 @@ fn text_length(rest: &str) -> Option<usize> {
 }
 
 #[test]
-fn comments_and_literals_are_no_tokens() {
+fn comments_and_literals_are_skipped() {
     let source = r##"a /* b */ :: c; // d
         "e \" f" r#"g " h"# b'i' '\'' '"' 'j 0x1f k.l"##;
     let names: Vec<String> = tokens(source)

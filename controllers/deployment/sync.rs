@@ -95,6 +95,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// The order of cases is upstream's: deletion, pause, rollback, scaling, rollout.
     async fn run(mut self) -> Result<Requeue, SyncError> {
         if self
             .deployment
@@ -222,6 +223,7 @@ impl Work<'_> {
         }
     }
 
+    /// Creates the new ReplicaSet, and writes its revision to the Deployment.
     async fn create_new(&mut self) -> Result<(), SyncError> {
         self.check().await?;
         let (writer, d) = (&self.controller.writer, Arc::clone(&self.deployment));
@@ -331,6 +333,8 @@ impl Work<'_> {
         failure
     }
 
+    /// One step of a rolling update: resizes the new ReplicaSet, or else scales the old ones down.
+    /// The next step follows after the status of a ReplicaSet shows the effect of this one.
     async fn roll(mut self) -> Result<Requeue, SyncError> {
         if self.sets.new.is_none() {
             self.create_new().await?;
@@ -351,6 +355,8 @@ impl Work<'_> {
         self.finish().await
     }
 
+    /// One step of a Recreate rollout: scales the old ReplicaSets to zero, waits until their pods
+    /// are gone, then creates the new ReplicaSet in full size.
     async fn recreate(mut self) -> Result<Requeue, SyncError> {
         let emptied = recreate::empty_old(&self.sets);
         self.resize_all(&emptied).await?;
@@ -383,6 +389,8 @@ impl Work<'_> {
         self.write_rollout_status().await
     }
 
+    /// Handles the deprecated rollback annotation: writes the template of `revision` into the
+    /// Deployment, removes the annotation, and sends an Event. The key returns with the new spec.
     async fn roll_back(&mut self, revision: i64) -> Result<Requeue, SyncError> {
         self.check().await?;
         let (kind, reason, message, template) = match rollback::decide(
@@ -485,6 +493,7 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Writes one resize. Returns the ReplicaSet as stored.
     async fn resize(&mut self, resize: &Resize) -> Result<Arc<ReplicaSet>, SyncError> {
         let rs = self
             .put_replica_set(&resize.set, &resize.object(&self.deployment))
@@ -505,6 +514,7 @@ impl Work<'_> {
         Ok(rs)
     }
 
+    /// Writes a ReplicaSet, and records the write for later syncs.
     async fn put_replica_set(
         &mut self,
         rs: &ReplicaSet,
@@ -565,12 +575,15 @@ impl Work<'_> {
         }
     }
 
+    /// Writes the status without a check of the rollout's progress.
     async fn write_plain_status(&mut self) -> Result<Requeue, SyncError> {
         let status = self.reported(status::compute(&self.deployment, &self.sets, self.now()));
         self.write_status(status, None).await?;
         Ok(Requeue::Never)
     }
 
+    /// Writes the status with the `Progressing` condition. If the status is current, requeues for
+    /// the progress deadline.
     async fn write_rollout_status(&mut self) -> Result<Requeue, SyncError> {
         let now = self.now();
         let status = self.reported(progress::rollout_status(&self.deployment, &self.sets, now));

@@ -111,6 +111,7 @@ impl Writer {
                 .collect())
     }
 
+    /// PUTs `object`, and adds its type if it came from a list.
     async fn put<T: Object>(
         &self,
         target: Target<'_>,

@@ -48,6 +48,7 @@ impl Live {
             .unwrap_or_default()
     }
 
+    /// The owner references, decoded. A malformed field counts as empty.
     pub(super) fn owners(&self) -> Vec<OwnerReference> {
         let text = |value: &Value| Sym::new(value.as_str().unwrap_or_default());
         let reference = |value: &Value| OwnerReference {

@@ -164,6 +164,8 @@ impl Collector {
         );
     }
 
+    /// Checks an object of the queue, and deletes it if it has no solid owner. An owner in
+    /// foreground deletion only waits for its blocking dependents.
     async fn attempt_to_delete(&self, key: &NodeKey) -> Result<(), SyncError> {
         let Some(node) = self.graph().get(key) else {
             return Ok(());
@@ -284,6 +286,8 @@ impl Collector {
         ))
     }
 
+    /// Removes the foreground finalizer if no dependent blocks `node`. Otherwise enqueues the
+    /// blocking dependents.
     async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
         let blocking = || self.graph().blocking_dependents(&node.key);
         if blocking().is_empty() {
@@ -305,6 +309,8 @@ impl Collector {
         }
     }
 
+    /// Removes the owner reference from all dependents, then the orphan finalizer from the owner.
+    /// If a dependent fails, the finalizer stays and the key is retried.
     async fn attempt_to_orphan(&self, key: &NodeKey) -> Result<(), SyncError> {
         let Some(node) = self.graph().get(key) else {
             return Ok(());
@@ -331,6 +337,7 @@ impl Collector {
             .await
     }
 
+    /// Removes the references to `owners` from `dependent`. A deleted dependent is a success.
     async fn drop_references(
         &self,
         dependent: &Coordinates,
@@ -349,6 +356,7 @@ impl Collector {
         }
     }
 
+    /// Finds the resource of the kind of `coordinates`.
     fn place<'a>(&self, coordinates: &'a Coordinates) -> Result<Place<'a>, SyncError> {
         let Coordinates {
             api_version,

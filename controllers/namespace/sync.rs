@@ -95,6 +95,7 @@ enum Step {
 }
 
 impl Terminator {
+    /// One pass. Returns `Ok` if the namespace is gone, finalized, or not terminating.
     async fn end(&self, name: &str) -> Result<(), SyncError> {
         let Some(live) = self.get(name).await? else {
             return Ok(());
@@ -336,12 +337,15 @@ impl Live {
         self.deleted().is_some() && phase != Some("Terminating")
     }
 
+    /// The body of the status update that sets the phase.
     fn marked(&self) -> Map<String, Value> {
         let mut object = self.object.clone();
         object.entry("status").or_insert_with(|| json!({}))["phase"] = json!("Terminating");
         object
     }
 
+    /// The body of the finalize call. As upstream, its finalizers are sorted and unique, and its
+    /// status is empty.
     fn finalized(&self) -> Map<String, Value> {
         let mut others: Vec<&str> = self
             .finalizers()

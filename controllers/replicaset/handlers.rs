@@ -31,6 +31,7 @@ pub(super) fn register<O: PodOwner>(
     pods.add_handler(move |change| handlers.pod_changed(&change));
 }
 
+/// The handlers of one kind of owner, and the objects that they act on.
 struct Handlers<O> {
     owners: Store<O>,
     queue: WorkQueue<ObjectKey>,
@@ -38,6 +39,8 @@ struct Handlers<O> {
 }
 
 impl<O: PodOwner> Handlers<O> {
+    /// Enqueues the owner. Drops the expectations of a deleted or recreated one, which would delay
+    /// the first sync of its successor.
     fn owner_changed(&self, change: &Change<'_, O>) {
         let key = change.object().key();
         let is_gone = match change {
@@ -51,6 +54,7 @@ impl<O: PodOwner> Handlers<O> {
         self.queue.add(key);
     }
 
+    /// Enqueues the owners that a change of a pod concerns, and counts their expectations down.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
         dependent_events(&self.owners, change, |event| {
             self.control.observe(change, &event);

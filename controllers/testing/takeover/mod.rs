@@ -216,6 +216,7 @@ impl World {
             .sum()
     }
 
+    /// All objects that the manager must not change.
     fn everything(&self) -> Vec<Value> {
         let plurals = [
             "deployments",

@@ -33,12 +33,15 @@ pub struct Expectations {
     records: Mutex<HashMap<ObjectKey, Record>>,
 }
 
+/// The expectations of one owner.
 #[derive(Debug)]
 struct Record {
     since: Instant,
     outstanding: Outstanding,
 }
 
+/// The observations that a record still waits for. As upstream, one record has either creations or
+/// deletions.
 #[derive(Debug)]
 enum Outstanding {
     /// The number of creations still to be observed.

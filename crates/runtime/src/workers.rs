@@ -145,6 +145,7 @@ pub fn boxed<K: Key, S: Syncer<K>>(
     })
 }
 
+/// The controller of [`boxed`].
 struct Queue<K, S> {
     controller: &'static str,
     queue: WorkQueue<K>,
@@ -169,6 +170,7 @@ pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
 
 impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Key for K {}
 
+/// The state that all workers of a controller share.
 struct Worker<K, S> {
     controller: &'static str,
     queue: WorkQueue<K>,
@@ -177,6 +179,7 @@ struct Worker<K, S> {
 }
 
 impl<K: Key, S: Syncer<K>> Worker<K, S> {
+    /// Syncs keys until `stop`, or until the queue is shut down.
     async fn run(&self, stop: &CancellationToken) {
         loop {
             let item = tokio::select! {
@@ -190,6 +193,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
         }
     }
 
+    /// Syncs one key, logs and counts the result, and requeues the key.
     async fn process(&self, key: &K, stop: &CancellationToken) {
         let began = Instant::now();
         tracing::trace!("Started syncing");
@@ -281,6 +285,7 @@ struct ErrorPace {
 impl ErrorPace {
     const GAP: Duration = Duration::from_millis(1);
 
+    /// Waits for the next free slot. Concurrent callers get slots one gap apart.
     async fn wait(&self) {
         let now = Instant::now();
         let slot = {

@@ -74,6 +74,7 @@ impl InformerFactory {
         Self::over(source, resync, registry)
     }
 
+    /// The same over any source of lists and watches, for tests.
     pub(super) fn over(
         source: impl Fn(Cow<'static, ResourceType>, Form) -> Arc<dyn ListWatch> + Send + Sync + 'static,
         resync: Duration,

@@ -285,6 +285,8 @@ impl<T: Object> Shared<T> {
     }
 
     fn add_handler(&self, handler: Handler<T>) {
+        // Holds the lock until the handler has seen all objects, so that no change comes in
+        // between.
         let mut handlers = self.handlers();
         for object in self.store.list() {
             self.guard(|| {
@@ -312,6 +314,7 @@ impl<T: Object> Shared<T> {
         reached.into_values().for_each(|then| self.guard(then));
     }
 
+    /// Runs waiting callbacks and updates metrics, after all handlers were called for a change.
     fn processed(&self, started: Instant) {
         self.call_waiting();
         self.metrics.processed(started.elapsed(), self.store.len());

@@ -64,12 +64,14 @@ impl<T: Object> Index<T> {
     }
 }
 
+/// The content of a store, under its lock.
 struct Cache<T> {
     objects: Objects<T>,
     indexes: Vec<Entries<T>>,
     version: u64,
 }
 
+/// One index: its function, and the objects by value.
 struct Entries<T> {
     name: &'static str,
     values: fn(&T) -> Vec<IndexKey>,
@@ -254,6 +256,8 @@ impl<T: Object> Entries<T> {
             .for_each(|object| self.change(None, Some(object)));
     }
 
+    /// Moves an object from the index values of `old` to those of `new`. `None` stands for no
+    /// object.
     fn change(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>) {
         let before = old.map(|object| (self.values)(object)).unwrap_or_default();
         let after = new.map(|object| (self.values)(object)).unwrap_or_default();

@@ -88,6 +88,7 @@ fn added<O: Selects>(owners: &Store<O>, new: &Meta, each: &mut impl FnMut(Depend
     }
 }
 
+/// The order of checks is that of upstream's `updatePod`.
 fn updated<O: Selects>(
     owners: &Store<O>,
     old: &Meta,
@@ -123,6 +124,8 @@ fn deleted<O: Selects>(owners: &Store<O>, old: &Meta, each: &mut impl FnMut(Depe
     }
 }
 
+/// Reports an orphan to every owner that selects it. An empty selector selects nothing here, as in
+/// upstream.
 fn adoptable<O: Selects>(
     owners: &Store<O>,
     orphan: &Meta,

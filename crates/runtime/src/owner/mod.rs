@@ -353,6 +353,7 @@ struct Patch<M> {
     metadata: M,
 }
 
+/// A strategic merge patch adds this reference to those of the object, by its UID.
 #[derive(Serialize)]
 struct Adoption<'a> {
     #[serde(rename = "ownerReferences")]
@@ -369,6 +370,7 @@ struct Release<'a> {
     owners: [Removal<'a>; 1],
 }
 
+/// A strategic merge patch removes the reference with this UID, and keeps all others.
 #[derive(Serialize)]
 struct Removal<'a> {
     #[serde(rename = "$patch")]

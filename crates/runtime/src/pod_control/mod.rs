@@ -212,6 +212,8 @@ impl PodControl {
         failure.map_or(Ok(()), Err)
     }
 
+    /// Creates a pod, and sends the Event about it. A failure counts down no expectation: the
+    /// caller does that for all failed and skipped pods together.
     async fn create_one(
         &self,
         key: &ObjectKey,
@@ -275,6 +277,7 @@ impl PodControl {
         results.into_iter().find(Result::is_err).unwrap_or(Ok(()))
     }
 
+    /// Deletes a pod, and sends the Event about it. A failure counts down the expectation.
     async fn delete_one(
         &self,
         key: &ObjectKey,
@@ -346,6 +349,7 @@ struct Difference {
 }
 
 impl Difference {
+    /// Compares the active pods of `owner` in `live`, a list by `selector`, with `cached`.
     fn between(owner: &Meta, selector: &Selector, live: Vec<Pod>, cached: &[Arc<Pod>]) -> Self {
         // An orphan counts too: a later sync adopts it, after the cache shows it.
         let may_be_ours = |pod: &Pod| pod.meta.controller().is_none_or(|of| of.uid == owner.uid);

@@ -24,6 +24,8 @@ pub enum TemplateError {
     Malformed(#[source] serde_json::Error),
 }
 
+// The part of an owner's document that becomes a pod. Raw values keep the bytes of the template.
+
 #[derive(Deserialize)]
 struct Served<'a> {
     #[serde(borrow)]
@@ -54,6 +56,7 @@ struct TemplateMeta<'a> {
     finalizers: Option<&'a RawValue>,
 }
 
+/// The body of the POST.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {

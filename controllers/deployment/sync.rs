@@ -268,7 +268,7 @@ impl Work<'_> {
 
     /// Handles a creation that failed because another ReplicaSet has the name.
     ///
-    /// If that is the Deployment's own new ReplicaSet, which the cache shows meanwhile, the sync
+    /// If that is the Deployment's own new ReplicaSet, which the cache shows by now, the sync
     /// uses it. Otherwise the hash collided: the collision count changes the hash of the next sync.
     async fn resolve_taken_name(
         &mut self,

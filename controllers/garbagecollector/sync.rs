@@ -397,7 +397,7 @@ impl Collector {
     }
 
     /// Deletes the object `live`, with its UID and resource version as preconditions. If only other
-    /// fields than its references changed meanwhile, deletes it by UID alone. Returns false if it
+    /// fields than its references changed since then, deletes it by UID alone. Returns false if it
     /// is gone.
     async fn delete(
         &self,

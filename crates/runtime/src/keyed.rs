@@ -154,7 +154,7 @@ impl<O: Object> Keyed<O> {
     }
 }
 
-/// Syncs keys by way of an [`ObjectSyncer`].
+/// The [`Syncer`] of a controller: loads the object of a key and calls the [`ObjectSyncer`].
 pub struct Runner<S: ObjectSyncer> {
     objects: Store<S::Object>,
     queue: WorkQueue<ObjectKey>,

@@ -1,6 +1,6 @@
 //! Live reads: requests to the API server for decisions that a stale cache would get wrong.
 //!
-//! Controllers read from caches, and use live reads only where a cache may lack a write: after a
+//! Controllers read from caches. They use live reads only if a cache may lack a write: after a
 //! change of leader, after an unanswered write, or before a deletion. Lists come in pages, so that
 //! the size of an answer is bounded.
 //!

@@ -1,7 +1,7 @@
 //! The pods of an owner: claim, create and delete, each write once.
 //!
 //! Each workload controller that keeps pods uses a [`PodControl`]. Before it creates or deletes
-//! pods, the cache must show all earlier writes of this process for the owner, and all writes of
+//! pods, the cache must show all earlier writes for the owner: those of this process, and those of
 //! the previous leader ([`PodControl::cache_is_current`]). A deletion carries the UID of the pod,
 //! so that a new pod of the same name survives. Users see the Events of upstream's
 //! `RealPodControl`.
@@ -153,8 +153,8 @@ impl PodControl {
 
     /// True if `active`, the cached active pods of `owner`, are its active pods on the API server.
     ///
-    /// A live list checks it if the cache may lack a write of the previous leader, an unanswered
-    /// write, or a write whose event never came. If the answer is false, the key of `owner` returns
+    /// A live list checks it if the cache may lack a write: of the previous leader, without an
+    /// answer, or without its event. If the answer is false, the key of `owner` returns
     /// to the queue as soon as the cache has caught up.
     pub async fn cache_is_current<O: Object>(
         &self,

@@ -14,9 +14,8 @@
 //!
 //! - Lists come in pages.
 //! - Each pass discovers the verbs of types again.
-//! - The finalize call carries the version of our own status update. Upstream's first call is
-//!   always
-//!   refused with a conflict.
+//! - The finalize call carries the version of our own status update. Upstream's first call always
+//!   fails with a conflict.
 
 mod conditions;
 mod content;

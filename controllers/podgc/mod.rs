@@ -11,8 +11,8 @@
 //! Upstream: `pkg/controller/podgc`. Differences:
 //!
 //! - A deletion has the UID of the pod as precondition, so that a new pod of the same name
-//!   survives.
-//!   A failed precondition counts as an error in the metrics, like a pod that is not found.
+//!   survives. A failed precondition counts as an error in the metrics, like a pod that is not
+//!   found.
 //! - Further cycles ignore a removed pod until the cache shows the removal.
 
 mod metrics;

@@ -154,8 +154,8 @@ impl PodControl {
     /// True if `active`, the cached active pods of `owner`, are its active pods on the API server.
     ///
     /// A live list checks it if the cache may lack a write: of the previous leader, without an
-    /// answer, or without its event. If the answer is false, the key of `owner` returns
-    /// to the queue as soon as the cache has caught up.
+    /// answer, or without its event. If the answer is false, the key of `owner` returns to the
+    /// queue as soon as the cache has caught up.
     pub async fn cache_is_current<O: Object>(
         &self,
         owner: Owner<'_, O>,

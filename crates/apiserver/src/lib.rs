@@ -90,8 +90,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with the built-in kinds and the namespaces of every cluster. With `tracks_creations`,
-    /// managed fields are recorded from creation on, else from the first server-side apply on.
+    /// A server with the built-in kinds and the namespaces of every cluster. With
+    /// `tracks_creations`, managed fields are recorded from creation on, else from the first
+    /// server-side apply on.
     pub fn new(clock: Clock, tracks_creations: bool) -> Self {
         Self::seeded(clock, tracks_creations, None)
     }

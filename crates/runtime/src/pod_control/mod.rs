@@ -110,17 +110,11 @@ impl PodControl {
         self.writes.forget(owner);
     }
 
-<<<<<<< HEAD
-    /// Creations and deletions that the cache does not show yet. Ask them before reading pods: a
-    /// pod that arrives in between would be neither expected nor counted. An owner has to come back
-    /// when they expire, since nothing else wakes it if its pods never show up.
-=======
     /// Creations and deletions that the cache does not show yet.
     ///
     /// Read them before the pods. In the other order, a pod that arrives in between is missing from
     /// both. Requeue an owner for the time when its expectations expire: if its pods never arrive,
     /// no event enqueues it.
->>>>>>> 0f3bd78 (runtime: plain words in workers, expectations, own writes, owners and pods)
     pub fn expectations(&self) -> &Expectations {
         &self.in_flight.expectations
     }

@@ -1,10 +1,9 @@
-//! Measures the cost of a cached pod: its memory with the indexes of controllers, and the time to
-//! decode it. Linux only.
+//! Cost of a cached pod, Deployment and ReplicaSet: resident memory with the indexes that
+//! controllers use, and time to decode.
 //!
-//! `cargo run --release -p steersman-runtime --example pod_cache [pods]`
-//!
-//! The pods arrive as frames of a watch through a real client and informer. Each frame is created
-//! when it is read, so only the cache stays in memory.
+//! `cargo run --profile dist -p steersman-runtime --example pod_cache [pods]`. Objects come as
+//! frames of a watch through a real client and informer. Each frame is made when it is read, so the
+//! memory that stays resident is the cache. Linux only.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -18,95 +17,107 @@ use kube::client::Body;
 use prometheus::Registry;
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_runtime::informer::{IndexKey, InformerFactory};
-use steersman_runtime::object::{Object, Pod};
-use steersman_runtime::owner::ByController;
+use steersman_runtime::object::{Deployment, Object, Pod, ReplicaSet};
+use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 const PODS_PER_SET: usize = 20;
 const PODS_PER_NODE: usize = 100;
 const SETS_PER_NAMESPACE: usize = 50;
 
-/// A cluster of `pods` running pods of ReplicaSets.
-#[derive(Clone)]
-struct Cluster {
-    pods: usize,
-    template: String,
+/// Objects that are decoded to measure time, and rounds over them.
+const SAMPLE: usize = 2_000;
+const ROUNDS: usize = 10;
+
+/// Replaces the marks `@...@` of a JSON template.
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    let fill = |text: String, (mark, value): &(&str, String)| text.replace(mark, value);
+    values.iter().fold(template.to_owned(), fill)
 }
 
-impl Cluster {
-    fn new(pods: usize) -> Self {
-        let template: serde_json::Value =
-            serde_json::from_str(include_str!("pod.json")).expect("the template is JSON");
-        Self {
-            pods,
-            template: template.to_string(),
-        }
-    }
-
-    fn pod(&self, i: usize) -> String {
-        let set = i / PODS_PER_SET;
-        let values = [
-            ("@APP@", format!("app-{}", set % SETS_PER_NAMESPACE)),
-            (
-                "@HASH@",
-                format!("{:010x}", set * 2_654_435_761 % 0xff_ffff_ffff),
-            ),
-            ("@SUFFIX@", format!("{i:05x}")),
-            ("@NAMESPACE@", format!("team-{}", set / SETS_PER_NAMESPACE)),
-            ("@UID@", format!("{i:08x}-1111-4222-8333-{i:012x}")),
-            ("@OWNER@", format!("{set:08x}-5555-4666-8777-{set:012x}")),
-            ("@VERSION@", format!("{}", 1_000 + i)),
-            (
-                "@NODE@",
-                format!("node-{}", i % self.pods.div_ceil(PODS_PER_NODE)),
-            ),
-        ];
-        values
-            .iter()
-            .fold(self.template.clone(), |text, (mark, value)| {
-                text.replace(mark, value)
-            })
-    }
-
-    /// Line `i` of the watch: a pod, or after all pods the bookmark that ends the initial state.
-    fn frame(&self, i: usize) -> String {
-        if i < self.pods {
-            return format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", self.pod(i));
-        }
-        let end =
-            r#"{"resourceVersion":"9000000","annotations":{"k8s.io/initial-events-end":"true"}}"#;
-        format!("{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"Pod\",\"metadata\":{end}}}}}\n")
-    }
-
-    fn client(&self) -> Result<ApiClient, prometheus::Error> {
-        let cluster = self.clone();
-        let service = tower::service_fn(move |_: Request<Body>| {
-            let cluster = cluster.clone();
-            async move {
-                let lines = stream::iter(0..=cluster.pods).map(move |i| {
-                    Ok::<_, std::io::Error>(Frame::data(Bytes::from(cluster.frame(i))))
-                });
-                Ok::<_, std::io::Error>(Response::new(StreamBody::new(
-                    lines.chain(stream::pending()),
-                )))
-            }
-        });
-        let settings = ClientSettings {
-            user_agent: "pod-cache".to_owned(),
-            qps: 0.0,
-            burst: 0,
-            timeout: Duration::from_secs(30),
-        };
-        let metrics = ClientMetrics::register(&Registry::new())?;
-        Ok(ApiClient::new(
-            kube::Client::new(service, "default"),
-            settings,
-            metrics,
-        ))
-    }
+/// A pod of a ReplicaSet as it is served while it runs.
+fn pod(pods: usize, template: &str, i: usize) -> String {
+    let set = i / PODS_PER_SET;
+    let node = i % pods.div_ceil(PODS_PER_NODE);
+    let values = [
+        ("@APP@", format!("app-{}", set % SETS_PER_NAMESPACE)),
+        ("@HASH@", hash(set)),
+        ("@SUFFIX@", format!("{i:05x}")),
+        ("@NAMESPACE@", format!("team-{}", set / SETS_PER_NAMESPACE)),
+        ("@UID@", format!("{i:08x}-1111-4222-8333-{i:012x}")),
+        ("@OWNER@", format!("{set:08x}-5555-4666-8777-{set:012x}")),
+        ("@VERSION@", format!("{}", 1_000 + i)),
+        ("@NODE@", format!("node-{node}")),
+        // The API server gives this name to the volume of the token, per pod.
+        ("kube-api-access-abcde", format!("kube-api-access-{i:05x}")),
+    ];
+    fill(template, &values)
 }
 
-/// Resident memory of this process in bytes.
+/// A Deployment, or the ReplicaSet `i` where `sets_per_deployment` of them have one owner.
+fn workload(sets_per_deployment: usize, template: &str, i: usize) -> String {
+    let owner = i / sets_per_deployment;
+    let values = [
+        ("@APP@", format!("app-{}", owner % SETS_PER_NAMESPACE)),
+        ("@HASH@", hash(i)),
+        (
+            "@NAMESPACE@",
+            format!("team-{}", owner / SETS_PER_NAMESPACE),
+        ),
+        ("@UID@", format!("{i:08x}-1111-4222-8333-{i:012x}")),
+        (
+            "@OWNER@",
+            format!("{owner:08x}-5555-4666-8777-{owner:012x}"),
+        ),
+        ("@VERSION@", format!("{}", 1_000 + i)),
+    ];
+    fill(template, &values)
+}
+
+fn hash(set: usize) -> String {
+    format!("{:010x}", set * 2_654_435_761 % 0xff_ffff_ffff)
+}
+
+/// Line `i` of the watch: the objects, then the bookmark that completes the initial state.
+fn frame(count: usize, object: impl Fn(usize) -> String, i: usize) -> String {
+    if i < count {
+        return format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", object(i));
+    }
+    let end = r#"{"resourceVersion":"9000000","annotations":{"k8s.io/initial-events-end":"true"}}"#;
+    format!("{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{end}}}}}\n")
+}
+
+/// A client of a server that sends `count` objects to every watch.
+fn client<F>(count: usize, object: F) -> Result<ApiClient, prometheus::Error>
+where
+    F: Fn(usize) -> String + Clone + Send + Sync + 'static,
+{
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let object = object.clone();
+        async move {
+            let lines = stream::iter(0..=count).map(move |i| {
+                Ok::<_, std::io::Error>(Frame::data(Bytes::from(frame(count, &object, i))))
+            });
+            Ok::<_, std::io::Error>(Response::new(StreamBody::new(
+                lines.chain(stream::pending()),
+            )))
+        }
+    });
+    let settings = ClientSettings {
+        user_agent: "pod-cache".to_owned(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(30),
+    };
+    let metrics = ClientMetrics::register(&Registry::new())?;
+    Ok(ApiClient::new(
+        kube::Client::new(service, "default"),
+        settings,
+        metrics,
+    ))
+}
+
+/// Bytes of this process in memory.
 fn resident() -> std::io::Result<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages = statm
@@ -118,48 +129,85 @@ fn resident() -> std::io::Result<usize> {
         .ok_or_else(|| std::io::Error::other("statm has no second number"))
 }
 
-fn node_index(pod: &Pod) -> Vec<IndexKey> {
-    pod.node.iter().cloned().collect()
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let pods = std::env::args()
-        .nth(1)
-        .map_or(Ok(50_000), |count| count.parse())?;
-    let cluster = Cluster::new(pods);
-    println!(
-        "pods            {pods}, {} bytes of JSON each",
-        cluster.pod(0).len()
-    );
-
-    let factory = InformerFactory::new(cluster.client()?, Duration::ZERO, &Registry::new())?;
-    let informer = factory.shared::<Pod>();
-    let store = informer.store();
-    drop(ByController::of(&store));
-    let nodes = store.add_index("node", node_index);
+/// Memory with all objects in a cache with `indexes`, per object, and the time to decode one.
+async fn measure<T: Object>(
+    count: usize,
+    indexes: &[(&'static str, fn(&T) -> Vec<IndexKey>)],
+    object: impl Fn(usize) -> String + Clone + Send + Sync + 'static,
+) -> Result<usize, Box<dyn std::error::Error>> {
+    let kind = &T::RESOURCE.kind;
+    println!("{kind}: {count} objects of {} bytes", object(0).len());
+    let factory = InformerFactory::new(
+        client(count, object.clone())?,
+        Duration::ZERO,
+        &Registry::new(),
+    )?;
+    let informer = factory.shared::<T>();
+    for (name, index) in indexes {
+        informer.add_index(name, *index);
+    }
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let before = resident()?;
     factory.start(&tasks, &stop);
     factory.wait_synced(&stop).await;
-    let cached = resident()? - before;
-    assert_eq!(store.len(), pods);
-    assert_eq!(nodes.get("node-0").len(), pods.min(PODS_PER_NODE));
-    println!("resident        {} bytes per cached pod", cached / pods);
+    let cached = (resident()? - before) / count;
+    assert_eq!(informer.store().len(), count);
+    println!("  resident  {cached} bytes each");
 
-    let sample: Vec<String> = (0..pods.min(2_000)).map(|i| cluster.pod(i)).collect();
+    let sample: Vec<String> = (0..count.min(SAMPLE)).map(&object).collect();
     let started = Instant::now();
-    const ROUNDS: usize = 10;
     for _ in 0..ROUNDS {
         for json in &sample {
-            black_box(Pod::decode(black_box(json.as_bytes()))?);
+            black_box(T::decode(black_box(json.as_bytes()))?);
         }
     }
+    let decodes = (ROUNDS * sample.len()) as u128;
     println!(
-        "decode          {} ns per pod",
-        started.elapsed().as_nanos() / (ROUNDS * sample.len()) as u128
+        "  decode    {} ns each",
+        started.elapsed().as_nanos() / decodes
     );
     stop.cancel();
     tasks.join(Duration::from_secs(5)).await;
+    Ok(cached)
+}
+
+fn node_index(pod: &Pod) -> Vec<IndexKey> {
+    pod.node.iter().cloned().collect()
+}
+
+/// The JSON text of a template, without white space.
+fn compact(template: &str) -> Result<String, serde_json::Error> {
+    Ok(serde_json::from_str::<serde_json::Value>(template)?.to_string())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pods: usize = std::env::args()
+        .nth(1)
+        .map_or(Ok(50_000), |count| count.parse())?;
+    let deployments = pods / 10;
+
+    let template = compact(include_str!("pod.json"))?;
+    measure::<Pod>(
+        pods,
+        &[(CONTROLLER_INDEX, controller_index), ("node", node_index)],
+        move |i| pod(pods, &template, i),
+    )
+    .await?;
+
+    let template = compact(include_str!("deployment.json"))?;
+    let deployment =
+        measure::<Deployment>(deployments, &[], move |i| workload(1, &template, i)).await?;
+    let template = compact(include_str!("replica_set.json"))?;
+    let set = measure::<ReplicaSet>(
+        deployments * 2,
+        &[(CONTROLLER_INDEX, controller_index)],
+        move |i| workload(2, &template, i),
+    )
+    .await?;
+    println!(
+        "a Deployment and two ReplicaSets: {} bytes",
+        deployment + 2 * set
+    );
     Ok(())
 }

@@ -5,11 +5,13 @@
 //! rest when it grows.
 
 use std::borrow::Borrow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A table of shared values.
 pub struct Interner<T: ?Sized> {
@@ -57,6 +59,64 @@ impl<T: ?Sized + Eq + Hash> Interner<T> {
 }
 
 impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Values that are costly to make, by the text they are made from.
+///
+/// API servers serve the same part of an object again and again: with each status update, and in
+/// each object of one template. [`Memo::get`] finds the value of a known text without reading it.
+pub struct Memo<K, V> {
+    table: LazyLock<Mutex<Made<K, V>>>,
+}
+
+struct Made<K, V> {
+    values: HashMap<K, Arc<V>>,
+    sweep_at: usize,
+}
+
+impl<K: Eq + Hash, V> Memo<K, V> {
+    /// An empty table, for a `static`.
+    pub const fn new() -> Self {
+        Self {
+            table: LazyLock::new(|| {
+                Mutex::new(Made {
+                    values: HashMap::new(),
+                    sweep_at: FIRST_SWEEP,
+                })
+            }),
+        }
+    }
+
+    /// The shared value of `key`; `make` makes it where no object holds one. The table is not
+    /// locked meanwhile, so `make` may use other tables.
+    pub fn get<Q, E>(&self, key: &Q, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>,
+    {
+        if let Some(found) = self.lock().values.get(key) {
+            return Ok(Arc::clone(found));
+        }
+        let fresh = Arc::new(make()?);
+        let mut table = self.lock();
+        if table.values.len() >= table.sweep_at {
+            table.values.retain(|_, value| Arc::strong_count(value) > 1);
+            table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
+        }
+        Ok(Arc::clone(
+            table.values.entry(key.to_owned()).or_insert(fresh),
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Made<K, V>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Eq + Hash, V> Default for Memo<K, V> {
     fn default() -> Self {
         Self::new()
     }
@@ -139,6 +199,22 @@ impl From<&str> for Sym {
     }
 }
 
+impl<'de> Deserialize<'de> for Sym {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SymVisitor;
+        impl Visitor<'_> for SymVisitor {
+            type Value = Sym;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Sym, E> {
+                Ok(Sym::new(text))
+            }
+        }
+        deserializer.deserialize_str(SymVisitor)
+    }
+}
+
 impl fmt::Display for Sym {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -177,5 +253,20 @@ mod tests {
             table.values.len()
         );
         assert!(table.values.contains(&kept));
+    }
+
+    #[test]
+    fn a_value_is_made_once_per_text_while_it_is_held() {
+        static MEMO: Memo<String, usize> = Memo::new();
+        let length = |text: &str| MEMO.get(text, || Ok::<_, &str>(text.len()));
+        let held = length("held").unwrap();
+        let again = MEMO.get("held", || Err("made twice")).unwrap();
+        assert!(Arc::ptr_eq(&held, &again));
+        assert_eq!(MEMO.get("bad", || Err("no value")), Err("no value"));
+        for i in 0..3 * FIRST_SWEEP {
+            length(&format!("gone-{i}")).unwrap();
+        }
+        let table = MEMO.lock();
+        assert!(table.values.len() <= FIRST_SWEEP + 1 && table.values.contains_key("held"));
     }
 }

@@ -1,11 +1,13 @@
 //! Deployments.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::Object;
+use super::document::{Document, Served};
 use super::meta::{Annotations, Meta};
-use super::wire::{Condition, DecodeError, Document, MetaWire, nullable};
+use super::wire::{Condition, DecodeError, MetaWire, Pairs, nullable, parse};
 use crate::labels::{Selector, SelectorError, WireSelector};
 use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
@@ -117,18 +119,11 @@ impl Object for Deployment {
     const RESOURCE: &'static ResourceType = &resource::DEPLOYMENTS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let error = |source| DecodeError::Json {
-            kind: "Deployment",
-            source,
-        };
-        let wire: Wire = serde_json::from_slice(json).map_err(error)?;
-        let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
-        let template = PodTemplate::new(
-            document
-                .get("spec")
-                .and_then(|spec| spec.get("template"))
-                .unwrap_or(&Value::Null),
-        );
+        let (wire, text): (Wire<'_>, &str) = parse(json, "Deployment")?;
+        let Served {
+            object: metadata,
+            managed_fields,
+        } = wire.metadata;
         let strategy = match wire.spec.strategy {
             StrategyWire { kind, .. } if kind == "Recreate" => Strategy::Recreate,
             StrategyWire {
@@ -144,17 +139,17 @@ impl Object for Deployment {
             StrategyWire { kind, .. } => Strategy::Other(kind),
         };
         Ok(Self {
-            annotations: wire
-                .metadata
-                .annotations
-                .iter()
-                .map(|(k, v)| (k.to_string(), v.to_string()))
-                .collect(),
-            meta: wire.metadata.into_meta("Deployment")?,
+            annotations: metadata.annotations.to_annotations(),
+            meta: metadata.into_meta("Deployment")?,
             spec: DeploymentSpec {
                 replicas: wire.spec.replicas.unwrap_or(1),
                 selector: Selector::parse(wire.spec.selector.as_ref()),
-                template,
+                template: PodTemplate::served(wire.spec.template).map_err(|source| {
+                    DecodeError::Json {
+                        kind: "Deployment",
+                        source,
+                    }
+                })?,
                 strategy,
                 min_ready_seconds: wire.spec.min_ready_seconds,
                 revision_history_limit: wire.spec.revision_history_limit,
@@ -162,7 +157,7 @@ impl Object for Deployment {
                 progress_deadline_seconds: wire.spec.progress_deadline_seconds,
             },
             status: wire.status,
-            document: Document::new(document),
+            document: Document::without(text, &managed_fields),
         })
     }
 
@@ -178,17 +173,20 @@ impl Object for Deployment {
 #[derive(Deserialize)]
 struct Wire<'a> {
     #[serde(borrow)]
-    metadata: MetaWire<'a>,
-    spec: SpecWire,
+    metadata: Served<'a, MetaWire<'a, Pairs<'a>>>,
+    #[serde(borrow)]
+    spec: SpecWire<'a>,
     #[serde(default, deserialize_with = "nullable")]
     status: DeploymentStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SpecWire {
+struct SpecWire<'a> {
     replicas: Option<i32>,
     selector: Option<WireSelector>,
+    #[serde(borrow)]
+    template: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "nullable")]
     strategy: StrategyWire,
     #[serde(default, deserialize_with = "nullable")]
@@ -212,4 +210,63 @@ struct StrategyWire {
 struct RollingUpdateWire {
     max_surge: Option<IntOrPercent>,
     max_unavailable: Option<IntOrPercent>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::template;
+
+    fn served(template: &str) -> String {
+        let metadata = r#"{"managedFields":[{"manager":"m"}],"name":"web","new":{"a":[1]}}"#;
+        format!(
+            r#"{{"new":1,"metadata":{metadata},"spec":{{"new":2,"template":{template}}},"status":{{"new":3}}}}"#
+        )
+    }
+
+    #[test]
+    fn unknown_fields_stay_in_the_document() {
+        let template = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"new":[null]}}"#;
+        let d = Deployment::decode(served(template).as_bytes()).unwrap();
+        let mut expected: Map<String, Value> = serde_json::from_str(&served(template)).unwrap();
+        expected["metadata"] = json!({"name": "web", "new": {"a": [1]}});
+        assert_eq!(d.document.to_object(), expected);
+        assert_eq!(d.status.extra["new"], 3);
+        assert_eq!(d.spec.template.labels().get("app").unwrap().as_str(), "web");
+    }
+
+    #[test]
+    fn a_served_template_equals_the_template_of_its_json() {
+        // (why, text)
+        let cases = [
+            ("null", "null"),
+            ("empty", "{}"),
+            ("white space", " { \"spec\" : { } } "),
+            ("repeated members", r#"{"spec":{"a":1},"spec":{"b":2}}"#),
+            ("escapes", r#"{"sp\u0065c":{"nodeName":"\u0061"}}"#),
+        ];
+        for (why, text) in cases {
+            let template = Deployment::decode(served(text).as_bytes());
+            let json: Value = serde_json::from_str(text).unwrap();
+            let expected = template::PodTemplate::new(&json);
+            assert_eq!(template.unwrap().spec.template, expected, "{why}");
+        }
+        let absent = Deployment::decode(br#"{"metadata":{"name":"web"},"spec":{}}"#).unwrap();
+        assert_eq!(absent.spec.template, PodTemplate::new(&Value::Null));
+    }
+
+    #[test]
+    fn a_template_beyond_the_parser_is_an_error() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        for template in [deep.as_str(), "1e999", "{"] {
+            let error = Deployment::decode(served(template).as_bytes()).unwrap_err();
+            assert!(
+                error.to_string().starts_with("decode Deployment: "),
+                "{error}"
+            );
+        }
+        assert!(Deployment::decode(b"{\"metadata\":{\"name\":\"\xff\"},\"spec\":{}}").is_err());
+    }
 }

@@ -5,6 +5,7 @@
 //! view keeps the served [`Document`], so that fields unknown to us survive the write.
 
 mod deployment;
+mod document;
 mod meta;
 mod metadata;
 mod namespace;
@@ -19,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, Strategy};
+pub use document::Document;
 pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 pub use metadata::ObjectMetadata;
 pub use namespace::Namespace;
@@ -27,7 +29,7 @@ pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
 pub use selects::Selects;
-pub use wire::{Condition, DecodeError, Document, Identity};
+pub use wire::{Condition, DecodeError, Identity};
 
 use crate::intern::Sym;
 use crate::resource::ResourceType;

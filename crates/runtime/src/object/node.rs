@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::Object;
 use super::meta::Meta;
-use super::wire::{DecodeError, MetaWire, Text, nullable};
+use super::wire::{DecodeError, MetaWire, Pairs, Text, nullable};
 use crate::intern::Sym;
 use crate::resource::{self, ResourceType};
 
@@ -36,7 +36,7 @@ pub struct Taint {
 #[derive(Deserialize)]
 struct NodeWire<'a> {
     #[serde(borrow)]
-    metadata: MetaWire<'a>,
+    metadata: MetaWire<'a, Pairs<'a>>,
     #[serde(borrow, default)]
     spec: SpecWire<'a>,
     #[serde(borrow, default)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Object;
 use super::meta::Meta;
-use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable};
+use super::wire::{DecodeError, MetaWire, Pairs, Text, lenient_time, nullable};
 use crate::intern::{Interner, Sym};
 use crate::resource::{self, ResourceType};
 
@@ -100,7 +100,7 @@ impl Pod {
 #[derive(Deserialize)]
 struct PodWire<'a> {
     #[serde(borrow)]
-    metadata: MetaWire<'a>,
+    metadata: MetaWire<'a, Pairs<'a>>,
     #[serde(borrow, default)]
     spec: SpecWire<'a>,
     #[serde(borrow, default)]

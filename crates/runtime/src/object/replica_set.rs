@@ -1,12 +1,14 @@
 //! ReplicaSets, and what other kinds share with them on the wire.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::Object;
 use super::deployment::is_zero;
+use super::document::{Document, Served};
 use super::meta::{Annotations, Meta};
-use super::wire::{Condition, DecodeError, Document, MetaWire, nullable};
+use super::wire::{Condition, DecodeError, MetaWire, Pairs, nullable, parse};
 use crate::labels::{Selector, SelectorError, WireSelector};
 use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
@@ -114,48 +116,44 @@ pub(super) fn decode_parts<'a, S>(json: &'a [u8], kind: &'static str) -> Result<
 where
     S: Deserialize<'a> + Into<WireSelector>,
 {
-    let error = |source| DecodeError::Json { kind, source };
-    let wire: Wire<'a, S> = serde_json::from_slice(json).map_err(error)?;
-    let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
-    let template = PodTemplate::new(
-        document
-            .get("spec")
-            .and_then(|spec| spec.get("template"))
-            .unwrap_or(&Value::Null),
-    );
+    let (wire, text): (Wire<'a, S>, &str) = parse(json, kind)?;
+    let Served {
+        object: metadata,
+        managed_fields,
+    } = wire.metadata;
     Ok(Parts {
-        annotations: wire
-            .metadata
-            .annotations
-            .iter()
-            .map(|(k, v)| (k.to_string(), v.to_string()))
-            .collect(),
-        meta: wire.metadata.into_meta(kind)?,
+        annotations: metadata.annotations.to_annotations(),
+        meta: metadata.into_meta(kind)?,
         spec: ReplicaSetSpec {
             replicas: wire.spec.replicas.unwrap_or(1),
             min_ready_seconds: wire.spec.min_ready_seconds,
             selector: Selector::parse(wire.spec.selector.map(Into::into).as_ref()),
-            template,
+            template: PodTemplate::served(wire.spec.template)
+                .map_err(|source| DecodeError::Json { kind: kind, source })?,
         },
         status: wire.status,
-        document: Document::new(document),
+        document: Document::without(text, &managed_fields),
     })
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "S: Deserialize<'de>"))]
 struct Wire<'a, S> {
     #[serde(borrow)]
-    metadata: MetaWire<'a>,
-    spec: SpecWire<S>,
+    metadata: Served<'a, MetaWire<'a, Pairs<'a>>>,
+    #[serde(borrow)]
+    spec: SpecWire<'a, S>,
     #[serde(default, deserialize_with = "nullable")]
     status: ReplicaSetStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SpecWire<S> {
+struct SpecWire<'a, S> {
     replicas: Option<i32>,
     #[serde(default, deserialize_with = "nullable")]
     min_ready_seconds: i32,
     selector: Option<S>,
+    #[serde(borrow)]
+    template: Option<&'a RawValue>,
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Object;
+use super::document::Document;
 use super::meta::Meta;
 use super::replica_set::{Parts, ReplicaSetSpec, ReplicaSetStatus, decode_parts};
-use super::wire::{DecodeError, Document};
+use super::wire::DecodeError;
 use crate::resource::{self, ResourceType};
 
 /// A ReplicationController with everything its controller decides by, and the document its writes

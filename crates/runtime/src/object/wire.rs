@@ -1,15 +1,17 @@
-//! Shapes shared by the decoders: borrowed metadata, served documents, conditions.
+//! Shapes that the decoders share: borrowed texts and metadata, lenient times, conditions.
+//!
+//! Absent and `null` mean the default everywhere, and unknown fields are skipped, as in Go's JSON.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer, IgnoredAny, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::meta::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+use super::meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 use crate::intern::Sym;
 use crate::labels::Labels;
 
@@ -33,6 +35,19 @@ pub enum DecodeError {
         /// The offending text.
         version: String,
     },
+}
+
+/// Reads one JSON value of kind `kind`.
+///
+/// The text is checked for UTF-8 once as a whole. The parser would check each string and each raw
+/// value again.
+pub(super) fn parse<'a, T: Deserialize<'a>>(
+    json: &'a [u8],
+    kind: &'static str,
+) -> Result<(T, &'a str), DecodeError> {
+    let error = |source| DecodeError::Json { kind, source };
+    let text = std::str::from_utf8(json).map_err(|utf8| error(de::Error::custom(utf8)))?;
+    Ok((serde_json::from_str(text).map_err(error)?, text))
 }
 
 /// A string that borrows from the input when it has no escapes.
@@ -71,6 +86,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 pub(super) struct Pairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl Pairs<'_> {
+    /// A copy that owns its texts.
+    pub(super) fn to_annotations(&self) -> Annotations {
+        self.iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    }
+
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
@@ -134,9 +156,13 @@ fn condition_time<'de, D: Deserializer<'de>>(
     }))
 }
 
+/// `metadata`; of the annotations, those that `A` reads.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct MetaWire<'a> {
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "A: Deserialize<'de> + Default")
+)]
+pub(super) struct MetaWire<'a, A = IgnoredAny> {
     #[serde(borrow)]
     name: Text<'a>,
     #[serde(borrow)]
@@ -151,8 +177,8 @@ pub(super) struct MetaWire<'a> {
     deletion_timestamp: Option<Timestamp>,
     #[serde(borrow, default, deserialize_with = "nullable")]
     labels: Pairs<'a>,
-    #[serde(borrow, default, deserialize_with = "nullable")]
-    pub(super) annotations: Pairs<'a>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) annotations: A,
     #[serde(borrow, default, deserialize_with = "nullable")]
     owner_references: Vec<OwnerWire<'a>>,
     #[serde(borrow, default, deserialize_with = "nullable")]
@@ -176,7 +202,7 @@ struct OwnerWire<'a> {
     block_owner_deletion: bool,
 }
 
-impl MetaWire<'_> {
+impl<A> MetaWire<'_, A> {
     pub(super) fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
         let version = self.resource_version.as_deref().unwrap_or("0");
         let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion {
@@ -263,44 +289,6 @@ impl Identity {
             resource_version,
             deleted: metadata.deletion_timestamp,
         })
-    }
-}
-
-/// The JSON the server sent for an object, without `managedFields`: the base of every whole-object
-/// write.
-///
-/// Leaving `managedFields` out of a PUT keeps the server's entries; an empty list would wipe them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Document(Arc<str>);
-
-impl Document {
-    /// The document of `object`.
-    pub fn new(mut object: Map<String, Value>) -> Self {
-        if let Some(Value::Object(meta)) = object.get_mut("metadata") {
-            meta.remove("managedFields");
-        }
-        Self(Value::Object(object).to_string().into())
-    }
-
-    /// Bytes of its text.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// A copy to change and write.
-    pub fn to_object(&self) -> Map<String, Value> {
-        serde_json::from_str(&self.0).expect("a document is made from a JSON object")
-    }
-
-    /// The JSON text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Document {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -1,0 +1,204 @@
+//! The served text of an object, for writes of the whole object.
+//!
+//! Upstream PUTs Deployments, ReplicaSets and ReplicationControllers, and its roles there allow no
+//! PATCH. These views keep the served bytes, so that fields unknown to the view survive the PUT.
+//! The text is the server's own, without the member `managedFields`: [`Served`] finds its place
+//! while the view is decoded, so that no tree of JSON values is built.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::wire::Text;
+
+/// Member of the metadata that a document lacks.
+const MANAGED_FIELDS: &str = "managedFields";
+
+/// The JSON the server sent for an object, without `managedFields`: the base of every whole-object
+/// write.
+///
+/// Leaving `managedFields` out of a PUT keeps the server's entries; an empty list would wipe them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document(Arc<str>);
+
+impl Document {
+    /// The document of `object`.
+    pub fn new(mut object: Map<String, Value>) -> Self {
+        if let Some(Value::Object(meta)) = object.get_mut("metadata") {
+            meta.remove(MANAGED_FIELDS);
+        }
+        Self(Value::Object(object).to_string().into())
+    }
+
+    /// The text `json` without the members whose values are `members`: parts of `json`, in order.
+    pub(super) fn without(json: &str, members: &[&RawValue]) -> Self {
+        let mut kept = String::with_capacity(json.len());
+        let mut rest = json;
+        for member in members {
+            // The value borrows from `json`, so its address tells its place.
+            let start = member.get().as_ptr().addr() - rest.as_ptr().addr();
+            let (before, after) = (&rest[..start], &rest[start + member.get().len()..]);
+            kept.push_str(&before[..key_start(before)]);
+            rest = match after.trim_ascii_start().strip_prefix(',') {
+                Some(next) => next,
+                None => {
+                    // The last member takes the comma before it along.
+                    let end = kept.trim_ascii_end();
+                    kept.truncate(end.strip_suffix(',').unwrap_or(end).len());
+                    after
+                }
+            };
+        }
+        kept.push_str(rest);
+        Self(kept.into())
+    }
+
+    /// Bytes of its text.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A copy to change and write.
+    pub fn to_object(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.0)
+            .expect("a document is a JSON object, and no field of its types is 128 levels deep")
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Where the key of a member starts; `text` ends before its value. A key spelt with escapes holds
+/// no quotation mark either, because its text is known.
+fn key_start(text: &str) -> usize {
+    let key = text.trim_ascii_end().strip_suffix(':').unwrap_or(text);
+    let key = key.trim_ascii_end().strip_suffix('"').unwrap_or(key);
+    key.rfind('"').unwrap_or(key.len())
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A JSON object, and the values of its members `managedFields`: one from an API server, but a text
+/// may repeat a member.
+pub(super) struct Served<'a, T> {
+    pub(super) object: T,
+    pub(super) managed_fields: Vec<&'a RawValue>,
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Served<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ServedVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ServedVisitor<T> {
+            type Value = Served<'de, T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let mut managed_fields = Vec::new();
+                let members = OtherMembers {
+                    map,
+                    managed_fields: &mut managed_fields,
+                };
+                Ok(Served {
+                    object: T::deserialize(MapAccessDeserializer::new(members))?,
+                    managed_fields,
+                })
+            }
+        }
+        deserializer.deserialize_map(ServedVisitor(std::marker::PhantomData))
+    }
+}
+
+/// The members of an object but `managedFields`.
+struct OtherMembers<'a, 'de, A> {
+    map: A,
+    managed_fields: &'a mut Vec<&'de RawValue>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for OtherMembers<'_, 'de, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<Text<'de>>()? {
+            if &*key != MANAGED_FIELDS {
+                return seed.deserialize((*key).into_deserializer()).map(Some);
+            }
+            self.managed_fields.push(self.map.next_value()?);
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IgnoredAny;
+
+    use super::*;
+
+    fn document(json: &str) -> String {
+        let Served { managed_fields, .. } =
+            serde_json::from_str::<Served<'_, IgnoredAny>>(json).unwrap();
+        Document::without(json, &managed_fields).as_str().to_owned()
+    }
+
+    #[test]
+    fn managed_fields_are_cut_wherever_they_are() {
+        // (served, document)
+        let cases = [
+            (r#"{}"#, r#"{}"#),
+            (r#"{"a":1,"b":"x"}"#, r#"{"a":1,"b":"x"}"#),
+            (r#"{"managedFields":[]}"#, r#"{}"#),
+            (r#"{"managedFields":[{"m":"}]"}],"a":1}"#, r#"{"a":1}"#),
+            (r#"{"a":1,"managedFields":[],"b":2}"#, r#"{"a":1,"b":2}"#),
+            (r#"{"a":1,"managedFields":null}"#, r#"{"a":1}"#),
+            (
+                "{ \"a\" : 1 , \"managedFields\" : [ ] , \"b\" : 2 }",
+                "{ \"a\" : 1 ,  \"b\" : 2 }",
+            ),
+            (
+                "{\n\t\"a\": 1,\n\t\"managedFields\": []\n}",
+                "{\n\t\"a\": 1\n}",
+            ),
+            (r#"{"managedFields":1,"managedFields":2}"#, r#"{}"#),
+            (
+                r#"{"a":1,"managedFields":1,"b":2,"managedFields":2,"managedFields":3}"#,
+                r#"{"a":1,"b":2}"#,
+            ),
+            (
+                r#"{"a":1,"managed\u0046ields":[],"b":2}"#,
+                r#"{"a":1,"b":2}"#,
+            ),
+            (
+                r#"{"x":"\"managedFields\":1"}"#,
+                r#"{"x":"\"managedFields\":1"}"#,
+            ),
+            (
+                r#"{"x":{"managedFields":1},"managedFields":2,"y\"":3}"#,
+                r#"{"x":{"managedFields":1},"y\"":3}"#,
+            ),
+        ];
+        for (served, expected) in cases {
+            let found = document(served);
+            assert_eq!(found, expected, "{served}");
+            serde_json::from_str::<Value>(&found).unwrap();
+        }
+    }
+}

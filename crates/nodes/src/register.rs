@@ -39,7 +39,7 @@ pub(super) struct SimNode {
 impl SimNode {
     /// Whether the node is ready, schedulable and not being deleted.
     pub(super) fn is_usable(&self) -> bool {
-        self.node.ready && !self.unschedulable && !self.node.meta.is_terminating()
+        self.node.is_ready() && !self.unschedulable && !self.node.meta.is_terminating()
     }
 }
 

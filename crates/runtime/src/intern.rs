@@ -122,6 +122,18 @@ impl<K: Eq + Hash, V> Default for Memo<K, V> {
     }
 }
 
+/// A key of several byte strings. Equal keys have equal parts: each part stands with its length.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct PartsKey(Vec<u8>);
+
+impl PartsKey {
+    /// Appends a part.
+    pub fn push(&mut self, part: &[u8]) {
+        self.0.extend_from_slice(&part.len().to_le_bytes());
+        self.0.extend_from_slice(part);
+    }
+}
+
 static STRINGS: Interner<str> = Interner::new();
 
 /// An interned string: namespaces, node names, label keys and values, anything that many objects

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::Object;
 use super::meta::Meta;
-use super::wire::{DecodeError, MetaWire};
+use super::wire::{DecodeError, MetaWire, parse};
 use crate::labels::Labels;
 use crate::resource::{self, ResourceType};
 
@@ -28,8 +28,7 @@ impl Object for ObjectMetadata {
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         const KIND: &str = "PartialObjectMetadata";
-        let ObjectWire { metadata } = serde_json::from_slice(json)
-            .map_err(|source| DecodeError::Json { kind: KIND, source })?;
+        let (ObjectWire { metadata }, _) = parse(json, KIND)?;
         Ok(Self {
             meta: Meta {
                 labels: Labels::default(),

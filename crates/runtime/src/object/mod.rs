@@ -4,6 +4,7 @@
 //! A view is never written back. What we own is patched, and where upstream PUTs a whole object the
 //! view keeps the served [`Document`], so that fields unknown to us survive the write.
 
+mod conditions;
 mod deployment;
 mod document;
 mod meta;
@@ -14,22 +15,24 @@ mod pod;
 mod replica_set;
 mod replication_controller;
 mod selects;
+mod view;
 mod wire;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use conditions::{ConditionState, Conditions};
 pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, Strategy};
 pub use document::Document;
 pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 pub use metadata::ObjectMetadata;
 pub use namespace::Namespace;
-pub use node::{Node, TTL_ANNOTATION, Taint};
+pub use node::{Node, NodeAnnotations, NodeSpec, NodeStatus, TTL_ANNOTATION, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
 pub use selects::Selects;
-pub use wire::{Condition, DecodeError, Identity};
+pub use wire::{Condition, DecodeError, Identity, Parsed};
 
 use crate::intern::Sym;
 use crate::resource::ResourceType;

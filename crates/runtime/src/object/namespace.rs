@@ -1,47 +1,16 @@
 //! Namespaces, of which only the metadata is read from the cache.
 
-use serde::Deserialize;
+use super::view::view;
 
-use super::Object;
-use super::meta::Meta;
-use super::wire::{DecodeError, MetaWire};
-use crate::resource::{self, ResourceType};
-
-/// What the controllers read of a namespace.
-#[derive(Debug, Clone)]
-pub struct Namespace {
-    /// Metadata, without annotations.
-    pub meta: Meta,
-}
-
-#[derive(Deserialize)]
-struct NamespaceWire<'a> {
-    #[serde(borrow)]
-    metadata: MetaWire<'a>,
-}
-
-impl Object for Namespace {
-    const RESOURCE: &'static ResourceType = &resource::NAMESPACES;
-
-    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let NamespaceWire { metadata } =
-            serde_json::from_slice(json).map_err(|source| DecodeError::Json {
-                kind: "Namespace",
-                source,
-            })?;
-        Ok(Self {
-            meta: metadata.into_meta("Namespace")?,
-        })
-    }
-
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
+view! {
+    /// A namespace, as controllers read it.
+    pub struct Namespace: NAMESPACES {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Object;
 
     #[test]
     fn a_namespace_is_its_metadata() {

@@ -1,107 +1,100 @@
 //! Nodes, as controllers read them.
 
-use serde::Deserialize;
-
-use super::Object;
-use super::meta::Meta;
-use super::wire::{DecodeError, MetaWire, Pairs, Text, nullable};
+use super::view::view;
+use super::{Conditions, Parsed};
 use crate::intern::Sym;
-use crate::resource::{self, ResourceType};
-
-/// What the controllers read of a node.
-#[derive(Debug, Clone)]
-pub struct Node {
-    /// Metadata, without annotations.
-    pub meta: Meta,
-    /// Whether the `Ready` condition is `True`; false when it is missing.
-    pub ready: bool,
-    /// Taints.
-    pub taints: Vec<Taint>,
-    /// The value of [`TTL_ANNOTATION`]; `None` when it is missing or no number.
-    pub ttl: Option<i64>,
-}
 
 /// Seconds for which the kubelet of the node may cache Secrets and ConfigMaps.
 pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
-/// One taint of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taint {
-    /// Key, such as `node.kubernetes.io/out-of-service`.
-    pub key: Sym,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: Sym,
-}
-
-#[derive(Deserialize)]
-struct NodeWire<'a> {
-    #[serde(borrow)]
-    metadata: MetaWire<'a, Pairs<'a>>,
-    #[serde(borrow, default)]
-    spec: SpecWire<'a>,
-    #[serde(borrow, default)]
-    status: StatusWire<'a>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct SpecWire<'a> {
-    #[serde(borrow, deserialize_with = "nullable")]
-    taints: Vec<TaintWire<'a>>,
-}
-
-#[derive(Deserialize)]
-struct TaintWire<'a> {
-    #[serde(borrow)]
-    key: Text<'a>,
-    #[serde(borrow)]
-    effect: Option<Text<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct StatusWire<'a> {
-    #[serde(borrow, deserialize_with = "nullable")]
-    conditions: Vec<ConditionWire<'a>>,
-}
-
-#[derive(Deserialize)]
-struct ConditionWire<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    status: Option<Text<'a>>,
-}
-
-impl Object for Node {
-    const RESOURCE: &'static ResourceType = &resource::NODES;
-
-    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let NodeWire {
-            metadata,
-            spec,
-            status,
-        } = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
-            kind: "Node",
-            source,
-        })?;
-        let ready = status.conditions.iter().find(|c| &*c.kind == "Ready");
-        let taint = |t: &TaintWire| Taint {
-            key: Sym::new(&t.key),
-            effect: Sym::new(t.effect.as_deref().unwrap_or_default()),
-        };
-        Ok(Self {
-            ready: ready.is_some_and(|c| c.status.as_deref() == Some("True")),
-            taints: spec.taints.iter().map(taint).collect(),
-            ttl: metadata
-                .annotations
-                .get(TTL_ANNOTATION)
-                .and_then(|seconds| seconds.parse().ok()),
-            meta: metadata.into_meta("Node")?,
-        })
+view! {
+    /// A node, as controllers read it.
+    pub struct Node: NODES, annotations: NodeAnnotations {
+        /// `spec`.
+        pub spec: NodeSpec,
+        /// `status`.
+        pub status: NodeStatus,
     }
 
-    fn meta(&self) -> &Meta {
-        &self.meta
+    /// Annotations of a node.
+    pub struct NodeAnnotations {
+        /// [`TTL_ANNOTATION`].
+        #[serde(rename = "node.alpha.kubernetes.io/ttl")]
+        pub ttl: Parsed<i64>,
+    }
+
+    /// `spec` of a node.
+    pub struct NodeSpec {
+        /// Taints.
+        pub taints: Vec<Taint>,
+    }
+
+    /// One taint of a node.
+    pub struct Taint {
+        /// Key, such as `node.kubernetes.io/out-of-service`.
+        pub key: Sym,
+        /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+        pub effect: Sym,
+    }
+
+    /// `status` of a node.
+    pub struct NodeStatus {
+        /// Conditions.
+        pub conditions: Conditions,
+    }
+}
+
+impl Node {
+    /// Whether the `Ready` condition is `True`; false when it is missing.
+    pub fn is_ready(&self) -> bool {
+        self.status.conditions.is_true("Ready")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::Object;
+
+    #[test]
+    fn a_node_is_decoded_with_null_as_the_default() {
+        let taint = json!({"key": "k", "effect": null, "value": "v"});
+        let ready = |status| json!([{"type": "Other"}, {"type": "Ready", "status": status}]);
+        // (annotations, spec, conditions, (ttl, taints, ready))
+        let cases = [
+            (json!(null), json!(null), json!(null), (None, vec![], false)),
+            (
+                json!({ TTL_ANNOTATION: null }),
+                json!({ "taints": null }),
+                ready(json!(null)),
+                (None, vec![], false),
+            ),
+            (
+                json!({ TTL_ANNOTATION: "x", "other": "7" }),
+                json!({}),
+                ready(json!("False")),
+                (None, vec![], false),
+            ),
+            (
+                json!({ TTL_ANNOTATION: "-5" }),
+                json!({ "taints": [taint], "podCIDR": "10.0.0.0/24" }),
+                ready(json!("True")),
+                (Some(-5), vec!["k"], true),
+            ),
+        ];
+        for (annotations, spec, conditions, expected) in cases {
+            let json = json!({
+                "metadata": {"name": "n", "resourceVersion": "7", "annotations": annotations},
+                "spec": spec,
+                "status": {"conditions": conditions},
+            });
+            let node = Node::decode(json.to_string().as_bytes()).unwrap();
+            let taints = node.spec.taints.iter().map(|t| t.key.as_str()).collect();
+            let found = (node.annotations.ttl.0, taints, node.is_ready());
+            assert_eq!(found, expected, "{json}");
+            assert_eq!(node.key().to_string(), "n");
+        }
     }
 }

@@ -132,6 +132,22 @@ pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// A text that stands for a `T`, such as the value of an annotation; unset where it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parsed<T>(pub Option<T>);
+
+impl<T> Default for Parsed<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: std::str::FromStr> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Text::deserialize(deserializer)?.parse().ok()))
+    }
+}
+
 /// A time, or the end of time for a text that is none. Whoever may write the status of one object
 /// can store the last day of the year 9999, or a later one, which no calendar here knows; it must
 /// not keep the whole list from being read.

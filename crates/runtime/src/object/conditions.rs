@@ -1,0 +1,90 @@
+//! Types and statuses of conditions. Most objects of one kind have the same ones, so they share one
+//! list.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+
+use super::wire::Text;
+use crate::intern::{Memo, PartsKey, Sym};
+
+static LISTS: Memo<PartsKey, Vec<ConditionState>> = Memo::new();
+
+/// Type and status of each condition of an object, in order. Equal lists share one allocation.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Conditions(Arc<Vec<ConditionState>>);
+
+/// Type and status of one condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionState {
+    /// Type, such as `Ready`.
+    pub kind: Sym,
+    /// `True`, `False` or `Unknown`; empty when unset.
+    pub status: Sym,
+}
+
+impl Conditions {
+    /// The shared list of these types and statuses.
+    pub fn new<'a>(states: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
+        let mut key = PartsKey::default();
+        for (kind, status) in states.clone() {
+            key.push(kind.as_bytes());
+            key.push(status.as_bytes());
+        }
+        let made = LISTS.get(&key, || {
+            let state = |(kind, status)| ConditionState {
+                kind: Sym::new(kind),
+                status: Sym::new(status),
+            };
+            Ok::<_, Infallible>(states.map(state).collect())
+        });
+        match made {
+            Ok(list) => Self(list),
+        }
+    }
+
+    /// Whether the first condition of this type is `True`.
+    pub fn is_true(&self, kind: &str) -> bool {
+        let first = self.0.iter().find(|state| state.kind == *kind);
+        first.is_some_and(|state| state.status == *"True")
+    }
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self::new([].into_iter())
+    }
+}
+
+impl std::ops::Deref for Conditions {
+    type Target = [ConditionState];
+    fn deref(&self) -> &[ConditionState] {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Conditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: Text<'a>,
+            #[serde(borrow)]
+            status: Option<Text<'a>>,
+        }
+        let wire: Vec<Wire<'de>> = Vec::deserialize(deserializer)?;
+        Ok(Self::new(wire.iter().map(|condition| {
+            let status = condition.status.as_deref();
+            (&*condition.kind, status.unwrap_or_default())
+        })))
+    }
+}
+
+impl fmt::Debug for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

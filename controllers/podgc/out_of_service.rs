@@ -32,8 +32,9 @@ pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
 
 /// Whether the node has the taint. A ready node does not count, even with the taint.
 fn is_out_of_service(node: &Node) -> bool {
-    !node.ready
+    !node.is_ready()
         && node
+            .spec
             .taints
             .iter()
             .any(|taint| &*taint.key == OUT_OF_SERVICE)

@@ -80,11 +80,12 @@ impl ObjectSyncer for TtlController {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .seconds();
-        if node.ttl != Some(wanted) {
+        let known = node.annotations.ttl.0;
+        if known != Some(wanted) {
             let name = &*node.meta.name;
             tracing::debug!(
                 node = name,
-                from = node.ttl,
+                from = known,
                 to = wanted,
                 "Changed ttl annotation for node"
             );

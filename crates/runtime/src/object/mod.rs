@@ -28,7 +28,12 @@ pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, U
 pub use metadata::ObjectMetadata;
 pub use namespace::Namespace;
 pub use node::{Node, NodeAnnotations, NodeSpec, NodeStatus, TTL_ANNOTATION, Taint};
-pub use pod::{Phase, Pod, PodCondition, Readiness};
+pub use pod::{
+    Container, ContainerPort, Phase, Pod, PodAffinities, PodAffinity, PodAffinityTerm,
+    PodCondition, PodDetails, PodResourceClaim, PodSpec, PodVolume, Present, Readiness,
+    ResourceClaimStatus, ResourceList, Resources, TerminatedContainer, Toleration, VolumeSource,
+    WeightedPodAffinityTerm,
+};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
 pub use selects::Selects;

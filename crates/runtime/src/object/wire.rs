@@ -96,13 +96,6 @@ impl Pairs<'_> {
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
-
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
-        self.iter()
-            .rev()
-            .find(|(k, _)| *k == key)
-            .map(|(_, value)| value)
-    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
@@ -191,6 +184,7 @@ pub(super) struct MetaWire<'a, A = IgnoredAny> {
     generation: i64,
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
+    pub(super) deletion_grace_period_seconds: Option<i64>,
     #[serde(borrow, default, deserialize_with = "nullable")]
     labels: Pairs<'a>,
     #[serde(default, deserialize_with = "nullable")]

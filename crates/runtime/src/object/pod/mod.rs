@@ -1,0 +1,718 @@
+//! Pods: the only type that counts by the hundred thousand, so the leanest view.
+//!
+//! A pod has four parts, so that all controllers can read pods and a cached pod stays small:
+//!
+//! | part | content | cost |
+//! |---|---|---|
+//! | [`Pod`] | fields of nearly every pod that differ from pod to pod | each byte counts per pod |
+//! | [`PodSpec`] | members of the spec that pods of one template share | per template |
+//! | [`PodVolume`] | volumes with claims, or attached without one | per pod that has some |
+//! | [`PodDetails`] | fields of few pods | per pod that has one |
+//!
+//! A further field goes where it is cheapest: into `PodSpec` if pods of one template agree on it,
+//! into `PodDetails` if most pods lack it, else into `Pod`. No field is decoded that no controller
+//! reads. `examples/pod_cache` measures the cost.
+
+mod details;
+mod spec;
+mod volumes;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub use self::details::{PodCondition, PodDetails, ResourceClaimStatus, TerminatedContainer};
+use self::spec::SpecWire;
+pub use self::spec::{
+    Container, ContainerPort, PodAffinities, PodAffinity, PodAffinityTerm, PodResourceClaim,
+    PodSpec, Present, ResourceList, Resources, Toleration, WeightedPodAffinityTerm,
+};
+pub use self::volumes::{PodVolume, VolumeSource};
+use super::Object;
+use super::conditions::Conditions;
+use super::meta::Meta;
+use super::view::view;
+use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable, parse};
+use crate::intern::Sym;
+use crate::resource::{self, ResourceType};
+
+/// What the controllers read of a pod.
+#[derive(Debug, Clone)]
+pub struct Pod {
+    /// Metadata. Annotations are not kept, but for the deletion cost.
+    pub meta: Meta,
+    /// What pods of one template have in common.
+    pub spec: Arc<PodSpec>,
+    /// Volumes that controllers read.
+    pub volumes: Arc<[PodVolume]>,
+    /// `spec.nodeName`, once bound.
+    pub node: Option<Sym>,
+    /// `spec.hostname`; the pods of a StatefulSet share it with their name.
+    pub hostname: Option<Arc<str>>,
+    /// `status.podIPs`, see [`Pod::ips`].
+    ips: Box<str>,
+    /// `status.phase`.
+    pub phase: Phase,
+    /// `status.reason`, such as `Evicted`.
+    pub reason: Option<Sym>,
+    /// `status.startTime`.
+    pub start_time: Option<Timestamp>,
+    /// `status.observedGeneration`.
+    pub observed_generation: Option<i64>,
+    /// The first condition of type `Ready`.
+    pub ready: Readiness,
+    /// Types and statuses of all conditions, in order.
+    pub conditions: Conditions,
+    /// Highest restart count of the containers.
+    pub restarts: i32,
+    /// Highest restart count of the restartable init containers (sidecars).
+    pub sidecar_restarts: i32,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`; 0 when missing or malformed.
+    pub deletion_cost: i32,
+    /// See [`Pod::details`].
+    details: Option<Box<PodDetails>>,
+}
+
+/// `status.phase`; empty and unknown texts are [`Phase::Other`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// Accepted, not all containers started.
+    Pending,
+    /// Bound, all containers created.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, one badly; or set by the system.
+    Failed,
+    /// The node does not answer.
+    Unknown,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+/// The `Ready` condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Readiness {
+    /// Whether its status is `True`.
+    pub is_true: bool,
+    /// Its `lastTransitionTime`.
+    pub since: Option<Timestamp>,
+}
+
+impl Pod {
+    /// Neither finished nor terminating.
+    pub fn is_active(&self) -> bool {
+        !self.is_finished() && !self.meta.is_terminating()
+    }
+
+    /// Terminating and not finished yet.
+    pub fn is_terminating(&self) -> bool {
+        !self.is_finished() && self.meta.is_terminating()
+    }
+
+    /// Phase `Succeeded` or `Failed`.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether the `Ready` condition is true.
+    pub fn is_ready(&self) -> bool {
+        self.ready.is_true
+    }
+
+    /// Addresses, as served and in order.
+    pub fn ips(&self) -> impl Iterator<Item = &str> {
+        self.ips.split(',').filter(|ip| !ip.is_empty())
+    }
+
+    /// Details that few pods have; the default for those that this pod lacks.
+    pub fn details(&self) -> &PodDetails {
+        static NONE: PodDetails = PodDetails::NONE;
+        self.details.as_deref().unwrap_or(&NONE)
+    }
+}
+
+view! {
+    /// Annotations that are decoded.
+    struct PodAnnotations {
+        /// Text of the deletion cost.
+        #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
+        deletion_cost: Option<String>,
+    }
+}
+
+#[derive(Deserialize)]
+struct PodWire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a, PodAnnotations>,
+    #[serde(borrow, default)]
+    spec: SpecWire<'a>,
+    #[serde(borrow, default)]
+    status: StatusWire<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct StatusWire<'a> {
+    #[serde(borrow)]
+    phase: Option<Text<'a>>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    #[serde(deserialize_with = "lenient_time")]
+    start_time: Option<Timestamp>,
+    observed_generation: Option<i64>,
+    #[serde(borrow, rename = "podIPs", deserialize_with = "nullable")]
+    pod_ips: Vec<IpWire<'a>>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    conditions: Vec<ConditionWire<'a>>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    container_statuses: Vec<ContainerStatusWire<'a>>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    init_container_statuses: Vec<ContainerStatusWire<'a>>,
+    #[serde(deserialize_with = "nullable")]
+    resource_claim_statuses: Vec<ResourceClaimStatus>,
+    #[serde(borrow)]
+    extended_resource_claim_status: Option<ExtendedClaimWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct IpWire<'a> {
+    #[serde(borrow, default)]
+    ip: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ConditionWire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    #[serde(
+        rename = "lastTransitionTime",
+        default,
+        deserialize_with = "lenient_time"
+    )]
+    since: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatusWire<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(default)]
+    restart_count: i32,
+    #[serde(default, deserialize_with = "nullable")]
+    state: StateWire,
+}
+
+#[derive(Deserialize, Default)]
+struct StateWire {
+    terminated: Option<TerminatedWire>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TerminatedWire {
+    #[serde(default, deserialize_with = "nullable")]
+    exit_code: i32,
+    #[serde(default, deserialize_with = "lenient_time")]
+    finished_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExtendedClaimWire<'a> {
+    #[serde(borrow)]
+    resource_claim_name: Option<Text<'a>>,
+}
+
+impl Object for Pod {
+    const RESOURCE: &'static ResourceType = &resource::PODS;
+
+    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
+        let (wire, text): (PodWire<'_>, &str) = parse(json, "Pod")?;
+        wire.into_pod(text)
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn heap_size(&self) -> usize {
+        self.meta.name.len()
+            + self.ips.len()
+            + self.details.as_ref().map_or(0, |_| size_of::<PodDetails>())
+    }
+}
+
+impl PodWire<'_> {
+    /// The pod; `json` is its text.
+    fn into_pod(self, json: &str) -> Result<Pod, DecodeError> {
+        let error = |source| DecodeError::Json {
+            kind: "Pod",
+            source,
+        };
+        let Self {
+            metadata,
+            spec,
+            mut status,
+        } = self;
+        let shared = spec.shared(json).map_err(error)?;
+        let node = spec.node_name.as_deref().filter(|name| !name.is_empty());
+        let details = PodDetails {
+            deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
+            disruption: details::disruption(&status, json).map_err(error)?,
+            target_node: match node {
+                Some(_) => None,
+                None => {
+                    let affinity = spec.affinity.node_affinity.map_or("{}", RawValue::get);
+                    details::target_node(affinity).map_err(error)?
+                }
+            },
+            terminated: details::terminated(&status),
+            resource_claim_statuses: std::mem::take(&mut status.resource_claim_statuses),
+            extended_resource_claim: status
+                .extended_resource_claim_status
+                .and_then(|claim| claim.resource_claim_name)
+                .map(|name| Sym::new(&name)),
+        };
+        let states = status
+            .conditions
+            .iter()
+            .map(|c| (&*c.kind, c.status.as_deref().unwrap_or_default()));
+        let ready = status.conditions.iter().find(|c| &*c.kind == "Ready");
+        let is_sidecar = |name: &str| {
+            shared
+                .init_containers
+                .iter()
+                .any(|c| c.restarts_always() && c.name == *name)
+        };
+        let sidecars = status
+            .init_container_statuses
+            .iter()
+            .filter(|s| is_sidecar(&s.name));
+        let deletion_cost = metadata
+            .annotations
+            .deletion_cost
+            .as_deref()
+            .map_or(0, parse_deletion_cost);
+        let ips: Vec<&str> = status
+            .pod_ips
+            .iter()
+            .filter_map(|ip| ip.ip.as_deref())
+            .collect();
+        let meta = metadata.into_meta("Pod")?;
+        Ok(Pod {
+            volumes: volumes::shared(spec.volumes),
+            node: node.map(Sym::new),
+            hostname: spec.hostname.as_deref().map(|name| {
+                if *name == *meta.name {
+                    Arc::clone(&meta.name)
+                } else {
+                    Arc::from(name)
+                }
+            }),
+            ips: ips.join(",").into(),
+            phase: parse_phase(status.phase.as_deref().unwrap_or_default()),
+            reason: status.reason.as_deref().map(Sym::new),
+            start_time: status.start_time,
+            observed_generation: status.observed_generation,
+            ready: Readiness {
+                is_true: ready.is_some_and(|c| c.status.as_deref() == Some("True")),
+                since: ready.and_then(|c| c.since),
+            },
+            conditions: Conditions::new(states),
+            restarts: most_restarts(status.container_statuses.iter()),
+            sidecar_restarts: most_restarts(sidecars),
+            deletion_cost,
+            details: (details != PodDetails::NONE).then(|| Box::new(details)),
+            spec: shared,
+            meta,
+        })
+    }
+}
+
+fn most_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusWire<'a>>) -> i32 {
+    statuses
+        .map(|status| status.restart_count)
+        .max()
+        .unwrap_or(0)
+}
+
+fn parse_phase(text: &str) -> Phase {
+    match text {
+        "Pending" => Phase::Pending,
+        "Running" => Phase::Running,
+        "Succeeded" => Phase::Succeeded,
+        "Failed" => Phase::Failed,
+        "Unknown" => Phase::Unknown,
+        _ => Phase::Other,
+    }
+}
+
+/// Upstream's `GetDeletionCostFromPodAnnotations`: an int32 without `+` and without leading zeros,
+/// else 0.
+fn parse_deletion_cost(text: &str) -> i32 {
+    let canonical = text == "0" || text.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
+    if canonical {
+        text.parse().unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_view_holds_what_controllers_read() {
+        let json = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "web-1", "namespace": "default", "uid": "0e5f2a64-56c0-4c6e-a4bd-6d5d8f7d8a01", "resourceVersion": "42",
+                "generation": 3, "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"app": "w\u{e9}b \"x\""},
+                "annotations": {"controller.kubernetes.io/pod-deletion-cost": "-7", "other": "x"},
+                "managedFields": [{"manager": "m"}],
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": true}]
+            },
+            "spec": {"nodeName": "n1", "containers": [{"name": "c"}], "initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]},
+            "status": {
+                "phase": "Running", "observedGeneration": 2,
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:05:00Z"},
+                               {"type": "DisruptionTarget", "status": "True", "reason": "X", "lastTransitionTime": null}],
+                "containerStatuses": [{"name": "c", "restartCount": 4}, {"name": "d"}],
+                "initContainerStatuses": [{"name": "s", "restartCount": 2}, {"name": "i", "restartCount": 9}]
+            }
+        });
+        let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
+        assert_eq!(pod.key().to_string(), "default/web-1");
+        assert_eq!((pod.meta.resource_version, pod.meta.generation), (42, 3));
+        assert_eq!(
+            pod.meta.labels.get("app").unwrap().as_str(),
+            "w\u{e9}b \"x\""
+        );
+        assert_eq!(pod.meta.controller().unwrap().name.as_str(), "web");
+        assert!(pod.meta.is_controlled_by(&Uid::new("u1")));
+        assert_eq!(pod.node.as_deref(), Some("n1"));
+        assert_eq!(
+            (
+                pod.phase,
+                pod.restarts,
+                pod.sidecar_restarts,
+                pod.deletion_cost
+            ),
+            (Phase::Running, 4, 2, -7)
+        );
+        assert!(pod.is_ready() && pod.is_active());
+        assert_eq!(pod.details().disruption.as_ref().unwrap().0["reason"], "X");
+        assert_eq!(pod.conditions.len(), 2);
+    }
+
+    #[test]
+    fn deletion_costs_are_read_as_upstream_reads_them() {
+        for (text, cost) in [
+            ("0", 0),
+            ("5", 5),
+            ("-3", -3),
+            ("+5", 0),
+            ("007", 0),
+            ("2147483648", 0),
+            ("x", 0),
+            ("", 0),
+            ("-", 0),
+        ] {
+            assert_eq!(parse_deletion_cost(text), cost, "{text:?}");
+        }
+    }
+
+    /// Upstream's `TestActivePodFiltering` and `TestCountTerminatingPods`.
+    #[test]
+    fn active_and_terminating_pods() {
+        // (phase, being deleted, active, terminating)
+        let cases = [
+            ("Succeeded", false, false, false),
+            ("Failed", false, false, false),
+            ("Pending", true, false, true),
+            ("Running", true, false, true),
+            ("Failed", true, false, false),
+            ("Running", false, true, false),
+            ("", false, true, false),
+        ];
+        for (phase, deleted, active, terminating) in cases {
+            let since = deleted.then_some("2026-01-02T03:04:05Z");
+            let json = serde_json::json!({"metadata": {"name": "p", "deletionTimestamp": since}, "status": {"phase": phase}});
+            let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
+            assert_eq!(
+                (pod.is_active(), pod.is_terminating()),
+                (active, terminating),
+                "{phase}, being deleted: {deleted}"
+            );
+        }
+    }
+
+    use super::super::Uid;
+
+    #[test]
+    fn a_pod_ready_since_a_time_beyond_every_calendar_can_be_read() {
+        // (text, whether it is kept as it is)
+        let cases = [
+            ("2026-01-02T03:04:05Z", true),
+            ("9999-12-31T23:59:59Z", false),
+            ("10000-01-01T11:59:59Z", false),
+        ];
+        for (text, kept) in cases {
+            let ready =
+                serde_json::json!({"type": "Ready", "status": "True", "lastTransitionTime": text});
+            let pod =
+                serde_json::json!({"metadata": {"name": "a"}, "status": {"conditions": [ready]}});
+            let since = Pod::decode(pod.to_string().as_bytes())
+                .unwrap()
+                .ready
+                .since
+                .unwrap();
+            assert_eq!(
+                since,
+                if kept {
+                    text.parse().unwrap()
+                } else {
+                    Timestamp::MAX
+                },
+                "{text}"
+            );
+        }
+    }
+
+    fn decode(json: &Value) -> Pod {
+        Pod::decode(json.to_string().as_bytes()).unwrap()
+    }
+
+    /// A pod of a template: its name, its node and the name of its token volume are its own.
+    fn of_template(name: &str, container: &Value) -> Value {
+        let token = format!("kube-api-access-{name}");
+        let mut main = container.clone();
+        main["volumeMounts"] = json!([{"name": token, "mountPath": "/var/run"}]);
+        json!({
+            "metadata": {"name": name},
+            "spec": {
+                "nodeName": format!("node-of-{name}"), "hostname": name,
+                "containers": [main],
+                "volumes": [{"name": token, "projected": {"sources": []}}],
+                "affinity": {"nodeAffinity": {"of": name}},
+            },
+        })
+    }
+
+    #[test]
+    fn pods_of_one_template_share_their_spec() {
+        let container = json!({"name": "main", "ports": [{"containerPort": 80}]});
+        let (one, other) = (
+            decode(&of_template("web-0", &container)),
+            decode(&of_template("web-1", &container)),
+        );
+        assert!(Arc::ptr_eq(&one.spec, &other.spec));
+        assert_eq!(one.spec.containers[0].ports[0].container_port, 80);
+        assert_eq!(one.hostname.as_deref(), Some("web-0"));
+        assert!(one.volumes.is_empty() && one.details() == &PodDetails::NONE);
+    }
+
+    #[test]
+    fn pods_that_differ_in_a_shared_field_do_not_share() {
+        let main = json!({"name": "main"});
+        let base = decode(&of_template("web-0", &main)).spec;
+        let with = |path: &str, value: Value| {
+            let mut pod = of_template("web-0", &main);
+            *pod.pointer_mut("/spec").unwrap().pointer_mut(path).unwrap() = value;
+            decode(&pod).spec
+        };
+        let spec = |key: &str, value: Value| {
+            let mut pod = of_template("web-0", &main);
+            pod["spec"][key] = value;
+            decode(&pod).spec
+        };
+        let term = json!({"namespaceSelector": {}});
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let specs = [
+            with("/containers/0", json!({"name": "other"})),
+            with(
+                "/containers/0",
+                json!({"name": "main", "ports": [{"name": "http"}]}),
+            ),
+            with(
+                "/containers/0",
+                json!({"name": "main", "resources": {"requests": {"cpu": "1"}}}),
+            ),
+            spec("initContainers", json!([{"name": "main"}])),
+            spec(
+                "initContainers",
+                json!([{"name": "main", "restartPolicy": "Always"}]),
+            ),
+            spec("resources", json!({"limits": {"cpu": "1"}})),
+            spec("overhead", json!({"cpu": "1"})),
+            spec("tolerations", json!([{"operator": "Exists"}])),
+            spec(
+                "tolerations",
+                json!([{"operator": "Exists", "tolerationSeconds": 5}]),
+            ),
+            spec(
+                "resourceClaims",
+                json!([{"name": "gpu", "resourceClaimName": "a"}]),
+            ),
+            spec("subdomain", json!("web")),
+            spec("priorityClassName", json!("high")),
+            spec("activeDeadlineSeconds", json!(5)),
+            spec("affinity", json!({"podAffinity": {required: [term]}})),
+            spec("affinity", json!({"podAntiAffinity": {required: [term]}})),
+        ];
+        for (i, one) in specs.iter().enumerate() {
+            assert!(**one != *base, "{i}");
+            assert!(specs[..i].iter().all(|other| other != one), "{i}");
+        }
+        assert!(specs[13].crosses_namespaces() && specs[14].crosses_namespaces());
+        assert!(specs[4].init_containers[0].restarts_always() && !base.crosses_namespaces());
+    }
+
+    #[test]
+    fn volumes_are_those_that_controllers_read() {
+        let json = json!({"metadata": {"name": "db-0"}, "spec": {"volumes": [
+            {"name": "files", "configMap": {"name": "a"}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
+            {"ephemeral": {"volumeClaimTemplate": {}}, "name": "scratch"},
+            {"name": "disk", "iscsi": {"lun": 0}, "emptyDir": null},
+            {"name": "none", "persistentVolumeClaim": null, "iscsi": null},
+        ]}});
+        let volume = |name, source| PodVolume {
+            name: Sym::new(name),
+            source,
+        };
+        let expected = [
+            volume("data", VolumeSource::Claim(Sym::new("data-db-0"))),
+            volume(
+                "scratch",
+                VolumeSource::Ephemeral(Sym::new(r#"{"volumeClaimTemplate":{}}"#)),
+            ),
+            volume(
+                "disk",
+                VolumeSource::Inline {
+                    kind: Sym::new("iscsi"),
+                    source: Sym::new(r#"{"lun":0}"#),
+                },
+            ),
+        ];
+        assert_eq!(&*decode(&json).volumes, expected);
+    }
+
+    #[test]
+    fn details_are_kept_of_pods_that_have_some() {
+        let field =
+            |values: Value| json!({"key": "metadata.name", "operator": "In", "values": values});
+        let term = |values| json!({"matchFields": [field(values)]});
+        let affinity = |terms: &[Value]| {
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                {"nodeSelectorTerms": terms}}})
+        };
+        let exit = json!({"exitCode": 3, "finishedAt": "2026-01-02T03:04:05Z"});
+        let status = json!({
+            "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}], "startTime": "2026-01-02T03:04:00Z",
+            "containerStatuses": [{"name": "a", "state": {"terminated": exit}}, {"name": "b", "state": {"running": {}}}],
+            "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0, "finishedAt": null}}}],
+            "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "gpu-x"}, {"name": "none"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "extended"},
+        });
+        let terms = [json!({}), term(json!(["n1"])), term(json!(["n2"]))];
+        let pod = decode(&json!({
+            "metadata": {"name": "a", "deletionGracePeriodSeconds": 30},
+            "spec": {"affinity": affinity(&terms)},
+            "status": status,
+        }));
+        assert!(pod.ips().eq(["10.0.0.1", "fd00::1"]) && pod.start_time.is_some());
+        let details = pod.details();
+        assert_eq!(details.deletion_grace_period_seconds, Some(30));
+        assert_eq!(details.target_node, Some(Sym::new("n1")));
+        let ends: Vec<_> = details
+            .terminated
+            .iter()
+            .map(|end| {
+                (
+                    &*end.name,
+                    end.init,
+                    end.exit_code,
+                    end.finished_at.is_some(),
+                )
+            })
+            .collect();
+        assert_eq!(ends, [("a", false, 3, true), ("i", true, 0, false)]);
+        let claim = &details.resource_claim_statuses[0];
+        assert_eq!(claim.resource_claim_name, Some(Sym::new("gpu-x")));
+        assert_eq!(details.resource_claim_statuses[1].resource_claim_name, None);
+        assert_eq!(details.extended_resource_claim, Some(Sym::new("extended")));
+
+        // (node, terms, target node)
+        let cases = [
+            ("n9", vec![term(json!(["n1"]))], None),
+            (
+                "",
+                vec![term(json!(["n1", "n2"])), term(json!(["n3"]))],
+                None,
+            ),
+            ("", vec![], None),
+        ];
+        for (node, terms, expected) in cases {
+            let spec = json!({"nodeName": node, "affinity": affinity(&terms)});
+            let pod = decode(&json!({"metadata": {"name": "a"}, "spec": spec}));
+            assert_eq!(pod.details().target_node, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn null_means_the_default_everywhere() {
+        let metadata = json!({
+            "name": "a", "namespace": null, "uid": null, "resourceVersion": null,
+            "creationTimestamp": null, "deletionTimestamp": null, "labels": null,
+            "deletionGracePeriodSeconds": null, "annotations": null, "ownerReferences": null,
+            "finalizers": null,
+        });
+        let container =
+            json!({"name": "c", "ports": null, "resources": null, "restartPolicy": null});
+        let resources = json!({"requests": null, "limits": null});
+        let spec = json!({
+            "nodeName": null, "hostname": null, "volumes": null, "affinity": null,
+            "containers": [container, {"resources": resources, "ports": [{"name": null}]}],
+            "initContainers": null, "resources": null, "overhead": null, "tolerations": null,
+            "resourceClaims": null, "subdomain": null, "priorityClassName": null,
+            "activeDeadlineSeconds": null,
+        });
+        let container_status = json!({"name": "c", "state": {"terminated": null}});
+        let status = json!({
+            "phase": null, "reason": null, "startTime": null, "observedGeneration": null,
+            "podIPs": [{"ip": null}], "conditions": [{"type": "Ready", "status": null}],
+            "containerStatuses": [container_status, {"name": "d", "state": null}],
+            "initContainerStatuses": null, "resourceClaimStatuses": null,
+            "extendedResourceClaimStatus": null,
+        });
+        let pod = decode(&json!({"metadata": metadata, "spec": spec, "status": status}));
+        assert_eq!((pod.spec.containers.len(), pod.ips().count()), (2, 0));
+        assert_eq!(pod.spec.containers[0].resources, Resources::default());
+        assert!(pod.details() == &PodDetails::NONE && !pod.is_ready());
+    }
+
+    #[test]
+    fn what_is_not_a_pod_is_an_error() {
+        for text in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            r#"{"metadata":{"name":1}}"#,
+            r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#,
+        ] {
+            assert!(Pod::decode(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Volumes of a pod that some controller attaches, protects or creates claims for.
+//!
+//! They are the pod's own, because the claims of a StatefulSet differ from pod to pod. Volumes that
+//! no controller reads are skipped: the token volume that every pod has, and files such as
+//! `configMap` and `emptyDir`. Most pods have none left, and equal lists are shared.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::intern::{Interner, Sym};
+use crate::object::wire::Text;
+
+static VOLUMES: Interner<[PodVolume]> = Interner::new();
+
+/// Sources that the attach-detach controller attaches without a claim. Seven of them are translated
+/// to CSI; `fc`, `flexVolume` and `iscsi` have plugins of their own.
+const INLINE: [&str; 10] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "gcePersistentDisk",
+    "iscsi",
+    "portworxVolume",
+    "vsphereVolume",
+];
+
+/// A volume of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodVolume {
+    /// Name within the pod.
+    pub name: Sym,
+    /// Where its data is.
+    pub source: VolumeSource,
+}
+
+/// Source of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum VolumeSource {
+    /// `persistentVolumeClaim`: the name of the claim.
+    Claim(Sym),
+    /// `ephemeral`, as served: the JSON of the claim template. The claim is named
+    /// `<pod>-<volume>`.
+    Ephemeral(Sym),
+    /// A source that is attached without a claim.
+    Inline {
+        /// Name of the source, such as `iscsi`.
+        kind: Sym,
+        /// The JSON of the source, as served.
+        source: Sym,
+    },
+}
+
+/// The shared list of those among `volumes` that controllers read.
+pub(super) fn shared(volumes: Vec<AnyVolume>) -> Arc<[PodVolume]> {
+    let read: Vec<PodVolume> = volumes.into_iter().filter_map(|volume| volume.0).collect();
+    VOLUMES.intern(&read[..])
+}
+
+/// A volume, or nothing where no controller reads it.
+#[derive(Debug)]
+pub(super) struct AnyVolume(Option<PodVolume>);
+
+impl<'de> Deserialize<'de> for AnyVolume {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ClaimWire<'a> {
+            #[serde(borrow)]
+            claim_name: Text<'a>,
+        }
+
+        struct VolumeVisitor;
+        impl<'de> Visitor<'de> for VolumeVisitor {
+            type Value = AnyVolume;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a volume")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyVolume, A::Error> {
+                let (mut name, mut source) = (None::<Text<'de>>, None);
+                while let Some(key) = map.next_key::<Text<'de>>()? {
+                    match &*key {
+                        "name" => name = map.next_value()?,
+                        "persistentVolumeClaim" => {
+                            let claim: Option<ClaimWire<'de>> = map.next_value()?;
+                            let name = claim.map(|claim| Sym::new(&claim.claim_name));
+                            source = name.map(VolumeSource::Claim).or(source);
+                        }
+                        "ephemeral" => {
+                            let json: Option<&'de RawValue> = map.next_value()?;
+                            let json = json.map(|json| Sym::new(json.get()));
+                            source = json.map(VolumeSource::Ephemeral).or(source);
+                        }
+                        kind if INLINE.contains(&kind) => {
+                            let json: Option<&'de RawValue> = map.next_value()?;
+                            let inline = json.map(|json| VolumeSource::Inline {
+                                kind: Sym::new(kind),
+                                source: Sym::new(json.get()),
+                            });
+                            source = inline.or(source);
+                        }
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                let name = name.as_deref().unwrap_or_default();
+                Ok(AnyVolume(source.map(|source| PodVolume {
+                    name: Sym::new(name),
+                    source,
+                })))
+            }
+        }
+        deserializer.deserialize_map(VolumeVisitor)
+    }
+}

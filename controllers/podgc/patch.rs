@@ -31,14 +31,15 @@ pub(super) fn failure(
     let mut status = Map::new();
     if node_is_gone && let Some(change) = disruption(pod, tracks_generation, now) {
         let known = pod
-            .condition_types
+            .conditions
             .iter()
-            .map(|kind| json!({"type": &**kind}));
+            .map(|condition| json!({"type": &*condition.kind}));
         let new = pod
+            .details()
             .disruption
             .is_none()
             .then(|| json!({"type": DISRUPTION_TARGET}));
-        if !pod.condition_types.is_empty() {
+        if !pod.conditions.is_empty() {
             status.insert(
                 "$setElementOrder/conditions".to_owned(),
                 known.chain(new).collect(),
@@ -65,7 +66,11 @@ fn generation(pod: &Pod) -> Option<Value> {
 /// The condition in the patch. A new condition is complete; an existing one has only the changed
 /// fields and the merge key `type`.
 fn disruption(pod: &Pod, tracks_generation: bool, now: Timestamp) -> Option<Map<String, Value>> {
-    let served = pod.disruption.as_deref().map(|condition| &condition.0);
+    let served = pod
+        .details()
+        .disruption
+        .as_ref()
+        .map(|condition| &condition.0);
     let kept_time = served
         .filter(|c| c.get("status").and_then(Value::as_str) == Some("True"))
         .map(|c| c.get("lastTransitionTime").cloned().unwrap_or_default());

@@ -29,7 +29,7 @@ pub struct ConditionState {
 impl Conditions {
     /// The shared list of these types and statuses.
     pub fn new<'a>(states: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
-        let mut key = PartsKey::default();
+        let mut key = PartsKey::with_capacity(256);
         for (kind, status) in states.clone() {
             key.push(kind.as_bytes());
             key.push(status.as_bytes());

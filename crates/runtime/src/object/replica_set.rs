@@ -129,7 +129,7 @@ where
             min_ready_seconds: wire.spec.min_ready_seconds,
             selector: Selector::parse(wire.spec.selector.map(Into::into).as_ref()),
             template: PodTemplate::served(wire.spec.template)
-                .map_err(|source| DecodeError::Json { kind: kind, source })?,
+                .map_err(|source| DecodeError::Json { kind, source })?,
         },
         status: wire.status,
         document: Document::without(text, &managed_fields),

@@ -244,7 +244,7 @@ impl SpecWire<'_> {
     }
 
     fn key(&self) -> PartsKey {
-        let mut key = PartsKey::default();
+        let mut key = PartsKey::with_capacity(1024);
         // The number of init containers tells them from the containers.
         key.push(&self.init_containers.len().to_le_bytes());
         let mut push = |raw: Option<&RawValue>| {

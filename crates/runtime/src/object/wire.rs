@@ -125,6 +125,13 @@ pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+impl Text<'_> {
+    /// The time it stands for; see [`lenient_time`].
+    pub(super) fn to_lenient_time(&self) -> Timestamp {
+        self.parse().unwrap_or(Timestamp::MAX)
+    }
+}
+
 /// A text that stands for a `T`, such as the value of an annotation; unset where it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parsed<T>(pub Option<T>);
@@ -148,7 +155,7 @@ pub(super) fn lenient_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<Text<'de>> = Option::deserialize(deserializer)?;
-    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
+    Ok(text.map(|text| text.to_lenient_time()))
 }
 
 /// The same, for a time that is written back: in whole seconds, as times in statuses are.

@@ -190,12 +190,9 @@ struct ConditionWire<'a> {
     kind: Text<'a>,
     #[serde(borrow)]
     status: Option<Text<'a>>,
-    #[serde(
-        rename = "lastTransitionTime",
-        default,
-        deserialize_with = "lenient_time"
-    )]
-    since: Option<Timestamp>,
+    /// Not parsed here: only the time of one condition is read, and a pod has five or more.
+    #[serde(rename = "lastTransitionTime", borrow)]
+    since: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -323,7 +320,7 @@ impl PodWire<'_> {
             observed_generation: status.observed_generation,
             ready: Readiness {
                 is_true: ready.is_some_and(|c| c.status.as_deref() == Some("True")),
-                since: ready.and_then(|c| c.since),
+                since: ready.and_then(|c| Some(c.since.as_ref()?.to_lenient_time())),
             },
             conditions: Conditions::new(states),
             restarts: most_restarts(status.container_statuses.iter()),

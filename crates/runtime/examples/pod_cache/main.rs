@@ -16,9 +16,9 @@ use http_body_util::StreamBody;
 use kube::client::Body;
 use prometheus::Registry;
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
-use steersman_runtime::informer::{IndexKey, InformerFactory};
+use steersman_runtime::informer::{IndexKey, InformerFactory, Store};
 use steersman_runtime::object::{Deployment, Object, Pod, ReplicaSet};
-use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
+use steersman_runtime::owner::ByController;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 const PODS_PER_SET: usize = 20;
@@ -28,9 +28,6 @@ const SETS_PER_NAMESPACE: usize = 50;
 /// Objects that are decoded to measure time, and rounds over them.
 const SAMPLE: usize = 100;
 const ROUNDS: usize = 500;
-
-/// Name of an index, and the keys of an object in it.
-type Index<T> = (&'static str, fn(&T) -> Vec<IndexKey>);
 
 /// Replaces the marks `@...@` of a JSON template.
 fn fill(template: &str, values: &[(&str, String)]) -> String {
@@ -132,19 +129,17 @@ fn resident() -> std::io::Result<usize> {
         .ok_or_else(|| std::io::Error::other("statm has no second number"))
 }
 
-/// Resident bytes per object, with `count` objects in a cache with `indexes`. The cache stays, so
-/// that a later measurement gets no memory of an earlier one.
+/// Resident bytes per object, with `count` objects in a cache to which `index` adds its indexes. The
+/// cache stays, so that a later measurement gets no memory of an earlier one.
 async fn cache<T: Object>(
     count: usize,
-    indexes: &[Index<T>],
+    index: impl Fn(&Store<T>),
     object: impl Fn(usize) -> String + Clone + Send + Sync + 'static,
 ) -> Result<usize, Box<dyn std::error::Error>> {
     let length = object(0).len();
     let factory = InformerFactory::new(client(count, object)?, Duration::ZERO, &Registry::new())?;
     let informer = factory.shared::<T>();
-    for (name, index) in indexes {
-        informer.add_index(name, *index);
-    }
+    index(&informer.store());
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let before = resident()?;
     factory.start(&tasks, &stop);
@@ -196,11 +191,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let deployment = move |i| workload(1, &deployment_json, i);
     let set = move |i| workload(2, &set_json, i);
 
-    let indexes: [Index<Pod>; 2] = [(CONTROLLER_INDEX, controller_index), ("node", node_index)];
-    cache(pods, &indexes, pod.clone()).await?;
-    let one = cache::<Deployment>(deployments, &[], deployment.clone()).await?;
-    let indexes: [Index<ReplicaSet>; 1] = [(CONTROLLER_INDEX, controller_index)];
-    let two = 2 * cache(2 * deployments, &indexes, set.clone()).await?;
+    let indexes = |store: &Store<Pod>| {
+        drop(ByController::of(store));
+        drop(store.add_index("node", node_index));
+    };
+    cache(pods, indexes, pod.clone()).await?;
+    let one = cache(deployments, |_: &Store<Deployment>| (), deployment.clone()).await?;
+    let index = |store: &Store<ReplicaSet>| drop(ByController::of(store));
+    let two = 2 * cache(2 * deployments, index, set.clone()).await?;
     println!("a Deployment and two ReplicaSets: {} bytes", one + two);
 
     decode::<Pod>(pod)?;

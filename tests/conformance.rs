@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use steersman_devcluster::conformance;
+use steersman_conformance as conformance;
 use steersman_runtime::client::{connect, load_config};
 
 use crate::harness::Cluster;

@@ -19,5 +19,4 @@ pub use cluster::{Builder, DevCluster, Snapshot, StartError, manifests};
 pub use steersman_apiserver::{
     Admission, InProcess, auth, faults, https, requests, rest, status, store, tables,
 };
-pub use steersman_conformance as conformance;
 pub use steersman_nodes as nodes;

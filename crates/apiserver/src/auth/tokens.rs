@@ -18,7 +18,6 @@ use crate::store::Object;
 /// Tolerated difference between clocks, the same as upstream's. Issuer and verifier share a clock
 /// here.
 const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
-/// Key in a user's `extra` with the identifier of the credential.
 
 /// The content of a new token.
 pub(crate) struct Claims<'a> {

@@ -1,6 +1,6 @@
 //! Failures of the sync of one object.
 
-use steersman_runtime::client::ApiError;
+use steersman_runtime::client::{Aggregate, ApiError};
 use steersman_runtime::live::PageError;
 
 use super::coordinates::Coordinates;
@@ -49,10 +49,14 @@ pub(super) enum SyncError {
         source: ApiError,
     },
     /// Some dependents could not be orphaned.
-    #[error("failed to orphan dependents of owner {owner}, got errors: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    #[error(
+        "failed to orphan dependents of owner {owner}, got errors: {}",
+        joined(errors)
+    )]
     Orphan {
         owner: Box<Coordinates>,
-        errors: Vec<SyncError>,
+        #[source]
+        errors: Aggregate<SyncError>,
     },
     /// Other clients changed the object during every attempt.
     #[error(
@@ -62,6 +66,11 @@ pub(super) enum SyncError {
         owner: Box<Coordinates>,
         tries: usize,
     },
+}
+
+fn joined(errors: &Aggregate<SyncError>) -> String {
+    let texts: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 impl SyncError {

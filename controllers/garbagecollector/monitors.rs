@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use prometheus::IntCounter;
-use steersman_runtime::client::ApiClient;
+use steersman_runtime::client::{ApiClient, Category};
 use steersman_runtime::discovery::{Discovery, GroupVersion, discover};
 use steersman_runtime::informer::{InformerFactory, MetadataInformer};
 use steersman_runtime::resource::ResourceType;
@@ -88,7 +88,8 @@ impl Monitors {
         let discovery = match discover(&self.discovery).await {
             Ok(discovery) => discovery,
             Err(error) => {
-                tracing::warn!(%error, "failed to discover resources");
+                let category = Category::of(&error).as_str();
+                tracing::warn!(category, %error, "failed to discover resources");
                 Discovery::default()
             }
         };
@@ -98,9 +99,8 @@ impl Monitors {
             tracing::warn!("no resources reported by discovery, skipping garbage collector sync");
             return self.errors.inc();
         }
-        if !discovery.failures.is_empty() {
-            let groups = discovery.failure().unwrap_or_default();
-            tracing::info!(groups, "failed to discover some groups");
+        if let Some(groups) = discovery.failure() {
+            tracing::info!(%groups, "failed to discover some groups");
             wanted.extend(self.synced_despite_failure(&discovery));
         }
         self.collector.kinds.update(&discovery);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{Aggregate, ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{CollectorFinalizers, ObjectReference, OwnerReference, Uid};
@@ -328,7 +328,7 @@ impl Collector {
         if !errors.is_empty() {
             return Err(SyncError::Orphan {
                 owner: Box::new(node.coordinates),
-                errors,
+                errors: Aggregate(errors),
             });
         }
         let orphans = dependents.len();

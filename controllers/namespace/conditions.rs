@@ -65,10 +65,11 @@ pub(super) struct Report {
 impl Report {
     /// Records a failed discovery, for [`DISCOVERY`].
     pub(super) fn discovery_failed(&mut self, failure: &Failure) {
-        let Failure { groups, error } = failure;
-        let message = match groups {
-            0 => error.clone(),
-            _ => format!("Discovery failed for some groups, {groups} failing: {error}"),
+        let message = match failure {
+            Failure::Complete(error) => error.to_string(),
+            Failure::Groups(groups, error) => {
+                format!("Discovery failed for some groups, {groups} failing: {error}")
+            }
         };
         self.failures
             .insert(DISCOVERY, ("DiscoveryFailed", message));
@@ -180,6 +181,8 @@ fn sorted(mut entries: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use steersman_runtime::client::ApiError;
+    use steersman_runtime::discovery::{Discovery, GroupVersion};
     use steersman_runtime::resource::{self, ResourceType};
 
     use super::*;
@@ -375,8 +378,15 @@ mod tests {
     #[test]
     fn failures_have_upstreams_reasons_and_messages() {
         let mut report = Report::default();
-        let error = "unable to retrieve the complete list of server APIs: b/v1: down".to_owned();
-        report.discovery_failed(&Failure { groups: 1, error });
+        let version = GroupVersion {
+            group: "b".to_owned(),
+            version: "v1".to_owned(),
+        };
+        let incomplete = Discovery {
+            failures: [(version, "down".to_owned())].into(),
+            ..Discovery::default()
+        };
+        report.discovery_failed(&Failure::Groups(1, incomplete.failure().unwrap()));
         report.parsing_failed("unexpected GroupVersion string: a/b/c");
         report.content_failed("second".to_owned());
         report.content_failed("first".to_owned());
@@ -416,14 +426,14 @@ mod tests {
         );
 
         let mut report = Report::default();
-        report.discovery_failed(&Failure {
-            groups: 0,
-            error: "no answer".to_owned(),
-        });
+        let refused = ApiError::Fenced {
+            request: "GET /apis".to_owned(),
+        };
+        report.discovery_failed(&Failure::Complete(refused));
         report.apply(&mut status, at(0));
         assert_eq!(
             shown(&status)[0][3],
-            "no answer",
+            "GET /apis: not sent, leadership has ended",
             "a complete failure names no groups"
         );
     }

@@ -3,7 +3,7 @@
 //! Pods are separate, because the controller deletes them before all other types.
 
 use steersman_runtime::client::ApiError;
-use steersman_runtime::discovery::{Discovery, ServedResource};
+use steersman_runtime::discovery::{Discovery, IncompleteError, ServedResource};
 
 /// The result of discovery for one pass over a namespace.
 #[derive(Debug, Default)]
@@ -18,13 +18,15 @@ pub(super) struct Types {
     pub(super) unparsable: Option<String>,
 }
 
-/// A discovery that failed completely or for some group versions.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    /// Number of failed group versions; 0 for a complete failure.
-    pub(super) groups: usize,
-    /// The error text for the condition.
-    pub(super) error: String,
+/// A failed discovery. `Display` is the text for the condition.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// Nothing could be discovered.
+    #[error("{0}")]
+    Complete(#[source] ApiError),
+    /// This number of group versions could not be discovered.
+    #[error("{1}")]
+    Groups(usize, #[source] IncompleteError),
 }
 
 impl Types {
@@ -34,10 +36,7 @@ impl Types {
             Ok(discovery) => discovery,
             Err(error) => {
                 return Self {
-                    failure: Some(Failure {
-                        groups: 0,
-                        error: error.to_string(),
-                    }),
+                    failure: Some(Failure::Complete(error)),
                     ..Self::default()
                 };
             }
@@ -50,10 +49,9 @@ impl Types {
             .filter(is_content)
             .cloned();
         let (mut pods, others): (Vec<_>, Vec<_>) = deletable.partition(is_pods);
-        let failure = discovery.failure().map(|error| Failure {
-            groups: discovery.failures.len(),
-            error,
-        });
+        let failure = discovery
+            .failure()
+            .map(|error| Failure::Groups(discovery.failures.len(), error));
         let unparsable: Vec<String> = discovery
             .unparsable
             .iter()
@@ -81,7 +79,8 @@ fn is_pods(served: &ServedResource) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::discovery::{GroupVersion, ServedGroup};
+    use steersman_runtime::client::Category;
+    use steersman_runtime::discovery::{GroupVersion, INCOMPLETE, ServedGroup};
     use steersman_runtime::resource::ResourceType;
 
     use super::*;
@@ -151,8 +150,12 @@ mod tests {
             types.others.iter().map(name).collect::<Vec<_>>(),
             ["secrets", "pods.metrics.k8s.io"]
         );
-        let error = "unable to retrieve the complete list of server APIs: x.io/v1: down".to_owned();
-        assert_eq!(types.failure, Some(Failure { groups: 1, error }));
+        let Some(failure @ Failure::Groups(1, _)) = types.failure else {
+            panic!("{:?}", types.failure);
+        };
+        let text = "unable to retrieve the complete list of server APIs: x.io/v1: down";
+        assert_eq!(failure.to_string(), text);
+        assert_eq!(Category::of(&failure), Category::Named(INCOMPLETE));
         assert_eq!(
             types.unparsable.as_deref(),
             Some("unexpected GroupVersion string: a/b/c")
@@ -164,8 +167,10 @@ mod tests {
         let types = Types::new(Err(ApiError::Fenced {
             request: "GET /apis".to_owned(),
         }));
-        let error = "GET /apis: not sent, leadership has ended".to_owned();
-        assert_eq!(types.failure, Some(Failure { groups: 0, error }));
+        let failure = types.failure.as_ref().unwrap();
+        let text = "GET /apis: not sent, leadership has ended";
+        assert_eq!(failure.to_string(), text);
+        assert_eq!(Category::of(failure), Category::Fenced);
         assert!(types.is_empty() && types.unparsable.is_none());
     }
 }

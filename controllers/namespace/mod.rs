@@ -31,7 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::ApiClient;
+use steersman_runtime::client::{ApiClient, Category};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::discovery::discover;
 use steersman_runtime::features;
@@ -45,6 +45,7 @@ use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
 use self::discovery::Types;
+pub use self::removal::CONTENT_REMAINS;
 use self::sync::Terminator;
 
 /// The namespace controller.
@@ -141,7 +142,8 @@ impl NamespaceController {
         let types = Types::new(discover(&self.client).await);
         if let Some(failure) = &types.failure {
             tracing::error!(
-                error = failure.error,
+                category = Category::of(failure).as_str(),
+                error = failure.to_string(),
                 "not everything that is served could be discovered"
             );
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError, Decision, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::discovery::ServedResource;
 use steersman_runtime::live::{PageError, Pages};
@@ -23,18 +23,26 @@ use super::content::{self, Item, PodItem, Remains};
 /// default a minute. This limit, which upstream lacks, applies to a server that never answers.
 const COLLECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// The decision to try again, because objects remain without finalizers after their grace period.
+pub const CONTENT_REMAINS: Decision = Decision("content_remains");
+
 /// The reason why objects of one type were not removed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemovalError {
     /// A deletion failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Request(#[from] ApiError),
     /// A list failed.
-    #[error(transparent)]
+    #[error("{0}")]
     List(#[from] PageError),
     /// Objects remain without finalizers, after their grace period. The text is upstream's.
     #[error("unexpected items still remain in namespace: {namespace} for gvr: {gvr}")]
-    Unexpected { namespace: String, gvr: String },
+    Unexpected {
+        namespace: String,
+        gvr: String,
+        #[source]
+        decision: Decision,
+    },
 }
 
 impl RemovalError {
@@ -87,6 +95,7 @@ impl Removal<'_> {
                 let unexpected = |_| RemovalError::Unexpected {
                     namespace: self.namespace.to_owned(),
                     gvr: content::gvr(served),
+                    decision: CONTENT_REMAINS,
                 };
                 (remains, verdict.map_err(unexpected))
             }

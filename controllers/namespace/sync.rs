@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{Aggregate, ApiClient, ApiError, Category, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::discovery::{ServedResource, discover};
 use steersman_runtime::keyed::ObjectSyncer;
@@ -20,8 +20,8 @@ use steersman_runtime::workers::{Requeue, Retry};
 
 use super::conditions::Report;
 use super::content::Remains;
-use super::discovery::Types;
-use super::removal::Removal;
+use super::discovery::{Failure, Types};
+use super::removal::{Removal, RemovalError};
 
 /// The entry of `spec.finalizers` that this controller removes.
 const FINALIZER: &str = "kubernetes";
@@ -38,19 +38,29 @@ pub(super) enum SyncError {
     #[error("namespace uid has changed across retries")]
     Replaced,
     /// Failed deletions, in the text form of upstream's `Aggregate`.
-    #[error("{}", aggregate(.0))]
-    Content(Vec<String>),
+    #[error("{0}")]
+    Content(#[source] Aggregate<ContentError>),
     #[error(
         "some content remains in the namespace, estimate {estimate} seconds before it is removed"
     )]
     Remaining { estimate: i64 },
 }
 
-fn aggregate(errors: &[String]) -> String {
-    match errors {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
+/// The reason why content of the namespace was not removed, or may be unknown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ContentError {
+    #[error("{0}")]
+    Discovery(#[source] Failure),
+    /// The server names malformed group versions.
+    #[error("{0}")]
+    Unparsable(String),
+    #[error("failed to delete pods for namespace: {namespace}, err: {source}")]
+    Pods {
+        namespace: String,
+        source: RemovalError,
+    },
+    #[error("{0}")]
+    Removal(#[source] RemovalError),
 }
 
 /// The pause before the next pass, if the content is expected to end in `estimate` seconds: half of
@@ -184,13 +194,13 @@ impl Terminator {
         };
         let types = Types::new(discover(&self.client).await);
         let (mut report, mut errors, mut estimate) = (Report::default(), Vec::new(), 0);
-        if let Some(failure) = &types.failure {
-            report.discovery_failed(failure);
-            errors.push(failure.error.clone());
+        if let Some(failure) = types.failure {
+            report.discovery_failed(&failure);
+            errors.push(ContentError::Discovery(failure));
         }
         if let Some(error) = types.unparsable {
             report.parsing_failed(&error);
-            errors.push(error);
+            errors.push(ContentError::Unparsable(error));
         }
         let (pods, unordered) = if self.pods_first {
             (types.pods.as_ref(), None)
@@ -200,11 +210,12 @@ impl Terminator {
         if let Some(pods) = pods {
             let (remains, removed) = removal.remove(pods).await;
             estimate = estimate.max(remains.estimate);
-            if let Err(error) = removed {
-                report.content_failed(error.to_string());
-                errors.push(format!(
-                    "failed to delete pods for namespace: {name}, err: {error}"
-                ));
+            if let Err(source) = removed {
+                report.content_failed(source.to_string());
+                errors.push(ContentError::Pods {
+                    namespace: name.clone(),
+                    source,
+                });
             }
             log_removal(pods, &remains);
             // Running pods may still need other objects, such as network policies and service
@@ -221,7 +232,7 @@ impl Terminator {
             log_removal(served, &remains);
             if let Err(error) = removed {
                 report.content_failed(error.to_string());
-                errors.push(error.to_string());
+                errors.push(ContentError::Removal(error));
             }
         }
         self.write_conditions(live, report).await;
@@ -245,9 +256,13 @@ impl Terminator {
             // one conflict.
             Ok(Ok(now)) => *live = now,
             Ok(Err(error)) => {
-                tracing::error!(%error, "the answer to a status update is no namespace")
+                let category = Category::of(&error).as_str();
+                tracing::error!(category, %error, "the answer to a status update is no namespace")
             }
-            Err(error) => tracing::error!(%error, "couldn't update status condition for namespace"),
+            Err(error) => {
+                let category = Category::of(&error).as_str();
+                tracing::error!(category, %error, "couldn't update status condition for namespace");
+            }
         }
     }
 }
@@ -261,11 +276,11 @@ fn log_removal(served: &ServedResource, remains: &Remains) {
     }
 }
 
-fn outcome(errors: Vec<String>, estimate: i64) -> Result<i64, SyncError> {
+fn outcome(errors: Vec<ContentError>, estimate: i64) -> Result<i64, SyncError> {
     if errors.is_empty() {
         Ok(estimate)
     } else {
-        Err(SyncError::Content(errors))
+        Err(SyncError::Content(Aggregate(errors)))
     }
 }
 
@@ -374,15 +389,6 @@ mod tests {
         for (estimate, seconds) in [(0, 1), (1, 1), (15, 8), (30, 16), (-4, 1)] {
             assert_eq!(pause(estimate).as_secs(), seconds, "{estimate}");
         }
-    }
-
-    #[test]
-    fn single_error_has_no_brackets_and_several_are_a_list() {
-        let error = |errors: &[&str]| {
-            SyncError::Content(errors.iter().map(|&e| e.to_owned()).collect()).to_string()
-        };
-        assert_eq!(error(&["a"]), "a");
-        assert_eq!(error(&["a", "b"]), "[a, b]");
     }
 
     /// Upstream: `TestFinalized`, `TestFinalizeNamespaceFunc`.

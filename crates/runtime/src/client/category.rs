@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::ApiError;
+use super::{ApiError, Decision};
 
 /// The category of a failure, by the request that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,12 +39,15 @@ pub enum Category {
     Transport,
     /// The answer could not be decoded.
     Decode,
+    /// No request failed: a decision with this name ended the sync.
+    Named(Decision),
 }
 
 impl Category {
-    /// The category of `error` by the request that caused it.
+    /// The category of `error` by the request that caused it, or else by the name of the decision.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
-        ApiError::within(error).map_or(Self::Decision, Self::of_request)
+        let decision = || find(error).copied().map_or(Self::Decision, Self::Named);
+        ApiError::within(error).map_or_else(decision, Self::of_request)
     }
 
     fn of_request(error: &ApiError) -> Self {
@@ -82,6 +85,7 @@ impl Category {
             Self::Timeout => "timeout",
             Self::Transport => "transport",
             Self::Decode => "decode",
+            Self::Named(Decision(name)) => name,
         }
     }
 }
@@ -95,15 +99,14 @@ impl fmt::Display for Category {
 impl ApiError {
     /// The failed request that caused `error`: the first one in its chain of sources.
     pub fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(found) = error.downcast_ref() {
-                return Some(found);
-            }
-            next = error.source();
-        }
-        None
+        find(error)
     }
+}
+
+/// The first `T` in the chain of sources of `error`, `error` included.
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    std::iter::successors(Some(error), |&error| error.source())
+        .find_map(|error| error.downcast_ref())
 }
 
 #[cfg(test)]
@@ -118,6 +121,8 @@ mod tests {
         Write(#[source] ApiError),
         #[error("two of three")]
         Quorum,
+        #[error("the owner is gone")]
+        Owner(#[source] Decision),
     }
 
     #[test]
@@ -154,5 +159,7 @@ mod tests {
             assert_eq!(Category::of(&Outer::Write(error)).as_str(), expected);
         }
         assert_eq!(Category::of(&Outer::Quorum), Category::Decision);
+        let owner = Outer::Owner(Decision("owner_gone"));
+        assert_eq!(Category::of(&owner).as_str(), "owner_gone");
     }
 }

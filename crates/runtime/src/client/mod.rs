@@ -17,6 +17,7 @@ mod certificate;
 mod connect;
 #[cfg(test)]
 mod connect_tests;
+mod decision;
 mod error;
 mod exchange;
 mod failure;
@@ -50,6 +51,7 @@ use tokio::time::Instant;
 pub use activity::Activity;
 pub use category::Category;
 pub use connect::{anonymous, connect, host};
+pub use decision::{Aggregate, Decision};
 pub use error::ApiError;
 pub use failure::{ConfigError, ConnectError};
 pub use load::{load_config, load_config_as_kubectl};

@@ -17,7 +17,7 @@ use std::fmt;
 
 use futures::future;
 
-use crate::client::{ApiClient, ApiError};
+use crate::client::{ApiClient, ApiError, Decision};
 use crate::resource::ResourceType;
 
 /// Group and version, such as `apps/v1`; the core group is empty.
@@ -77,6 +77,18 @@ pub struct Discovery {
     pub unparsable: Vec<String>,
 }
 
+/// The decision to treat types as unknown, because discovery failed for some group versions.
+pub const INCOMPLETE: Decision = Decision("discovery_incomplete");
+
+/// Discovery failed for some group versions. The text is upstream's (`ErrGroupDiscoveryFailed`).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unable to retrieve the complete list of server APIs: {failures}")]
+pub struct IncompleteError {
+    failures: String,
+    #[source]
+    decision: Decision,
+}
+
 impl Discovery {
     /// Each resource of each group once: in the preferred version, or else in the first version
     /// that has it.
@@ -99,9 +111,8 @@ impl Discovery {
         resources.iter().find(|served| served.resource.kind == kind)
     }
 
-    /// The message for [`Discovery::failures`] in upstream's words (`ErrGroupDiscoveryFailed`);
-    /// `None` without failures.
-    pub fn failure(&self) -> Option<String> {
+    /// The error for [`Discovery::failures`]; `None` without failures.
+    pub fn failure(&self) -> Option<IncompleteError> {
         if self.failures.is_empty() {
             return None;
         }
@@ -111,10 +122,10 @@ impl Discovery {
             .map(|(version, why)| format!("{version}: {why}"))
             .collect();
         parts.sort_unstable();
-        Some(format!(
-            "unable to retrieve the complete list of server APIs: {}",
-            parts.join(", ")
-        ))
+        Some(IncompleteError {
+            failures: parts.join(", "),
+            decision: INCOMPLETE,
+        })
     }
 }
 

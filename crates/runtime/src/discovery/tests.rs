@@ -106,7 +106,7 @@ async fn stale_versions_are_failures_and_other_versions_are_listed() {
     let expected = "unable to retrieve the complete list of server APIs: \
                     also.example.com/v1: stale GroupVersion discovery: also.example.com/v1, \
                     broken.example.com/v1: stale GroupVersion discovery: broken.example.com/v1";
-    assert_eq!(found.failure().unwrap(), expected);
+    assert_eq!(found.failure().unwrap().to_string(), expected);
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn the_older_form_is_read_with_one_request_per_version() {
     );
     let expected = "unable to retrieve the complete list of server APIs: \
                     broken.io/v1: the server is currently unable to handle the request";
-    assert_eq!(found.failure().unwrap(), expected);
+    assert_eq!(found.failure().unwrap().to_string(), expected);
     assert_eq!(found.unparsable, ["a/b/c"]);
 }
 

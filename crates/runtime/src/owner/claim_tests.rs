@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::client::Category;
 use crate::labels::Labels;
 use crate::object::{CollectorFinalizers, OwnerReference, Owners, Pod, ReplicaSet};
 
@@ -407,7 +408,9 @@ fn generate_patch_bytes_for_delete() {
 #[test]
 fn live_check_fails_for_a_replaced_or_terminating_owner() {
     let check = |live: Value| {
-        recheck_live::<ReplicaSet>(&meta("shop", "web", "o1"), live.to_string().as_bytes())
+        let owner = meta("shop", "web", "o1");
+        recheck_live::<ReplicaSet>(&owner, live.to_string().as_bytes())
+            .map_err(|error| (error.to_string(), Category::of(&error)))
     };
     assert_eq!(
         check(json!({"metadata": {"name": "web", "uid": "o1", "resourceVersion": "7"}})),
@@ -415,11 +418,17 @@ fn live_check_fails_for_a_replaced_or_terminating_owner() {
     );
     assert_eq!(
         check(json!({"metadata": {"name": "web", "uid": "o2"}})).unwrap_err(),
-        "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid o2, wanted o1"
+        (
+            "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid o2, wanted o1".to_owned(),
+            Category::Decision,
+        )
     );
     assert_eq!(
         check(json!({"metadata": {"name": "web", "uid": "o1", "deletionTimestamp": "2026-01-02T03:04:05Z"}})).unwrap_err(),
-        "shop/web has just been deleted at 2026-01-02 03:04:05 +0000 UTC"
+        (
+            "shop/web has just been deleted at 2026-01-02 03:04:05 +0000 UTC".to_owned(),
+            Category::Named(OWNER_DELETED),
+        )
     );
 }
 

@@ -10,14 +10,15 @@
 mod dependents;
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use crate::client::{ApiClient, ApiError, PatchKind, Target};
+use crate::client::{ApiClient, ApiError, Decision, PatchKind, Target};
 use crate::informer::{Index, IndexKey, Store};
 use crate::labels::Selector;
-use crate::object::{Identity, Meta, Object, OwnerReference, Uid};
+use crate::object::{DecodeError, Identity, Meta, Object, OwnerReference, Uid};
 
 pub use self::dependents::{DependentEvent, dependent_events, owner_of};
 
@@ -149,15 +150,18 @@ pub struct Claimed<T> {
 pub struct ClaimError {
     /// The text upstream logs.
     pub message: String,
-    /// The failed request; `None` if an answer was unusable or the owner may not adopt.
+    /// The failed request or the decision behind it, where there is one.
     #[source]
-    pub source: Option<ApiError>,
+    pub source: Option<Box<dyn Error + Send + Sync>>,
 }
+
+/// The decision not to adopt, because a live read shows the deletion of the owner.
+pub const OWNER_DELETED: Decision = Decision("owner_deleted");
 
 impl ClaimError {
     /// See [`ApiError::is_fenced`].
     pub fn is_fenced(&self) -> bool {
-        self.source.as_ref().is_some_and(ApiError::is_fenced)
+        ApiError::within(self).is_some_and(ApiError::is_fenced)
     }
 }
 
@@ -209,7 +213,32 @@ pub async fn claim<O: Object, T: Object>(
 /// The result of the live check of an owner, kept for one [`claim`]. The error is its text.
 type Recheck = Option<Result<(), String>>;
 
-/// Adopts `candidate`. Returns the resource version of the patch; `None` if the candidate is gone.
+/// The reason why the live owner may not adopt. The texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+enum RecheckError {
+    #[error("can't recheck DeletionTimestamp: {0}")]
+    Request(#[source] ApiError),
+    #[error("can't recheck DeletionTimestamp: {0}")]
+    Answer(#[source] DecodeError),
+    #[error(
+        "can't recheck DeletionTimestamp: original {kind} {owner} is gone: got uid {found}, wanted {wanted}"
+    )]
+    Replaced {
+        kind: String,
+        owner: String,
+        found: Uid,
+        wanted: Uid,
+    },
+    #[error("{owner} has just been deleted at {at}")]
+    Deleted {
+        owner: String,
+        at: String,
+        #[source]
+        decision: Decision,
+    },
+}
+
+/// The version the adoption produced; `None` when the candidate is gone.
 async fn adopt<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
@@ -218,14 +247,15 @@ async fn adopt<O: Object, T: Object>(
 ) -> Result<Option<u64>, ClaimError> {
     let mut source = None;
     if recheck.is_none() {
-        *recheck = Some(match client.get(Target::of::<O>(owner.meta())).await {
+        let checked = match client.get(Target::of::<O>(owner.meta())).await {
             Ok(answer) => recheck_live::<O>(owner.meta(), &answer),
-            Err(error) => {
-                let text = format!("can't recheck DeletionTimestamp: {error}");
-                source = Some(error);
-                Err(text)
-            }
-        });
+            Err(error) => Err(RecheckError::Request(error)),
+        };
+        *recheck = Some(checked.map_err(|error| {
+            let text = error.to_string();
+            source = Some(error.into());
+            text
+        }));
     }
     let meta = candidate.meta();
     if let Some(Err(cause)) = recheck {
@@ -257,34 +287,29 @@ async fn adopt<O: Object, T: Object>(
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(ClaimError {
             message: error.to_string(),
-            source: Some(error),
+            source: Some(error.into()),
         }),
     }
 }
 
-/// Checks that the live owner is the same object as the cached one, and is not terminating.
-fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), String> {
-    let live = Identity::decode(answer)
-        .map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
-    let Meta {
-        namespace,
-        name,
-        uid,
-        ..
-    } = owner;
-    if live.uid != *uid {
-        let kind = &O::RESOURCE.kind;
-        let gone = format!(
-            "original {kind} {namespace}/{name} is gone: got uid {}, wanted {uid}",
-            live.uid
-        );
-        return Err(format!("can't recheck DeletionTimestamp: {gone}"));
+/// Whether the owner as served now may still adopt: the same object, and not being deleted.
+fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), RecheckError> {
+    let live = Identity::decode(answer).map_err(RecheckError::Answer)?;
+    let name = || format!("{}/{}", owner.namespace, owner.name);
+    if live.uid != owner.uid {
+        return Err(RecheckError::Replaced {
+            kind: O::RESOURCE.kind.to_string(),
+            owner: name(),
+            found: live.uid,
+            wanted: owner.uid.clone(),
+        });
     }
     match live.deleted {
-        Some(at) => Err(format!(
-            "{namespace}/{name} has just been deleted at {}",
-            at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
-        )),
+        Some(at) => Err(RecheckError::Deleted {
+            owner: name(),
+            at: at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
+            decision: OWNER_DELETED,
+        }),
         None => Ok(()),
     }
 }
@@ -310,7 +335,7 @@ async fn release<T: Object>(
         Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
         Err(error) => Err(ClaimError {
             message: error.to_string(),
-            source: Some(error),
+            source: Some(error.into()),
         }),
     }
 }

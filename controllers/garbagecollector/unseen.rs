@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
-use steersman_runtime::client::ApiClient;
+use steersman_runtime::client::{ApiClient, Category};
 use steersman_runtime::informer::MetadataInformer;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::live::{PageError, Pages};
@@ -155,7 +155,8 @@ impl Watched {
                 // The type was removed, or it lacks the verb `list`.
                 Err(error) if error.is_unsupported() => {}
                 Err(error) if self.term_start.elapsed() > LIST_LIMIT => {
-                    tracing::warn!(%resource, %error, "dependents of this type may be unknown, and it cannot be listed");
+                    let category = Category::of(&error).as_str();
+                    tracing::warn!(%resource, category, %error, "dependents of this type may be unknown, and it cannot be listed");
                 }
                 answer => return answer,
             }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::features;
@@ -242,7 +242,8 @@ impl PodGc {
         }
         if let Err(error) = removed {
             self.metrics.errors.with_label_values(&labels).inc();
-            tracing::error!(pod = %pod.key(), reason = reason.as_str(), %error, "pod not removed");
+            let category = Category::of(&error).as_str();
+            tracing::error!(pod = %pod.key(), reason = reason.as_str(), category, %error, "pod not removed");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, Target};
+use steersman_runtime::client::{ApiClient, Category, Target};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::Pod;
 use steersman_runtime::resource;
@@ -64,7 +64,8 @@ pub(super) async fn deleted_nodes(
                 tracing::debug!(node = &*name, %error, "node not looked up")
             }
             Err(error) => {
-                tracing::error!(node = &*name, %error, "cannot tell whether a node exists")
+                let category = Category::of(&error).as_str();
+                tracing::error!(node = &*name, category, %error, "cannot tell whether a node exists")
             }
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Occurrence;
 use super::correlator::{Correlated, Correlator, Moment, Record};
-use crate::client::{ApiClient, ApiError, PatchKind, Target};
+use crate::client::{ApiClient, ApiError, Category, PatchKind, Target};
 use crate::clock::{Clock, whole_seconds};
 use crate::resource;
 use crate::tasks::CancellationToken;
@@ -97,6 +97,7 @@ impl Sender {
             let Err(error) = self.try_write(occurrence, record, patch).await else {
                 return;
             };
+            let category = Category::of(&error).as_str();
             match &error {
                 ApiError::Status { .. }
                     if error.is_already_exists() || error.has_cause("NamespaceTerminating") =>
@@ -107,14 +108,19 @@ impl Sender {
                     return tracing::debug!(?object, reason, %error, "event not sent");
                 }
                 ApiError::Status { .. } => {
-                    return tracing::error!(?object, reason, %error, "server rejected event (will not retry!)");
+                    return tracing::error!(?object, reason, category, %error, "server rejected event (will not retry!)");
                 }
                 ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => {
-                    tracing::warn!(?object, reason, %error, "unable to write event (may retry after sleeping)");
+                    tracing::warn!(?object, reason, category, %error, "unable to write event (may retry after sleeping)");
                 }
             }
             if tried == TRIES {
-                break;
+                return tracing::error!(
+                    ?object,
+                    reason,
+                    category,
+                    "unable to write event (retry limit exceeded!)"
+                );
             }
             // The first pause is random, so that clients do not all retry at once after an outage
             // of the API server.
@@ -126,16 +132,11 @@ impl Sender {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {
-                    return tracing::error!(?object, reason, "unable to write event (recorder is shut down)");
+                    return tracing::error!(?object, reason, category, "unable to write event (recorder is shut down)");
                 }
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        tracing::error!(
-            ?object,
-            reason,
-            "unable to write event (retry limit exceeded!)"
-        );
     }
 
     /// Writes one Event once. A patch of an expired Event becomes a creation.

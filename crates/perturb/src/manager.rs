@@ -16,6 +16,7 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::scenario::Scenario;
 
@@ -104,12 +105,15 @@ impl Manager {
                 self.stop.clone(),
                 self.ended.clone(),
             );
-            self.work.spawn(name, async move {
+            // Controllers that run no queue log outside the spans of syncs.
+            let span = tracing::info_span!("controller", controller = name);
+            let run = async move {
                 run.await;
                 if !stop.is_cancelled() {
                     ended.send_replace(Some(name));
                 }
-            });
+            };
+            self.work.spawn(name, run.instrument(span));
         }
     }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use steersman_runtime::client::Category;
 use steersman_runtime::controller::{ControllerContext, Descriptor};
 
 use crate::history::{Change, State};
+use crate::logs::LoggedError;
 
 /// User actions with one final state, which must be the same under every fault.
 pub struct Scenario {
@@ -26,8 +28,8 @@ pub struct Scenario {
     pub steps: fn() -> Vec<Step>,
     /// Allowed difference of creations and deletions from the reference run.
     pub churn: Churn,
-    /// Texts of error lines that are expected in this scenario, with or without a fault.
-    pub errors: &'static [&'static str],
+    /// Log errors that are expected in this scenario, with or without a fault.
+    pub errors: &'static [AllowedError],
     /// Rules that hold after every change.
     pub rules: &'static [Rule],
 }
@@ -47,6 +49,77 @@ pub enum Churn {
     /// The numbers depend on the instant at which a controller sees a change of the spec. The
     /// listed resources may differ by these ranges, all others are equal.
     Within(&'static [(&'static str, RangeInclusive<i32>)]),
+}
+
+/// Log errors that a scenario expects, or that a fault explains: their category, their source, and
+/// their largest number in one run.
+///
+/// The category is that of the failed request, or the name of a decision. Only a log call without a
+/// category is known by its message, which must be equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllowedError {
+    what: What,
+    source: Option<&'static str>,
+    pub(crate) most: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Category(Category),
+    Message(&'static str),
+}
+
+/// The source of errors of the tasks that send Events. They are outside the spans of controllers.
+pub const EVENT_SENDER: &str = "steersman_runtime::events::sender";
+
+impl AllowedError {
+    /// Allows `most` errors of a category, from all sources.
+    ///
+    /// # Panics
+    /// For [`Category::Decision`], which says nothing about the error: use
+    /// [`AllowedError::with_message`].
+    pub const fn of(category: Category, most: usize) -> Self {
+        assert!(
+            !matches!(category, Category::Decision),
+            "errors without a failed request are allowed by message"
+        );
+        Self {
+            what: What::Category(category),
+            source: None,
+            most,
+        }
+    }
+
+    /// Allows `most` errors that report no failed request and have this message.
+    pub const fn with_message(message: &'static str, most: usize) -> Self {
+        Self {
+            what: What::Message(message),
+            source: None,
+            most,
+        }
+    }
+
+    /// The same for one source only: the name of a controller, or the module of a log call outside
+    /// controllers.
+    #[must_use]
+    pub const fn from(self, source: &'static str) -> Self {
+        Self {
+            source: Some(source),
+            ..self
+        }
+    }
+
+    /// Whether `error` is one of these errors.
+    pub(crate) fn allows(&self, error: &LoggedError) -> bool {
+        let is_source = self.source.is_none_or(|source| source == error.source);
+        is_source
+            && match self.what {
+                What::Category(category) => error.category == category.as_str(),
+                What::Message(message) => {
+                    error.category == Category::Decision.as_str() && error.message == message
+                }
+            }
+    }
 }
 
 /// A safety rule, checked after every change of the cluster.

@@ -1,19 +1,22 @@
 //! Oracles: they check a finished run against the reference run, the rules and the log.
 //!
 //! They read the server's own records: its history of changes, its log of requests and the log
-//! lines of the managers. A log error must have a reason: the scenario expects it, or the fault of
-//! the plan causes it. Each fault explains a limited number of lines, so an endless loop of errors
-//! fails the run.
+//! errors of the managers. A log error must have a reason: the scenario expects it, or the fault of
+//! the plan causes it. Reasons are data: category, source and number ([`AllowedError`]). Numbers
+//! are limited, so an endless loop of errors fails the run.
 
 use std::collections::BTreeSet;
 
 use steersman_devcluster::faults::EVERY_GROUP;
 use steersman_devcluster::requests::RequestRecord;
+use steersman_runtime::client::Category;
+use steersman_runtime::discovery;
 
 use crate::history::{Counts, History, State, is_write};
+use crate::logs::LoggedError;
 use crate::manager::AGENT;
 use crate::plan::{Answer, Plan};
-use crate::scenario::{Churn, Scenario};
+use crate::scenario::{AllowedError, Churn, EVENT_SENDER, Scenario};
 
 /// Resources with more or fewer creations or deletions than the scenario allows.
 pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> Vec<String> {
@@ -82,7 +85,7 @@ pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
 
 /// The one controller that may end the process: upstream's exits, too, if discovery fails at its
 /// start.
-const NEEDS_DISCOVERY: &str = "namespace-controller";
+const NEEDS_DISCOVERY: &str = NAMESPACES;
 
 /// Most starts of a process while discovery is hidden.
 const STARTS: usize = 5;
@@ -119,120 +122,115 @@ fn instance_of(user_agent: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// An expected error: texts that its line has, all of them, and the most lines that one fault
-/// explains.
-type Expected = (&'static [&'static str], usize);
-
-/// The error lines that a faulty answer causes. Upstream also logs the error of the sync. The fault
-/// happens once, so it explains one line: an error that the controller then causes itself is a
-/// violation.
-fn errors_of(answer: Answer) -> &'static [Expected] {
+/// The category of a request with a faulty answer.
+fn category_of(answer: Answer) -> Category {
     match answer {
-        Answer::Conflict => &[(&["Operation cannot be fulfilled"], 1)],
-        Answer::Expired => &[(&["resource version is too old"], 1)],
-        Answer::Throttled => &[(&["too many requests"], 1)],
-        Answer::Internal => &[(&["etcdserver: leader changed"], 1)],
-        Answer::Lost | Answer::Reset => &[(&["reset by a fault"], 1)],
-        // A list without an answer delays the first sync of the garbage collector's graph. Upstream
-        // logs the second text, too.
-        Answer::Timeout | Answer::LateTimeout => &[
-            (&["no answer within"], 1),
-            (&["timed out waiting for dependency graph builder sync"], 1),
-        ],
+        Answer::Conflict => Category::Conflict,
+        Answer::Expired => Category::Status,
+        Answer::Throttled => Category::TooManyRequests,
+        Answer::Internal => Category::Server,
+        Answer::Lost | Answer::Reset => Category::Transport,
+        Answer::Timeout | Answer::LateTimeout => Category::Timeout,
     }
 }
 
-/// Errors of a process without leadership. After a failover, each task may log one. After a crash,
-/// tasks end one after another, and a task that still runs meets the closed write gate.
-const WITHOUT_LEADERSHIP: &[Expected] = &[
-    (&["not sent, leadership has ended"], usize::MAX),
-    (&["leadership ended before the answer came"], usize::MAX),
-];
+const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
+const NAMESPACES: &str = "namespace-controller";
+const PODGC: &str = "pod-garbage-collector-controller";
+
+/// A list without an answer delays the first sync of the garbage collector's graph. Upstream logs
+/// the same.
+const GRAPH_NOT_SYNCED: &str = "timed out waiting for dependency graph builder sync during GC sync";
+
+/// Writes that the closed write gate refused. After a crash, tasks end one after another, and a task
+/// that still runs may log one error. After a failover, the former leader lives for 20 s: it retries
+/// each of at most two namespaces 13 times, and logs the refused status.
+const WITHOUT_LEADERSHIP: AllowedError = AllowedError::of(Category::Fenced, 32);
 
 /// A restarted podgc deletes a pod again that only its stale view shows. Upstream's `gcTerminated`
 /// and similar functions also treat "not found" as an error and count it; all other controllers
 /// treat it as success. No scenario has more than three such pods, and each is deleted once.
-const POD_GONE: &[Expected] = &[(&["pod not removed", "not found"], 3)];
+const POD_GONE: AllowedError = AllowedError::of(Category::NotFound, 3).from(PODGC);
 
 /// A delayed Event, and the Events queued behind it, may arrive after the end of their namespace.
 /// `recordEvent` logs that as an error. No scenario has more than three such Events.
-const LATE_EVENT: Expected = (
-    &["server rejected event", "error=namespaces", "not found"],
-    3,
-);
+const LATE_EVENT: AllowedError = AllowedError::of(Category::NotFound, 3).from(EVENT_SENDER);
 
 /// A namespace may be gone when the controller gives up a `deletecollection` in it. Upstream's
 /// namespace controller logs the same.
-const NAMESPACE_GONE: Expected = (
-    &[
-        "couldn't update status condition for namespace",
-        "not found",
-    ],
-    1,
-);
+const NAMESPACE_GONE: AllowedError = AllowedError::of(Category::NotFound, 1).from(NAMESPACES);
 
 /// Upstream's namespace controller logs the same and ends the process.
-const NO_RESOURCES: Expected = (&["unable to get any supported resources from server"], 1);
+const NO_RESOURCES: &str = "unable to get any supported resources from server";
+
+/// Its error at each of so many starts.
+const fn no_resources(starts: usize) -> AllowedError {
+    AllowedError::with_message(NO_RESOURCES, starts).from(NAMESPACES)
+}
 
 /// A hidden group blocks the deletion of namespaces. Each namespace retries after 5 ms, 10 ms and
 /// so on, 14 times in 40 s, and no scenario deletes more than two.
-const HIDDEN_GROUP: &[Expected] = &[(&["unable to retrieve the complete list of server APIs"], 32)];
+const HIDDEN_GROUP: AllowedError =
+    AllowedError::of(Category::Named(discovery::INCOMPLETE), 32).from(NAMESPACES);
 
-/// With all groups hidden, a process that starts logs two lines and ends.
-const HIDDEN_DISCOVERY: &[Expected] = &[
-    (&["sync failed", "error=service unavailable"], 32),
-    (
-        &[
-            "not everything that is served could be discovered",
-            "service unavailable",
-        ],
-        STARTS,
-    ),
-    (
-        &["unable to get any supported resources from server"],
-        STARTS,
-    ),
+/// With all groups hidden, syncs fail as often, and a process that starts logs two errors and ends.
+const HIDDEN_DISCOVERY: &[AllowedError] = &[
+    AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
+    no_resources(STARTS),
 ];
 
-/// Error lines without a reason in the scenario or the plan. `hit` are the requests and events that
+/// The log errors that the fault of the plan explains. `hit` are the requests and events that it
+/// hit.
+fn explained(plan: &Plan, hit: &[String]) -> Vec<AllowedError> {
+    match plan {
+        Plan::Answer(point, answer) => {
+            let category = category_of(*answer);
+            let is_late = category == Category::Timeout;
+            // The fault happens once, so it explains one error. An error that the controller then
+            // causes itself is a violation.
+            let mut errors = vec![AllowedError::of(category, 1)];
+            if is_late {
+                let graph = AllowedError::with_message(GRAPH_NOT_SYNCED, 1);
+                errors.push(graph.from(GARBAGE_COLLECTOR));
+            }
+            if hit.iter().any(|hit| is_discovery(hit)) {
+                errors.push(no_resources(1));
+            } else if is_late {
+                errors.extend([LATE_EVENT, NAMESPACE_GONE]);
+            } else if point.is_of("events") {
+                errors.push(LATE_EVENT);
+            }
+            errors
+        }
+        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => HIDDEN_DISCOVERY.to_vec(),
+        Plan::Hidden(..) => vec![HIDDEN_GROUP],
+        Plan::Crash(_) | Plan::Failover(..) => vec![WITHOUT_LEADERSHIP],
+        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
+            vec![WITHOUT_LEADERSHIP, POD_GONE]
+        }
+        Plan::Nothing | Plan::Event(..) | Plan::Shuffle(_) => Vec::new(),
+    }
+}
+
+/// Log errors without a reason in the scenario or the plan. `hit` are the requests and events that
 /// the faults of the plan hit.
 pub(crate) fn unexpected(
     scenario: &Scenario,
     plan: &Plan,
     hit: &[String],
-    mut lines: Vec<String>,
+    mut errors: Vec<LoggedError>,
 ) -> Vec<String> {
-    let explanations: &[&[Expected]] = match plan {
-        Plan::Answer(_, answer) if hit.iter().any(|hit| is_discovery(hit)) => {
-            &[errors_of(*answer), &[NO_RESOURCES]]
-        }
-        Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => {
-            &[errors_of(*answer), &[LATE_EVENT, NAMESPACE_GONE]]
-        }
-        Plan::Answer(point, answer) if point.is_of("events") => {
-            &[errors_of(*answer), &[LATE_EVENT]]
-        }
-        Plan::Answer(_, answer) => &[errors_of(*answer)],
-        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => &[HIDDEN_DISCOVERY],
-        Plan::Hidden(..) => &[HIDDEN_GROUP],
-        Plan::Crash(_) | Plan::Failover(..) => &[WITHOUT_LEADERSHIP],
-        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
-            &[WITHOUT_LEADERSHIP, POD_GONE]
-        }
-        Plan::Nothing | Plan::Event(..) | Plan::Shuffle(_) => &[],
-    };
-    lines.retain(|line| !scenario.errors.iter().any(|part| line.contains(part)));
-    for (texts, most) in explanations.iter().copied().flatten() {
-        let mut left = *most;
-        lines.retain(|line| {
-            let is_explained = left > 0 && texts.iter().all(|part| line.contains(part));
-            left -= usize::from(is_explained);
-            !is_explained
+    for allowed in scenario.errors.iter().chain(&explained(plan, hit)) {
+        let mut left = allowed.most;
+        errors.retain(|error| {
+            let is_allowed = left > 0 && allowed.allows(error);
+            left -= usize::from(is_allowed);
+            !is_allowed
         });
     }
-    lines
+    errors
         .into_iter()
-        .map(|line| format!("error in the log: {line}"))
+        .map(|error| format!("error in the log: {error}"))
         .collect()
 }
 

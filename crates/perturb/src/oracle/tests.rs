@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
+use steersman_runtime::client::Decision;
 
 use super::*;
 use crate::history::{Change, ChangeKind};
@@ -29,7 +30,7 @@ fn history(changes: impl IntoIterator<Item = Change>) -> History {
     history
 }
 
-fn scenario(churn: Churn, errors: &'static [&'static str], rules: &'static [Rule]) -> Scenario {
+fn scenario(churn: Churn, errors: &'static [AllowedError], rules: &'static [Rule]) -> Scenario {
     Scenario {
         controller: "test",
         name: "scenario",
@@ -42,6 +43,24 @@ fn scenario(churn: Churn, errors: &'static [&'static str], rules: &'static [Rule
         rules,
     }
 }
+
+/// A log error of `source`; a `category` of `decision` is that of log calls without one.
+fn error(source: &str, category: &str, message: &str) -> LoggedError {
+    LoggedError {
+        source: source.to_owned(),
+        key: "default/web".to_owned(),
+        category: category.to_owned(),
+        message: message.to_owned(),
+        fields: String::new(),
+    }
+}
+
+/// A failed sync of `source`.
+fn failed(source: &str, category: &str) -> LoggedError {
+    error(source, category, "sync failed")
+}
+
+const REPLICA_SETS: &str = "replicaset-controller";
 
 #[test]
 fn more_or_fewer_objects_than_allowed_are_churn() {
@@ -178,7 +197,7 @@ fn a_write_after_the_first_write_of_the_successor_is_detected() {
 }
 
 #[test]
-fn an_error_line_is_expected_only_under_the_fault_that_causes_it() {
+fn an_error_is_expected_only_under_the_fault_that_causes_it() {
     let plans = [
         Plan::Nothing,
         Plan::Crash(vec![(When::After, 1.into())]),
@@ -191,48 +210,52 @@ fn an_error_line_is_expected_only_under_the_fault_that_causes_it() {
         Plan::Answer(1.into(), Answer::LateTimeout),
         Plan::Shuffle(1),
         Plan::Hidden("apps".into(), 1),
+        Plan::Answer(1.into(), Answer::Expired),
+        Plan::Answer(1.into(), Answer::Throttled),
+        Plan::Answer(1.into(), Answer::Lost),
     ];
-    // (line, indexes of the plans that explain it)
-    let cases: [(&str, &[usize]); 9] = [
-        (
-            "sync failed error=PUT pods: Operation cannot be fulfilled: it was modified",
-            &[6],
-        ),
-        (
-            "sync failed error=PUT pods: etcdserver: leader changed",
-            &[7],
-        ),
-        ("sync failed error=PUT pods: no answer within 30s", &[8]),
-        (
-            "sync failed error=PUT pods: not sent, leadership has ended",
-            &[1, 2, 3, 4],
-        ),
-        (
-            "pod not removed error=DELETE pods: pods \"a\" not found",
-            &[3, 4],
-        ),
-        ("sync failed error=DELETE pods: pods \"a\" not found", &[]),
-        (
-            "sync failed error=unable to retrieve the complete list of server APIs: apps/v1",
-            &[10],
-        ),
-        ("unable to get any supported resources from server", &[]),
-        (
-            "this is part of the scenario",
-            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
-        ),
+    let all: Vec<usize> = (0..plans.len()).collect();
+    // (error, indexes of the plans that explain it)
+    let cases: [(LoggedError, &[usize]); 17] = [
+        (failed(REPLICA_SETS, "conflict"), &[6]),
+        (failed(REPLICA_SETS, "server"), &[7]),
+        (failed(REPLICA_SETS, "timeout"), &[8]),
+        (failed(REPLICA_SETS, "status"), &[11]),
+        (failed(REPLICA_SETS, "too_many_requests"), &[12]),
+        (failed(REPLICA_SETS, "transport"), &[13]),
+        (failed(REPLICA_SETS, "fenced"), &[1, 2, 3, 4]),
+        (error(PODGC, "not_found", "pod not removed"), &[3, 4]),
+        (failed(REPLICA_SETS, "not_found"), &[]),
+        (failed(NAMESPACES, "discovery_incomplete"), &[10]),
+        (failed(REPLICA_SETS, "discovery_incomplete"), &[]),
+        (error(GARBAGE_COLLECTOR, "decision", GRAPH_NOT_SYNCED), &[8]),
+        (error(REPLICA_SETS, "decision", GRAPH_NOT_SYNCED), &[]),
+        (failed(GARBAGE_COLLECTOR, "decision"), &[]),
+        (error(NAMESPACES, "decision", NO_RESOURCES), &[]),
+        (failed(REPLICA_SETS, "as_the_scenario_says"), &all),
+        (failed(PODGC, "as_the_scenario_says"), &[]),
     ];
-    let scenario = scenario(Churn::None, &["part of the scenario"], &[]);
-    for (line, explained) in cases {
+    const SCENARIO: AllowedError =
+        AllowedError::of(Category::Named(Decision("as_the_scenario_says")), 1).from(REPLICA_SETS);
+    let scenario = scenario(Churn::None, &[SCENARIO], &[]);
+    for (error, explained) in cases {
         for (at, plan) in plans.iter().enumerate() {
-            let left = unexpected(
-                &scenario,
-                plan,
-                &["update pods one".to_owned()],
-                vec![line.to_owned()],
-            );
+            let hit = ["update pods one".to_owned()];
+            let left = unexpected(&scenario, plan, &hit, vec![error.clone()]);
             assert_eq!(left.is_empty(), explained.contains(&at), "{plan}: {left:?}");
         }
+    }
+}
+
+#[test]
+fn a_message_explains_no_error_of_a_failed_request_and_no_similar_message() {
+    let allowed = AllowedError::with_message("lost", 1);
+    assert!(allowed.allows(&error(PODGC, "decision", "lost")));
+    for other in [
+        error(PODGC, "server", "lost"),
+        error(PODGC, "decision", "lost again"),
+    ] {
+        assert!(!allowed.allows(&other), "{other}");
     }
 }
 
@@ -300,99 +323,98 @@ fn a_process_may_end_only_after_failed_discovery() {
         );
     }
     let nothing = [
-        "sync failed error=service unavailable",
-        "unable to get any supported resources from server",
-    ]
-    .map(str::to_owned);
+        failed(NAMESPACES, "server"),
+        error(NAMESPACES, "decision", NO_RESOURCES),
+    ];
     let left = |group| unexpected(&scenario, &hidden(group), &discovery, nothing.to_vec()).len();
     assert_eq!((left("*"), left("apps")), (0, 2));
-    let lines = [
-        "not everything could be discovered error=etcdserver: leader changed",
-        "unable to get any supported resources from server",
-    ];
-    let left = |hit| unexpected(&scenario, &refused, hit, lines.map(str::to_owned).to_vec()).len();
+    let left = |hit| unexpected(&scenario, &refused, hit, nothing.to_vec()).len();
     assert_eq!((left(&discovery), left(&other)), (0, 1));
 }
 
 #[test]
-fn a_fault_explains_a_limited_number_of_error_lines() {
-    let scenario = scenario(Churn::None, &[], &[]);
-    let lines = |texts: &[&str]| {
-        texts
-            .iter()
-            .map(|text| (*text).to_owned())
-            .collect::<Vec<_>>()
-    };
-    let conflict = "sync failed error=PUT pods: Operation cannot be fulfilled: it was modified";
+fn a_fault_explains_a_limited_number_of_errors() {
+    let conflict = || failed(REPLICA_SETS, "conflict");
     let (late, graph) = (
-        "sync failed error=LIST pods: no answer within 30s",
-        "timed out waiting for dependency graph builder sync",
+        || failed(GARBAGE_COLLECTOR, "timeout"),
+        || error(GARBAGE_COLLECTOR, "decision", GRAPH_NOT_SYNCED),
     );
-    let (refused, gone) = (
-        "sync failed error=PUT pods: not sent, leadership has ended",
-        "pod not removed error=\"a\" not found",
-    );
-    let late_event = "server rejected event (will not retry!) error=namespaces \"shop\" not found";
-    // (plan, lines, number of unexplained lines)
+    let late_event = || {
+        let message = "server rejected event (will not retry!)";
+        error(EVENT_SENDER, "not_found", message)
+    };
+    let fenced = || failed(REPLICA_SETS, "fenced");
+    let gone = || error(PODGC, "not_found", "pod not removed");
+    let remains = || failed(NAMESPACES, "content_remains");
+    let at_events = || Point::of("create", "events", 1);
+    // (plan, errors, number of unexplained errors)
     let cases = [
         (
             Plan::Answer(1.into(), Answer::Conflict),
-            lines(&[conflict]),
+            vec![conflict()],
             0,
         ),
         (
             Plan::Answer(1.into(), Answer::Conflict),
-            lines(&[conflict, conflict]),
+            vec![conflict(); 2],
             1,
         ),
         (
             Plan::Answer(1.into(), Answer::Timeout),
-            lines(&[late, graph]),
+            vec![late(), graph()],
             0,
         ),
         (
             Plan::Answer(1.into(), Answer::Timeout),
-            lines(&[late, graph, late]),
+            vec![late(), graph(), late()],
             1,
         ),
         (
-            Plan::Answer(Point::of("create", "events", 1), Answer::Timeout),
-            lines(&[late_event, late_event, late_event]),
+            Plan::Answer(at_events(), Answer::Timeout),
+            vec![late_event(); 3],
             0,
         ),
         (
-            Plan::Answer(Point::of("create", "events", 1), Answer::Timeout),
-            lines(&[late_event, late_event, late_event, late_event]),
+            Plan::Answer(at_events(), Answer::Timeout),
+            vec![late_event(); 4],
             1,
         ),
         (
             Plan::Answer(1.into(), Answer::Timeout),
-            lines(&[late_event]),
+            vec![late_event()],
             0,
         ),
         (
             Plan::Answer(1.into(), Answer::Internal),
-            lines(&[late_event]),
+            vec![late_event()],
             1,
         ),
         // Once for each task, and once for each pod in the stale view.
         (
             Plan::Crash(vec![(When::After, 1.into())]),
-            lines(&[refused, refused, refused]),
+            vec![fenced(); 32],
             0,
         ),
-        (Plan::Stale(1.into(), 1), lines(&[gone, gone, gone]), 0),
         (
-            Plan::Stale(1.into(), 1),
-            lines(&[gone, gone, gone, gone]),
+            Plan::Crash(vec![(When::After, 1.into())]),
+            vec![fenced(); 33],
             1,
         ),
+        (Plan::Stale(1.into(), 1), vec![gone(); 3], 0),
+        (Plan::Stale(1.into(), 1), vec![gone(); 4], 1),
+        // The scenario allows two errors, with and without a fault.
+        (Plan::Nothing, vec![remains(); 2], 0),
+        (Plan::Nothing, vec![remains(); 3], 1),
+        (Plan::Stale(1.into(), 1), vec![remains(); 3], 1),
     ];
-    for (plan, lines, left) in cases {
+    const REMAINS: AllowedError =
+        AllowedError::of(Category::Named(Decision("content_remains")), 2).from(NAMESPACES);
+    let scenario = scenario(Churn::None, &[REMAINS], &[]);
+    for (plan, errors, left) in cases {
         assert_eq!(
-            unexpected(&scenario, &plan, &[], lines.clone()).len(),
+            unexpected(&scenario, &plan, &[], errors.clone()).len(),
             left,
-            "{plan}: {lines:?}"
+            "{plan}: {errors:?}"
         );
     }
 }

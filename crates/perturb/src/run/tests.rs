@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, Target};
+use steersman_runtime::client::{ApiClient, Category, Target};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::resource;
 
@@ -289,6 +289,46 @@ fn a_panic_is_counted_and_logged() {
     let violations = record(&SCENARIO, 0).unwrap_err();
     assert_violation(&violations, "1 panics");
     assert_violation(&violations, "error in the log: task panicked");
+}
+
+#[test]
+fn a_fault_explains_one_log_error_of_its_category() {
+    /// Creates a ConfigMap at the second attempt at the latest, and logs `times` errors before it.
+    async fn create_after_errors(client: ApiClient, times: usize) {
+        let target = Target {
+            resource: &resource::CONFIG_MAPS,
+            namespace: Some("default"),
+            name: None,
+            subresource: None,
+        };
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}});
+        while let Err(error) = client.create(target, &map).await {
+            for _ in 0..times {
+                let category = Category::of(&error).as_str();
+                tracing::error!(category, %error, "not created");
+            }
+        }
+    }
+    const ONE_ERROR: Descriptor = Descriptor {
+        init: |context| build(context, |c| Box::pin(create_after_errors(c, 1))),
+        ..BASE
+    };
+    const TWO_ERRORS: Descriptor = Descriptor {
+        init: |context| build(context, |c| Box::pin(create_after_errors(c, 2))),
+        ..BASE
+    };
+    static EXPLAINED: Scenario = scenario(&[ONE_ERROR], made);
+    static UNEXPLAINED: Scenario = scenario(&[TWO_ERRORS], made);
+    let plan = "answer:1:500".parse().unwrap();
+    let violations = |scenario: &'static Scenario| {
+        run(scenario, &plan, &record(scenario, 0).unwrap()).violations
+    };
+    assert_eq!(violations(&EXPLAINED), Vec::<String>::new());
+    let left = violations(&UNEXPLAINED);
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_violation(&left, "error in the log: not created error=");
+    assert_violation(&left, "(server in test ");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use steersman_controllers::podgc;
 use steersman_controllers::replicaset;
 use steersman_perturb::rules;
-use steersman_perturb::{Scenario, Step};
+use steersman_perturb::{AllowedError, Scenario, Step};
+use steersman_runtime::client::Category;
 use steersman_runtime::controller::ControllerContext;
 
 use crate::objects::{
@@ -23,8 +24,10 @@ const BASE: Scenario = Scenario {
 };
 
 /// The user removes the last finalizer of the pod. If podgc misses that event, it deletes the pod
-/// again and logs this error, as upstream does.
-const REMOVED_BY_USER: &[&str] = &["error=pods \"a\" not found"];
+/// again and logs this error, as upstream does. An event is at most 40 s late, and podgc runs every
+/// 20 s.
+const REMOVED_BY_USER: AllowedError =
+    AllowedError::of(Category::NotFound, 3).from(podgc::DESCRIPTOR.name);
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -65,13 +68,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "unscheduled",
             steps: unscheduled,
-            errors: REMOVED_BY_USER,
+            errors: &[REMOVED_BY_USER],
             ..BASE
         },
         Scenario {
             name: "held",
             steps: held,
-            errors: REMOVED_BY_USER,
+            errors: &[REMOVED_BY_USER],
             ..BASE
         },
     ]

@@ -4,16 +4,19 @@
 use serde_json::{Value, json};
 use steersman_controllers::{garbagecollector, replicaset, replicationcontroller};
 use steersman_perturb::rules::{self, is_active, is_ready};
-use steersman_perturb::{Churn, Rule, Scenario, State, Step};
+use steersman_perturb::{AllowedError, Churn, Rule, Scenario, State, Step};
+use steersman_runtime::client::Category;
 use steersman_runtime::controller::Descriptor;
+use steersman_runtime::owner::OWNER_DELETED;
 
 use crate::objects::{BLANK, delete, patch, template, until_caches_are_current};
 
 const RULES: &[Rule] = &[rules::NO_SURPLUS, rules::NO_SHORTAGE];
 
 /// With a stale cache, a controller tries to adopt the pods of its deleted owner. A live read stops
-/// it and logs this error, as upstream's `RecheckDeletionTimestamp` does.
-const DELETED_OWNER: &[&str] = &["has just been deleted"];
+/// it and logs this error, as upstream's `RecheckDeletionTimestamp` does. The one owner is retried
+/// after 5 ms, 10 ms and so on, 14 times in 40 s.
+const DELETED_OWNER: AllowedError = AllowedError::of(Category::Named(OWNER_DELETED), 16);
 
 /// The scenarios of one kind.
 macro_rules! scenarios_of {
@@ -62,7 +65,7 @@ macro_rules! scenarios_of {
             Scenario {
                 name: "orphaned",
                 controllers: $with_collector,
-                errors: DELETED_OWNER,
+                errors: const { &[DELETED_OWNER.from($base.controllers[0].name)] },
                 steps: || $kind.orphaned(),
                 ..$base
             },

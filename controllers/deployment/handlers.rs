@@ -11,7 +11,7 @@ use std::sync::Arc;
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::object::{Deployment, Object, ObjectKey, Pod, ReplicaSet, Strategy};
-use steersman_runtime::owner::{ByController, DependentEvent, dependent_events, owner_of};
+use steersman_runtime::owner::{ByController, dependent_events, owner_of};
 use steersman_runtime::workqueue::WorkQueue;
 
 /// The caches that the controller reads.
@@ -43,13 +43,10 @@ pub(super) fn register(
         let (queue, owners) = (queue.clone(), caches.deployments.clone());
         let deleting = Arc::clone(deleting);
         move |change| {
-            dependent_events(&owners, &change, |event| {
-                let key = event.owner().key();
-                if let DependentEvent::Deleted(_) = event {
-                    deleting.deletion_observed(&key, &change.object().key());
-                }
-                queue.add(key);
-            });
+            if let Some((owner, gone)) = deletion(&change) {
+                deleting.deletion_observed(&owner, &gone);
+            }
+            dependent_events(&owners, &change, |event| queue.add(event.owner().key()));
         }
     });
     pods.add_handler({
@@ -63,6 +60,16 @@ pub(super) fn register(
         }
     });
     caches
+}
+
+/// The key of the controller of a deleted or terminating ReplicaSet, and the key of the ReplicaSet.
+///
+/// The name alone counts: a Deployment with another UID inherits the expectations of its name.
+fn deletion(change: &Change<'_, ReplicaSet>) -> Option<(ObjectKey, ObjectKey)> {
+    let rs = change.object();
+    let is_going = rs.meta.is_terminating() || matches!(change, Change::Deleted { .. });
+    let owner = rs.meta.controller().filter(|_| is_going)?;
+    Some((ObjectKey::new(&rs.meta.namespace, &owner.name), rs.key()))
 }
 
 /// The key of the Recreate Deployment that lost its last pod with `pod`.
@@ -240,7 +247,7 @@ mod tests {
     #[test]
     fn updated_replica_set_enqueues_old_and_new_deployment() {
         // (why, old, new, enqueued)
-        let cases: [(&str, ReplicaSetBuilder, ReplicaSetBuilder, &[&str]); 7] = [
+        let cases: [(&str, ReplicaSetBuilder, ReplicaSetBuilder, &[&str]); 8] = [
             ("owned", owned("rs", "web"), owned("rs", "web"), &["web"]),
             (
                 "handed over",
@@ -254,6 +261,12 @@ mod tests {
                 owned("rs", "web"),
                 labelled("api"),
                 &["web", "api"],
+            ),
+            (
+                "released while terminating",
+                owned("rs", "web").metadata("deletionTimestamp", time(1)),
+                labelled("api").metadata("deletionTimestamp", time(1)),
+                &["web"],
             ),
             (
                 "orphan relabelled",
@@ -376,12 +389,12 @@ mod tests {
                 false,
             ),
         ];
-        for (change, expected) in cases {
-            let mut found = false;
-            dependent_events(&deployments(), &change, |event| {
-                found |= matches!(event, DependentEvent::Deleted(_));
+        for (change, is_deletion) in cases {
+            let expected = is_deletion.then(|| {
+                let key = |name| ObjectKey::new(NAMESPACE, name);
+                (key("web"), key("rs"))
             });
-            assert_eq!(found, expected, "{change:?}");
+            assert_eq!(deletion(&change), expected, "{change:?}");
         }
     }
 }

@@ -97,10 +97,12 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         // Read before the pods, for the reason in `PodControl::expectations`.
         let is_settled = self.control.expectations().satisfied(key);
         let may_scale = is_settled && !object.meta().is_terminating();
-        let terminating = self.control.terminating(owner);
+        let mut candidates = self.control.candidates(owner);
+        let terminating = owner.count_terminating(&candidates);
+        candidates.retain(|pod| pod.is_active());
         let active = self
             .control
-            .claim(owner, Pod::is_active)
+            .claim(owner, candidates)
             .await
             .map_err(SyncError::Claim)?;
         let failure = if may_scale && self.cache_is_current(owner, &active).await? {
@@ -117,6 +119,11 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
     fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
             SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
+            // The owner was deleted before the adoption, which the cache will show.
+            SyncError::Claim(_) if request.is_some_and(ApiError::is_object_not_found) => {
+                Retry::Quietly
+            }
+            SyncError::Claim(_) => Retry::BackOff,
             // The usual causes are a quota, a webhook, or an overlapping selector. An operator has
             // to resolve them, so the error is logged.
             SyncError::Scale(_) => Retry::BackOff,

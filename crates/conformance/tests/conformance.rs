@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use steersman_devcluster::DevCluster;
 use steersman_conformance::{self as conformance, Check};
+use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::status::Status;
 use steersman_runtime::clock::Clock;

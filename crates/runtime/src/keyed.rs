@@ -38,8 +38,8 @@ pub trait ObjectSyncer: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
     /// The treatment of a key after a failed sync. `request` is the failed request, if there is
-    /// one. `_failures` is the number of earlier failures in a row. Not called after leadership has
-    /// ended.
+    /// one. `_failures` is the number of earlier failures in a row. Not called for a write
+    /// that the write gate refused.
     fn retry(&self, _error: &Self::Error, request: Option<&ApiError>, _failures: u32) -> Retry {
         Retry::after_request(request)
     }
@@ -194,7 +194,7 @@ impl<S: ObjectSyncer> Syncer for Runner<S> {
         }
         let Some(object) = self.objects.get(key) else {
             self.forget(key);
-            tracing::debug!(kind = &*S::Object::RESOURCE.kind, "Object has been deleted");
+            tracing::debug!("{} has been deleted", S::Object::RESOURCE.kind);
             return Ok(Requeue::Never);
         };
         self.syncer.sync(key, object).await

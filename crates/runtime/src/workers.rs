@@ -82,7 +82,7 @@ pub trait Syncer<K = ObjectKey>: Send + Sync + 'static {
     fn sync(&self, key: &K) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
     /// The treatment of a key after `error`. `_failures` is the number of earlier failures in a
-    /// row, 0 for the first failure. Not called after leadership has ended.
+    /// row, 0 for the first failure. Not called for a write that the write gate refused.
     fn retry(&self, error: &Self::Error, _failures: u32) -> Retry {
         Retry::after_request(ApiError::within(error))
     }
@@ -222,7 +222,8 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 Retry::BackOff
             }
             Ok(Err((error, Retry::Quietly))) => {
-                tracing::debug!(%error, "sync failed because of a race, and is retried");
+                let category = Category::of(&error).as_str();
+                tracing::debug!(category, %error, "sync failed, which is no error, and is retried");
                 Retry::Quietly
             }
             Ok(Err((error, Retry::Drop))) => {
@@ -319,8 +320,12 @@ mod tests {
     }
 
     #[derive(Debug, thiserror::Error)]
-    #[error("{0}")]
-    struct Planned(&'static str);
+    enum Planned {
+        #[error("{0}")]
+        Failure(&'static str),
+        #[error("{0}")]
+        Write(#[source] ApiError),
+    }
 
     impl Syncer for Script {
         type Error = Planned;
@@ -343,9 +348,12 @@ mod tests {
             match (&*key.name, round) {
                 ("later", 1) => Ok(Requeue::After(500 * MS)),
                 ("panic", 1) => panic!("as planned"),
-                ("wait", 2) => Err(Planned("not yet")),
-                ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err(Planned("as planned")),
-                ("fail-then-later", 1) => Err(Planned("as planned")),
+                ("wait", 2) => Err(Planned::Failure("not yet")),
+                ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err(Planned::Failure("as planned")),
+                ("fail-then-later", 1) => Err(Planned::Failure("as planned")),
+                ("fenced", 1..=3) => Err(Planned::Write(ApiError::Fenced {
+                    request: "POST /x".to_owned(),
+                })),
                 ("fail-then-later", 2) => Ok(Requeue::After(500 * MS)),
                 _ => Ok(Requeue::Never),
             }
@@ -355,6 +363,7 @@ mod tests {
             let syncs = self.syncs.lock().unwrap();
             match syncs.last().unwrap().0.as_str() {
                 "quiet" => Retry::Quietly,
+                "fenced" => Retry::Drop,
                 "drop" if failures == 1 => Retry::Drop,
                 "wait" if syncs.len() == 2 => Retry::After(500 * MS),
                 _ => Retry::BackOff,
@@ -414,12 +423,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requeue_follows_the_outcome_of_the_sync() {
         // (key, times of its syncs in ms, failures at the end)
-        let cases: [(&str, &[u128], u32); 8] = [
+        let cases: [(&str, &[u128], u32); 9] = [
             ("fine", &[0], 0),
             ("later", &[0, 500], 0),
             ("fail", &[0, 5, 15, 35], 0),
             ("quiet", &[0, 5, 15, 35], 0),
             ("drop", &[0, 5], 0),
+            // The next leader makes the refused write; the answer of `retry` does not count.
+            ("fenced", &[0, 5, 15, 35], 0),
             // The wait in the middle is no failure, so the back-off continues with 10 ms.
             ("wait", &[0, 5, 505, 515], 0),
             ("panic", &[0, 5], 0),

@@ -11,7 +11,7 @@ mod objects;
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 pub use objects::WrittenObjects;
 
@@ -43,8 +43,11 @@ pub struct OwnWrites<K = ObjectKey> {
 struct Records<K>(Mutex<HashMap<K, Vec<Record>>>);
 
 /// The highest version that a write produced in one cache.
+///
+/// Handlers of a cache may hold records, so records must not keep the cache alive. No sync waits for
+/// a cache that is gone.
 struct Record {
-    cache: Arc<dyn VersionedCache>,
+    cache: Weak<dyn VersionedCache>,
     version: u64,
 }
 
@@ -69,7 +72,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
 
     /// The record of writes that show in `cache`.
     pub fn to(&self, cache: Arc<dyn VersionedCache>) -> WritesTo<K> {
-        // The cache must not keep the records alive, since records keep the cache.
+        // The cache outlives the controller, and must not keep its records alive.
         let records = Arc::downgrade(&self.records);
         cache.on_rewind(Box::new(move || {
             if let Some(records) = records.upgrade() {
@@ -78,7 +81,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
         }));
         WritesTo {
             writes: self.clone(),
-            cache,
+            cache: Arc::downgrade(&cache),
         }
     }
 
@@ -126,8 +129,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
 
     fn late(&self, owner: &K) -> Option<(Arc<dyn VersionedCache>, u64)> {
         let mut records = self.records.lock();
-        let late = records.get(owner)?.iter().find(|write| write.is_unseen());
-        let late = late.map(|write| (Arc::clone(&write.cache), write.version));
+        let late = records.get(owner)?.iter().find_map(|write| {
+            let cache = write.cache.upgrade()?;
+            (cache.resource_version() < write.version).then_some((cache, write.version))
+        });
         if late.is_none() {
             records.remove(owner);
         }
@@ -143,7 +148,8 @@ impl<K> Records<K> {
 
 impl Record {
     fn is_unseen(&self) -> bool {
-        self.cache.resource_version() < self.version
+        let cache = self.cache.upgrade();
+        cache.is_some_and(|cache| cache.resource_version() < self.version)
     }
 }
 
@@ -151,7 +157,7 @@ impl Record {
 #[derive(Clone)]
 pub struct WritesTo<K = ObjectKey> {
     writes: OwnWrites<K>,
-    cache: Arc<dyn VersionedCache>,
+    cache: Weak<dyn VersionedCache>,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
@@ -159,11 +165,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
     pub fn record(&self, owner: &K, version: u64) {
         let mut records = self.writes.records.lock();
         let writes = records.entry(owner.clone()).or_default();
-        let is_same = |write: &&mut Record| Arc::ptr_eq(&write.cache, &self.cache);
+        let is_same = |write: &&mut Record| Weak::ptr_eq(&write.cache, &self.cache);
         match writes.iter_mut().find(is_same) {
             Some(write) => write.version = version.max(write.version),
             None => writes.push(Record {
-                cache: Arc::clone(&self.cache),
+                cache: Weak::clone(&self.cache),
                 version,
             }),
         }
@@ -172,7 +178,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
     /// True if the cache is older than this leadership term. It may then lack writes of the
     /// previous leader.
     pub fn predates_term(&self) -> bool {
-        self.cache.resource_version() < self.writes.term_start_rv
+        let cache = self.cache.upgrade();
+        cache.is_some_and(|cache| cache.resource_version() < self.writes.term_start_rv)
     }
 }
 

@@ -63,6 +63,23 @@ fn resource_of(behind: Option<Behind>) -> Option<String> {
 }
 
 #[test]
+fn records_do_not_keep_a_cache_alive() {
+    let cache = Arc::new(Cache::of(&resource::PODS));
+    let (writes, web) = (OwnWrites::new(1), owner());
+    let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
+    to_pods.record(&web, 8);
+    let weak = Arc::downgrade(&cache);
+    drop(cache);
+    assert!(weak.upgrade().is_none());
+    assert_eq!(
+        writes.behind(&web),
+        None,
+        "no sync waits for a cache that is gone"
+    );
+    assert!(!to_pods.predates_term());
+}
+
+#[test]
 fn owner_is_behind_until_every_cache_has_its_highest_write() {
     let (pods, sets) = (
         Arc::new(Cache::of(&resource::PODS)),

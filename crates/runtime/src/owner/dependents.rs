@@ -88,7 +88,8 @@ fn added<O: Selects>(owners: &Store<O>, new: &Meta, each: &mut impl FnMut(Depend
     }
 }
 
-/// The order of checks is that of upstream's `updatePod`.
+/// The rules of upstream's `updatePod`, except that a terminating dependent also wakes the owner that
+/// it leaves, as `updateReplicaSet` does.
 fn updated<O: Selects>(
     owners: &Store<O>,
     old: &Meta,
@@ -96,6 +97,11 @@ fn updated<O: Selects>(
     each: &mut impl FnMut(DependentEvent<O>),
 ) {
     let relabelled = old.labels != new.labels;
+    let (before, after) = (old.controller(), new.controller());
+    let moved = before != after;
+    if moved && let Some(owner) = owner_of(owners, old) {
+        each(DependentEvent::Lost(owner));
+    }
     if new.is_terminating() {
         // Graceful deletion: owners replace a dependent when its deletion begins, not when it ends.
         deleted(owners, new, each);
@@ -103,11 +109,6 @@ fn updated<O: Selects>(
             deleted(owners, old, each);
         }
         return;
-    }
-    let (before, after) = (old.controller(), new.controller());
-    let moved = before != after;
-    if moved && let Some(owner) = owner_of(owners, old) {
-        each(DependentEvent::Lost(owner));
     }
     if after.is_some() {
         if let Some(owner) = owner_of(owners, new) {

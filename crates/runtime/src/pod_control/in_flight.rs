@@ -17,7 +17,7 @@ use crate::own_writes::Memory;
 
 /// The pods in flight of all owners of one kind.
 #[derive(Debug, Default)]
-pub struct PodsInFlight {
+pub(super) struct PodsInFlight {
     pub(super) expectations: Expectations,
     unanswered: Mutex<HashSet<ObjectKey>>,
 }

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use serde_json::value::RawValue;
 
-pub use self::in_flight::PodsInFlight;
-pub use self::slow_start::slow_start;
+use self::in_flight::PodsInFlight;
+use self::slow_start::slow_start;
 pub use self::template::{TemplateError, from_template};
 use crate::client::{ApiClient, ApiError, Target};
 use crate::events::{EventRecorder, EventType};
@@ -68,6 +68,19 @@ impl<O> Clone for Owner<'_, O> {
 }
 
 impl<O> Copy for Owner<'_, O> {}
+
+impl<O: Object> Owner<'_, O> {
+    /// The number of terminating pods among `candidates` that belong to the owner.
+    pub fn count_terminating(&self, candidates: &[Arc<Pod>]) -> usize {
+        let uid = &self.object.meta().uid;
+        let belongs = |pod: &&Arc<Pod>| {
+            pod.is_terminating()
+                && pod.meta.is_controlled_by(uid)
+                && self.selector.matches(&pod.meta.labels)
+        };
+        candidates.iter().filter(belongs).count()
+    }
+}
 
 impl PodControl {
     /// The pods of the owners that `keyed` syncs. Writes go through `client`, Events through
@@ -119,25 +132,17 @@ impl PodControl {
         &self.in_flight.expectations
     }
 
-    /// The number of cached terminating pods that belong to `owner`.
-    pub fn terminating<O: Object>(&self, owner: Owner<'_, O>) -> usize {
-        let belongs =
-            |pod: &&Arc<Pod>| pod.is_terminating() && owner.selector.matches(&pod.meta.labels);
-        self.pods
-            .controlled_by::<O>(owner.object.meta())
-            .iter()
-            .filter(belongs)
-            .count()
+    /// The cached pods that `owner` controls, and the orphans of its namespace, of one instant.
+    pub fn candidates<O: Object>(&self, owner: Owner<'_, O>) -> Vec<Arc<Pod>> {
+        self.pods.candidates::<O>(owner.object.meta())
     }
 
-    /// Adopts and releases pods that pass `filter`, and returns those that belong to `owner`.
+    /// Adopts and releases pods among `candidates`, and returns those that belong to `owner`.
     pub async fn claim<O: Object>(
         &self,
         owner: Owner<'_, O>,
-        filter: impl Fn(&Pod) -> bool,
+        candidates: Vec<Arc<Pod>>,
     ) -> Result<Vec<Arc<Pod>>, ClaimError> {
-        let mut candidates = self.pods.candidates::<O>(owner.object.meta());
-        candidates.retain(|pod| filter(pod));
         let claimed = claim(&self.client, owner.object, owner.selector, candidates).await?;
         for version in claimed.written {
             self.written.record(owner.key, version);

@@ -13,7 +13,7 @@ const FIRST_BATCH: usize = 1;
 
 /// Makes `count` calls in batches that double, and stops after the first batch with a failure.
 /// Returns how many calls succeeded, and the first failure.
-pub async fn slow_start<F, E>(count: usize, call: impl Fn() -> F) -> (usize, Option<E>)
+pub(super) async fn slow_start<F, E>(count: usize, call: impl Fn() -> F) -> (usize, Option<E>)
 where
     F: Future<Output = Result<(), E>>,
 {

@@ -583,6 +583,8 @@ mod tests {
             {"ephemeral": {"volumeClaimTemplate": {}}, "name": "scratch"},
             {"name": "disk", "iscsi": {"lun": 0}, "emptyDir": null},
             {"name": "none", "persistentVolumeClaim": null, "iscsi": null},
+            {"name": "unnamed claim", "persistentVolumeClaim": {"readOnly": true}},
+            {"name": "null claim", "persistentVolumeClaim": {"claimName": null}},
         ]}});
         let volume = |name, source| PodVolume {
             name: Sym::new(name),

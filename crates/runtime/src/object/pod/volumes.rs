@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for AnyVolume {
         #[serde(rename_all = "camelCase")]
         struct ClaimWire<'a> {
             #[serde(borrow)]
-            claim_name: Text<'a>,
+            claim_name: Option<Text<'a>>,
         }
 
         struct VolumeVisitor;
@@ -89,8 +89,9 @@ impl<'de> Deserialize<'de> for AnyVolume {
                         "name" => name = map.next_value()?,
                         "persistentVolumeClaim" => {
                             let claim: Option<ClaimWire<'de>> = map.next_value()?;
-                            let name = claim.map(|claim| Sym::new(&claim.claim_name));
-                            source = name.map(VolumeSource::Claim).or(source);
+                            let name = claim.and_then(|claim| claim.claim_name);
+                            let claim = name.map(|name| VolumeSource::Claim(Sym::new(&name)));
+                            source = claim.or(source);
                         }
                         "ephemeral" => {
                             let json: Option<&'de RawValue> = map.next_value()?;

@@ -156,24 +156,6 @@ impl Container {
     }
 }
 
-impl PodSpec {
-    /// Whether a term of the affinity to pods names namespaces or selects them.
-    pub fn crosses_namespaces(&self) -> bool {
-        let PodAffinities {
-            pod_affinity,
-            pod_anti_affinity,
-        } = &self.affinity;
-        [pod_affinity, pod_anti_affinity].iter().any(|affinity| {
-            let preferred = affinity
-                .preferred
-                .iter()
-                .map(|term| &term.pod_affinity_term);
-            let mut terms = affinity.required.iter().chain(preferred);
-            terms.any(|term| !term.namespaces.is_empty() || term.namespace_selector.is_some())
-        })
-    }
-}
-
 /// `spec` of a pod: what each pod has of its own, and the raw members that make the key.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

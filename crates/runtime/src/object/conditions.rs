@@ -1,5 +1,7 @@
-//! Types and statuses of conditions. Most objects of one kind have the same ones, so they share one
-//! list.
+//! Types and statuses of the conditions of an object.
+//!
+//! Most objects of one kind have the same types and statuses, for example all ready pods. Such
+//! objects share one list, so conditions cost a cached object one pointer.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -13,7 +15,7 @@ use crate::intern::{Memo, PartsKey, Sym};
 
 static LISTS: Memo<PartsKey, Vec<ConditionState>> = Memo::new();
 
-/// Type and status of each condition of an object, in order. Equal lists share one allocation.
+/// Type and status of each condition, in the served order. Equal lists share one allocation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Conditions(Arc<Vec<ConditionState>>);
 
@@ -27,21 +29,21 @@ pub struct ConditionState {
 }
 
 impl Conditions {
-    /// The shared list of these types and statuses.
+    /// The shared list with the pairs of type and status in `states`.
     pub fn new<'a>(states: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
         let mut key = PartsKey::with_capacity(256);
         for (kind, status) in states.clone() {
             key.push(kind.as_bytes());
             key.push(status.as_bytes());
         }
-        let made = LISTS.get(&key, || {
+        let list = LISTS.get(&key, || {
             let state = |(kind, status)| ConditionState {
                 kind: Sym::new(kind),
                 status: Sym::new(status),
             };
             Ok::<_, Infallible>(states.map(state).collect())
         });
-        match made {
+        match list {
             Ok(list) => Self(list),
         }
     }

@@ -1,4 +1,7 @@
-//! Deployments.
+//! The cached view of a Deployment.
+//!
+//! The view keeps the served [`Document`], because upstream PUTs Deployments and their status.
+//! Upstream: `k8s.io/api/apps/v1`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,7 +15,7 @@ use crate::labels::{Selector, SelectorError, WireSelector};
 use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
 
-/// A Deployment with everything its controller decides by, and the document its writes start from.
+/// A Deployment: the fields that its controller reads, and the document for its writes.
 #[derive(Debug, Clone)]
 pub struct Deployment {
     /// Metadata.
@@ -23,94 +26,95 @@ pub struct Deployment {
     pub spec: DeploymentSpec,
     /// Status.
     pub status: DeploymentStatus,
-    /// The object as served, without managedFields.
+    /// The served JSON without `managedFields`.
     pub document: Document,
 }
 
 /// `spec` of a Deployment.
 #[derive(Debug, Clone)]
 pub struct DeploymentSpec {
-    /// Wanted pods; 1 when unset.
+    /// Desired number of pods; 1 when unset.
     pub replicas: i32,
-    /// Parsed selector, or why it cannot be.
+    /// Parsed selector, or the error of parsing it.
     pub selector: Result<Selector, SelectorError>,
     /// Pod template.
     pub template: PodTemplate,
-    /// How old pods are replaced.
+    /// Strategy that replaces old pods with new ones.
     pub strategy: Strategy,
-    /// Seconds a pod must be ready to count as available.
+    /// Seconds for which a pod must be ready before it counts as available.
     pub min_ready_seconds: i32,
-    /// Old ReplicaSets to keep; `None` keeps all.
+    /// Number of old ReplicaSets to keep; `None` keeps all.
     pub revision_history_limit: Option<i32>,
-    /// Whether roll-outs are held.
+    /// Whether roll-outs are paused.
     pub paused: bool,
-    /// Seconds a roll-out may go without progress; `None` is no limit.
+    /// Seconds after which a roll-out without progress counts as failed; `None` means no limit.
     pub progress_deadline_seconds: Option<i32>,
 }
 
 /// `spec.strategy`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Strategy {
-    /// New pods come up while old ones go.
+    /// The controller creates new pods while it removes old ones.
     RollingUpdate {
-        /// Pods above the wanted number; `None` when unset.
+        /// Maximum number of pods above the desired number; `None` when unset.
         max_surge: Option<IntOrPercent>,
-        /// Pods below the wanted number; `None` when unset.
+        /// Maximum number of unavailable pods; `None` when unset.
         max_unavailable: Option<IntOrPercent>,
     },
-    /// All old pods go first.
+    /// The controller removes all old pods before it creates new ones.
     Recreate,
-    /// A type the API server should not have admitted.
+    /// A type that the validation of the API server rejects.
     Other(String),
 }
 
-/// A number, or a text that should be a percentage.
+/// A number, or a string that should be a percentage. Upstream: `intstr.IntOrString`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum IntOrPercent {
     /// An absolute number.
     Int(i32),
-    /// `25%`; not checked yet.
+    /// A string such as `25%`. The decoder does not check it.
     Percent(String),
 }
 
-/// `status` of a Deployment, in the order and with the omissions of the wire. Fields unknown to us
-/// are kept.
+/// `status` of a Deployment. It serialises in the order of upstream's Go type, and omits the fields
+/// that Go omits. Unknown fields stay in `extra`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
-    /// Generation of the spec this status was computed from.
+    /// Generation of the spec from which the controller computed this status.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// Pods that are neither finished nor terminating.
+    /// Number of active pods. Finished and terminating pods do not count.
     #[serde(skip_serializing_if = "is_zero")]
     pub replicas: i32,
-    /// Those of the newest template.
+    /// Number of active pods with the current template.
     #[serde(skip_serializing_if = "is_zero")]
     pub updated_replicas: i32,
-    /// Those that are ready.
+    /// Number of ready pods.
     #[serde(skip_serializing_if = "is_zero")]
     pub ready_replicas: i32,
-    /// Those that have been ready for minReadySeconds.
+    /// Number of pods that have been ready for `minReadySeconds`.
     #[serde(skip_serializing_if = "is_zero")]
     pub available_replicas: i32,
-    /// Pods still missing to full availability.
+    /// Number of pods that the Deployment lacks until all desired pods are available.
     #[serde(skip_serializing_if = "is_zero")]
     pub unavailable_replicas: i32,
-    /// Pods on their way out; unset when a ReplicaSet does not report it.
+    /// Number of terminating pods; unset when a ReplicaSet does not report its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// Conditions, in the order of their last change.
+    /// Conditions, ordered by their last change.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Hash collisions met so far.
+    /// Number of collisions of the template hash so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// Everything else.
+    /// All fields that this type lacks.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
+/// Whether Go's `omitempty` omits `number`.
 pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }
@@ -238,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_served_template_equals_the_template_of_its_json() {
-        // (why, text)
+    fn a_template_decoded_from_text_equals_the_template_of_the_json_value() {
+        // (case, text)
         let cases = [
             ("null", "null"),
             ("empty", "{}"),
@@ -247,18 +251,18 @@ mod tests {
             ("repeated members", r#"{"spec":{"a":1},"spec":{"b":2}}"#),
             ("escapes", r#"{"sp\u0065c":{"nodeName":"\u0061"}}"#),
         ];
-        for (why, text) in cases {
+        for (case, text) in cases {
             let template = Deployment::decode(served(text).as_bytes());
             let json: Value = serde_json::from_str(text).unwrap();
             let expected = template::PodTemplate::new(&json);
-            assert_eq!(template.unwrap().spec.template, expected, "{why}");
+            assert_eq!(template.unwrap().spec.template, expected, "{case}");
         }
         let absent = Deployment::decode(br#"{"metadata":{"name":"web"},"spec":{}}"#).unwrap();
         assert_eq!(absent.spec.template, PodTemplate::new(&Value::Null));
     }
 
     #[test]
-    fn a_template_beyond_the_parser_is_an_error() {
+    fn a_template_that_is_too_deep_or_malformed_is_an_error() {
         let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
         for template in [deep.as_str(), "1e999", "{"] {
             let error = Deployment::decode(served(template).as_bytes()).unwrap_err();

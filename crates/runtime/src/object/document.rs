@@ -1,9 +1,12 @@
-//! The served text of an object, for writes of the whole object.
+//! The served JSON of an object, for PUT requests of the whole object.
 //!
-//! Upstream PUTs Deployments, ReplicaSets and ReplicationControllers, and its roles there allow no
-//! PATCH. These views keep the served bytes, so that fields unknown to the view survive the PUT.
-//! The text is the server's own, without the member `managedFields`: [`Served`] finds its place
-//! while the view is decoded, so that no tree of JSON values is built.
+//! Upstream PUTs Deployments, ReplicaSets and ReplicationControllers, and its RBAC roles for them
+//! lack the verb `patch`. The views of these kinds keep the served bytes, so fields that the view
+//! lacks survive the PUT.
+//!
+//! A document is the server's own text without the member `managedFields`. [`Served`] finds the
+//! position of that member while the view is decoded. This avoids a tree of JSON values, which
+//! takes longer to build than the view.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,18 +19,19 @@ use serde_json::{Map, Value};
 
 use super::wire::Text;
 
-/// Member of the metadata that a document lacks.
+/// The member of `metadata` that documents omit.
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// The JSON the server sent for an object, without `managedFields`: the base of every whole-object
-/// write.
+/// The JSON of an object as the API server sent it, without `managedFields`. Every PUT of a whole
+/// object starts from it.
 ///
-/// Leaving `managedFields` out of a PUT keeps the server's entries; an empty list would wipe them.
+/// A PUT without `managedFields` keeps the server's entries. A PUT with an empty list would delete
+/// them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document(Arc<str>);
 
 impl Document {
-    /// The document of `object`.
+    /// The document of the JSON object `object`. Removes `metadata.managedFields`.
     pub fn new(mut object: Map<String, Value>) -> Self {
         if let Some(Value::Object(meta)) = object.get_mut("metadata") {
             meta.remove(MANAGED_FIELDS);
@@ -35,19 +39,21 @@ impl Document {
         Self(Value::Object(object).to_string().into())
     }
 
-    /// The text `json` without the members whose values are `members`: parts of `json`, in order.
+    /// The document of the text `json`, without the members that have the values `members`.
+    ///
+    /// `members` are slices of `json`, in the order of the text.
     pub(super) fn without(json: &str, members: &[&RawValue]) -> Self {
         let mut kept = String::with_capacity(json.len());
         let mut rest = json;
         for member in members {
-            // The value borrows from `json`, so its address tells its place.
+            // The value borrows from `json`, so its address gives its position in the text.
             let start = member.get().as_ptr().addr() - rest.as_ptr().addr();
             let (before, after) = (&rest[..start], &rest[start + member.get().len()..]);
             kept.push_str(&before[..key_start(before)]);
             rest = match after.trim_ascii_start().strip_prefix(',') {
                 Some(next) => next,
                 None => {
-                    // The last member takes the comma before it along.
+                    // After the last member there is no comma, so remove the comma before it.
                     let end = kept.trim_ascii_end();
                     kept.truncate(end.strip_suffix(',').unwrap_or(end).len());
                     after
@@ -58,12 +64,12 @@ impl Document {
         Self(kept.into())
     }
 
-    /// Bytes of its text.
+    /// Length of the text in bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// A copy to change and write.
+    /// A copy that the caller can change and write.
     pub fn to_object(&self) -> Map<String, Value> {
         serde_json::from_str(&self.0)
             .expect("a document is a JSON object, and no field of its types is 128 levels deep")
@@ -75,8 +81,10 @@ impl Document {
     }
 }
 
-/// Where the key of a member starts; `text` ends before its value. A key spelt with escapes holds
-/// no quotation mark either, because its text is known.
+/// The start of the last key in `text`, which ends directly before the value of that key.
+///
+/// The search for the opening quotation mark is safe: the key is `managedFields`, and even with
+/// JSON escapes it contains no quotation mark.
 fn key_start(text: &str) -> usize {
     let key = text.trim_ascii_end().strip_suffix(':').unwrap_or(text);
     let key = key.trim_ascii_end().strip_suffix('"').unwrap_or(key);
@@ -89,8 +97,9 @@ impl fmt::Debug for Document {
     }
 }
 
-/// A JSON object, and the values of its members `managedFields`: one from an API server, but a text
-/// may repeat a member.
+/// A decoded JSON object, and the raw values of its members `managedFields`.
+///
+/// API servers send at most one such member. JSON allows repeated members, so this is a list.
 pub(super) struct Served<'a, T> {
     pub(super) object: T,
     pub(super) managed_fields: Vec<&'a RawValue>,
@@ -120,7 +129,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Served<'a, T> {
     }
 }
 
-/// The members of an object but `managedFields`.
+/// The members of an object except `managedFields`. Collects the values of `managedFields`.
 struct OtherMembers<'a, 'de, A> {
     map: A,
     managed_fields: &'a mut Vec<&'de RawValue>,
@@ -160,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_are_cut_wherever_they_are() {
+    fn managed_fields_are_removed_at_any_position() {
         // (served, document)
         let cases = [
             (r#"{}"#, r#"{}"#),

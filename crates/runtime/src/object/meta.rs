@@ -1,4 +1,8 @@
-//! Object metadata as views keep it.
+//! Object metadata in the form that all views keep.
+//!
+//! A cache holds the metadata of every object, so each field has a small form. Strings and lists
+//! of owners are shared, a UID takes 16 bytes, and two flags replace the list of finalizers.
+//! Upstream: `ObjectMeta` of `k8s.io/apimachinery/pkg/apis/meta/v1`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,33 +15,34 @@ use crate::labels::Labels;
 
 static OWNERS: Interner<[OwnerReference]> = Interner::new();
 
-/// The part of `ObjectMeta` that controllers read. `managedFields` is dropped on entry.
+/// The fields of `ObjectMeta` that controllers read. Views never keep `managedFields`.
 #[derive(Debug, Clone)]
 pub struct Meta {
-    /// Empty for cluster-scoped objects.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: Sym,
     /// Name.
     pub name: Arc<str>,
     /// UID.
     pub uid: Uid,
-    /// Position in the server's history, comparable since Kubernetes 1.35.
+    /// Resource version: the object's position in the server's history. Kubernetes guarantees its
+    /// order since 1.35.
     pub resource_version: u64,
-    /// Version of the spec; 0 where the type has none.
+    /// `generation`, the version of the spec; 0 for types without it.
     pub generation: i64,
-    /// When the server stored it first.
+    /// `creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Set once deletion has begun.
+    /// `deletionTimestamp`; set from the start of the deletion.
     pub deleted: Option<Timestamp>,
     /// Labels.
     pub labels: Labels,
-    /// Owner references, in order.
+    /// Owner references, in the served order.
     pub owners: Owners,
-    /// Which of the garbage collector's finalizers it has.
+    /// The finalizers of the garbage collector that the object has.
     pub finalizers: CollectorFinalizers,
 }
 
 impl Meta {
-    /// True once deletion has begun.
+    /// Whether the deletion of the object has started.
     pub fn is_terminating(&self) -> bool {
         self.deleted.is_some()
     }
@@ -53,23 +58,23 @@ impl Meta {
     }
 }
 
-/// The two finalizers that say what a deletion makes of an object's dependents; others are not
-/// kept.
+/// The two finalizers that decide about the dependents of a deleted object. Views drop all other
+/// finalizers, because only the garbage collector reads finalizers from a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CollectorFinalizers {
-    /// `foregroundDeletion`: dependents go first.
+    /// `foregroundDeletion`: the dependents are deleted before the object.
     pub foreground: bool,
-    /// `orphan`: dependents stay, without their reference.
+    /// `orphan`: the dependents stay and lose their owner reference.
     pub orphan: bool,
 }
 
 impl CollectorFinalizers {
-    /// Text of the finalizer of a foreground deletion.
+    /// Name of the finalizer of a foreground deletion.
     pub const FOREGROUND: &'static str = "foregroundDeletion";
-    /// Text of the finalizer of a deletion that orphans.
+    /// Name of the finalizer of an orphaning deletion.
     pub const ORPHAN: &'static str = "orphan";
 
-    /// Those among `finalizers`.
+    /// The flags for the list `finalizers` of an object.
     pub fn among<'a>(finalizers: impl Iterator<Item = &'a str>) -> Self {
         finalizers.fold(Self::default(), |found, name| Self {
             foreground: found.foreground || name == Self::FOREGROUND,
@@ -78,32 +83,34 @@ impl CollectorFinalizers {
     }
 }
 
-/// Annotations of an object whose annotations are cached (Deployments, ReplicaSets).
+/// All annotations of an object. Deployments and ReplicaSets keep them, because the Deployment
+/// controller copies annotations between them.
 pub type Annotations = BTreeMap<String, String>;
 
 /// One entry of `ownerReferences`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerReference {
-    /// `apps/v1`.
+    /// API version of the owner, such as `apps/v1`.
     pub api_version: Sym,
-    /// `ReplicaSet`.
+    /// Kind of the owner, such as `ReplicaSet`.
     pub kind: Sym,
-    /// Owner's name, in the same namespace or cluster-scoped.
+    /// Name of the owner, which is in the same namespace or cluster-scoped.
     pub name: Sym,
-    /// Owner's UID.
+    /// UID of the owner.
     pub uid: Uid,
-    /// Whether this is the controller reference.
+    /// Whether this reference is the controller reference.
     pub controller: bool,
     /// Whether foreground deletion of the owner waits for this object.
     pub block_owner_deletion: bool,
 }
 
-/// The owner references of one object; siblings share one allocation.
+/// The owner references of one object. Objects with equal references, such as the pods of one
+/// ReplicaSet, share one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owners(Arc<[OwnerReference]>);
 
 impl Owners {
-    /// The shared list with these entries.
+    /// The shared list with the entries `owners`.
     pub fn new(owners: &[OwnerReference]) -> Self {
         Self(OWNERS.intern(owners))
     }
@@ -116,17 +123,17 @@ impl std::ops::Deref for Owners {
     }
 }
 
-/// An object's UID. Ordered as its text is.
+/// The UID of an object. Its order is the order of its string form.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Uid {
-    /// A lower-case UUID, which is what API servers make.
+    /// A UUID in lower case, the form that API servers generate.
     Uuid(uuid::Uuid),
-    /// Anything else.
+    /// Any other string.
     Other(Sym),
 }
 
 impl Uid {
-    /// The UID with this text.
+    /// The UID with the string form `text`.
     pub fn new(text: &str) -> Self {
         match uuid::Uuid::try_parse(text) {
             Ok(uuid) if uuid.hyphenated().encode_lower(&mut [0; 36]) == text => Self::Uuid(uuid),
@@ -144,7 +151,7 @@ impl PartialOrd for Uid {
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {
-            // Lower-case hex digits of fixed width order like the number they spell.
+            // Lower-case hexadecimal digits of fixed width sort like the number.
             (Self::Uuid(a), Self::Uuid(b)) => a.cmp(b),
             _ => self.to_string().cmp(&other.to_string()),
         }

@@ -1,5 +1,7 @@
-//! Objects of any type, of which only the metadata is known: what the garbage collector sees of the
-//! world.
+//! Objects of any type with their metadata only. The garbage collector caches objects in this form.
+//!
+//! The API server sends such objects as `PartialObjectMetadata`, so a custom resource needs no view
+//! and costs little memory. Upstream: `k8s.io/client-go/metadata`.
 
 use serde::Deserialize;
 
@@ -9,7 +11,7 @@ use super::wire::{DecodeError, MetaWire, parse};
 use crate::labels::Labels;
 use crate::resource::{self, ResourceType};
 
-/// The metadata of an object, without labels. Its type is that of the informer it comes from.
+/// The metadata of an object, without labels. The informer knows the type of its objects.
 #[derive(Debug, Clone)]
 pub struct ObjectMetadata {
     /// Metadata.
@@ -23,7 +25,7 @@ struct ObjectWire<'a> {
 }
 
 impl Object for ObjectMetadata {
-    /// What the API server calls an object shown like this.
+    /// The type in which the API server sends metadata of any object.
     const RESOURCE: &'static ResourceType = &resource::PARTIAL_METADATA;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
@@ -31,6 +33,7 @@ impl Object for ObjectMetadata {
         let (ObjectWire { metadata }, _) = parse(json, KIND)?;
         Ok(Self {
             meta: Meta {
+                // The garbage collector reads no labels, and it caches every object.
                 labels: Labels::default(),
                 ..metadata.into_meta(KIND)?
             },
@@ -48,7 +51,7 @@ mod tests {
     use crate::object::CollectorFinalizers;
 
     #[test]
-    fn metadata_is_read_from_partial_and_from_whole_objects() {
+    fn metadata_of_partial_and_complete_objects_is_decoded() {
         // (finalizers, foreground, orphan)
         let cases = [
             (r#"["a", "foregroundDeletion"]"#, true, false),

@@ -1,8 +1,13 @@
-//! Cached views of API objects: only the fields that some controller reads, decoded straight from
-//! the wire.
+//! Cached views of API objects: the fields that upstream's controllers read, decoded from the JSON
+//! of the API server in one pass.
 //!
-//! A view is never written back. What we own is patched, and where upstream PUTs a whole object the
-//! view keeps the served [`Document`], so that fields unknown to us survive the write.
+//! JSON of a list item or watch event -> [`Object::decode`] -> view -> store of an informer
+//!
+//! Upstream caches the complete Go types of `k8s.io/api`. Complete types would be most of our
+//! memory in a large cluster; `docs/decisions/0003-lean-views.md` has the measurements.
+//!
+//! Controllers never write a view back. They patch the fields that they own. Where upstream PUTs
+//! a whole object, the view keeps the served [`Document`], so unknown fields survive the write.
 
 mod conditions;
 mod deployment;
@@ -42,17 +47,18 @@ pub use wire::{Condition, DecodeError, Identity, Parsed};
 use crate::intern::Sym;
 use crate::resource::ResourceType;
 
-/// Namespace (empty for cluster-scoped objects) and name: what upstream calls a key.
+/// The key of an object: its namespace and name. Queues and stores identify objects by it, as
+/// upstream's do by the string of `MetaNamespaceKeyFunc`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// Namespace, or the empty string.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: Sym,
     /// Name.
     pub name: Arc<str>,
 }
 
 impl ObjectKey {
-    /// The key of `namespace/name`.
+    /// The key `namespace/name`. An empty namespace means a cluster-scoped object.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: Sym::new(namespace),
@@ -77,24 +83,27 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-/// An object that informers can cache.
+/// An object that informers can cache. Each view implements it.
 pub trait Object: Send + Sync + Sized + 'static {
-    /// The resource it is watched under.
+    /// The resource that an informer lists and watches.
     const RESOURCE: &'static ResourceType;
 
-    /// Decodes one object as the API server sent it (JSON).
+    /// Decodes one object from the JSON that the API server sent.
+    ///
+    /// Fails for malformed JSON, for JSON of another shape, and for a resource version that is not
+    /// a decimal number.
     fn decode(json: &[u8]) -> Result<Self, DecodeError>;
 
-    /// Its metadata.
+    /// The metadata.
     fn meta(&self) -> &Meta;
 
-    /// Bytes of the heap that belong to it alone, about: texts that many objects share are not
-    /// counted.
+    /// An estimate of the heap memory of this object, in bytes. Strings and lists that many
+    /// objects share do not count.
     fn heap_size(&self) -> usize {
         self.meta().name.len()
     }
 
-    /// Namespace and name.
+    /// The key: namespace and name.
     fn key(&self) -> ObjectKey {
         let meta = self.meta();
         ObjectKey {
@@ -104,20 +113,21 @@ pub trait Object: Send + Sync + Sized + 'static {
     }
 }
 
-/// What an event, an owner reference or a log line needs to know of an object.
+/// The identity of an object for Events, owner references and log lines. Upstream:
+/// `ObjectReference` of `k8s.io/api/core/v1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectReference {
-    /// `apps/v1`, `v1`.
+    /// API version, such as `apps/v1` or `v1`.
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Empty for cluster-scoped objects.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// Name.
     pub name: String,
     /// UID.
     pub uid: String,
-    /// Version of the copy in hand; empty when unknown.
+    /// Resource version of the referenced copy; empty when unknown.
     pub resource_version: String,
 }
 

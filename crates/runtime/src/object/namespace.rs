@@ -1,9 +1,11 @@
-//! Namespaces, of which only the metadata is read from the cache.
+//! Namespaces. The cache holds only their metadata.
+//!
+//! The namespace controller reads the spec and status of a namespace with live requests.
 
 use super::view::view;
 
 view! {
-    /// A namespace, as controllers read it.
+    /// The cached view of a namespace.
     pub struct Namespace: NAMESPACES {}
 }
 
@@ -13,7 +15,7 @@ mod tests {
     use crate::object::Object;
 
     #[test]
-    fn a_namespace_is_its_metadata() {
+    fn a_namespace_view_holds_the_metadata() {
         let json = br#"{"metadata":{"name":"shop","uid":"u","resourceVersion":"7","deletionTimestamp":"2024-01-01T00:00:00Z"},
             "spec":{"finalizers":["kubernetes"]},"status":{"phase":"Terminating"}}"#;
         let namespace = Namespace::decode(json).unwrap();

@@ -1,14 +1,16 @@
-//! Nodes, as controllers read them.
+//! The cached view of a node: taints, conditions, and the annotation of the TTL controller.
+//!
+//! Upstream: `Node` of `k8s.io/api/core/v1`.
 
 use super::view::view;
 use super::{Conditions, Parsed};
 use crate::intern::Sym;
 
-/// Seconds for which the kubelet of the node may cache Secrets and ConfigMaps.
+/// Annotation with the time for which the kubelet may cache Secrets and ConfigMaps, in seconds.
 pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
 view! {
-    /// A node, as controllers read it.
+    /// The cached view of a node.
     pub struct Node: NODES, annotations: NodeAnnotations {
         /// `spec`.
         pub spec: NodeSpec,
@@ -16,9 +18,9 @@ view! {
         pub status: NodeStatus,
     }
 
-    /// Annotations of a node.
+    /// Annotations of a node that controllers read.
     pub struct NodeAnnotations {
-        /// [`TTL_ANNOTATION`].
+        /// Value of [`TTL_ANNOTATION`], in seconds; unset when missing or malformed.
         #[serde(rename = "node.alpha.kubernetes.io/ttl")]
         pub ttl: Parsed<i64>,
     }
@@ -45,7 +47,7 @@ view! {
 }
 
 impl Node {
-    /// Whether the `Ready` condition is `True`; false when it is missing.
+    /// Whether the `Ready` condition is `True`; false when the condition is missing.
     pub fn is_ready(&self) -> bool {
         self.status.conditions.is_true("Ready")
     }
@@ -59,7 +61,7 @@ mod tests {
     use crate::object::Object;
 
     #[test]
-    fn a_node_is_decoded_with_null_as_the_default() {
+    fn null_and_absent_node_fields_have_the_default() {
         let taint = json!({"key": "k", "effect": null, "value": "v"});
         let ready = |status| json!([{"type": "Other"}, {"type": "Ready", "status": status}]);
         // (annotations, spec, conditions, (ttl, taints, ready))

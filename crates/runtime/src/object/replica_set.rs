@@ -1,4 +1,7 @@
-//! ReplicaSets, and what other kinds share with them on the wire.
+//! The cached view of a ReplicaSet, and the decoder that ReplicationControllers share with it.
+//!
+//! The view keeps the served [`Document`], because upstream PUTs ReplicaSets and their status.
+//! Upstream: `k8s.io/api/apps/v1`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,8 +16,8 @@ use crate::labels::{Selector, SelectorError, WireSelector};
 use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
 
-/// A ReplicaSet with everything its own and the Deployment controller decide by, and the document
-/// their writes start from.
+/// A ReplicaSet: the fields that its own controller and the Deployment controller read, and the
+/// document for their writes.
 #[derive(Debug, Clone)]
 pub struct ReplicaSet {
     /// Metadata.
@@ -25,49 +28,49 @@ pub struct ReplicaSet {
     pub spec: ReplicaSetSpec,
     /// Status.
     pub status: ReplicaSetStatus,
-    /// The object as served, without managedFields.
+    /// The served JSON without `managedFields`.
     pub document: Document,
 }
 
 /// `spec` of a ReplicaSet or ReplicationController.
 #[derive(Debug, Clone)]
 pub struct ReplicaSetSpec {
-    /// Wanted pods; 1 when unset.
+    /// Desired number of pods; 1 when unset.
     pub replicas: i32,
-    /// Seconds a pod must be ready to count as available.
+    /// Seconds for which a pod must be ready before it counts as available.
     pub min_ready_seconds: i32,
-    /// Parsed selector, or why it cannot be.
+    /// Parsed selector, or the error of parsing it.
     pub selector: Result<Selector, SelectorError>,
     /// Pod template.
     pub template: PodTemplate,
 }
 
-/// `status` of a ReplicaSet or ReplicationController, with the omissions of the wire. Fields
-/// unknown to us are kept.
+/// `status` of a ReplicaSet or ReplicationController. It serialises without the fields that Go
+/// omits. Unknown fields stay in `extra`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
-    /// Pods that are neither finished nor terminating; always on the wire.
+    /// Number of active pods. Finished and terminating pods do not count. Always serialised.
     pub replicas: i32,
-    /// Those that carry all labels of the template.
+    /// Number of active pods with all labels of the template.
     #[serde(skip_serializing_if = "is_zero")]
     pub fully_labeled_replicas: i32,
-    /// Those that are ready.
+    /// Number of ready pods.
     #[serde(skip_serializing_if = "is_zero")]
     pub ready_replicas: i32,
-    /// Those that have been ready for minReadySeconds.
+    /// Number of pods that have been ready for `minReadySeconds`.
     #[serde(skip_serializing_if = "is_zero")]
     pub available_replicas: i32,
-    /// Pods on their way out; unset where the controller does not report it.
+    /// Number of terminating pods; unset where the controller does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// Generation of the spec this status was computed from.
+    /// Generation of the spec from which the controller computed this status.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Everything else.
+    /// All fields that this type lacks.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -101,7 +104,7 @@ impl Object for ReplicaSet {
     }
 }
 
-/// What is decoded of every kind that keeps a number of equal pods.
+/// The decoded parts of a ReplicaSet or ReplicationController.
 pub(super) struct Parts {
     pub(super) meta: Meta,
     pub(super) annotations: Annotations,
@@ -110,8 +113,8 @@ pub(super) struct Parts {
     pub(super) document: Document,
 }
 
-/// Decodes an object of kind `kind` that is served like a ReplicaSet, except that its selector has
-/// the form `S`.
+/// Decodes an object of the kind `kind` that has the JSON form of a ReplicaSet. Only the selector
+/// may differ; it has the form `S`.
 pub(super) fn decode_parts<'a, S>(json: &'a [u8], kind: &'static str) -> Result<Parts, DecodeError>
 where
     S: Deserialize<'a> + Into<WireSelector>,

@@ -1,4 +1,8 @@
-//! ReplicationControllers: on the wire as ReplicaSets, with a plain map as selector.
+//! The cached view of a ReplicationController.
+//!
+//! Its JSON has the form of a ReplicaSet, except for the selector, which is a plain map of labels.
+//! Both kinds therefore share one decoder and the code of one controller. Upstream converts
+//! between the types in `pkg/controller/replication/conversion.go`.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +13,16 @@ use super::replica_set::{Parts, ReplicaSetSpec, ReplicaSetStatus, decode_parts};
 use super::wire::DecodeError;
 use crate::resource::{self, ResourceType};
 
-/// A ReplicationController with everything its controller decides by, and the document its writes
-/// start from.
+/// A ReplicationController: the fields that its controller reads, and the document for its writes.
 #[derive(Debug, Clone)]
 pub struct ReplicationController {
     /// Metadata.
     pub meta: Meta,
-    /// Spec; pods must carry every label of the served selector.
+    /// Spec. Its selector matches pods that have every label of the served map.
     pub spec: ReplicaSetSpec,
-    /// Status; this API has no `terminatingReplicas`.
+    /// Status. `terminatingReplicas` is always unset, because the API lacks this field.
     pub status: ReplicaSetStatus,
-    /// The object as served, without managedFields.
+    /// The served JSON without `managedFields`.
     pub document: Document,
 }
 
@@ -69,40 +72,40 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_is_a_map_of_labels_that_all_must_be_there() {
+    fn the_selector_matches_pods_with_all_its_labels() {
         let labels = Labels::new([("app", "web"), ("tier", "front")]);
-        // (why, selector, matches)
+        // (case, selector, matches)
         let cases = [
             ("all equal", json!({"app": "web", "tier": "front"}), true),
-            ("some", json!({"app": "web"}), true),
+            ("a subset", json!({"app": "web"}), true),
             (
                 "another value",
                 json!({"app": "web", "tier": "back"}),
                 false,
             ),
-            ("a key it lacks", json!({"app": "web", "zone": "a"}), false),
+            ("a missing key", json!({"app": "web", "zone": "a"}), false),
             ("an empty map", json!({}), true),
-            ("none at all", Value::Null, false),
+            ("no selector", Value::Null, false),
         ];
-        for (why, selector, expected) in cases {
+        for (case, selector, expected) in cases {
             let rc = decode(json!({"replicas": 1, "selector": selector, "template": {}}));
             assert_eq!(
                 rc.spec.selector.unwrap().matches(&labels),
                 expected,
-                "{why}"
+                "{case}"
             );
         }
     }
 
     #[test]
-    fn what_the_machinery_reads_is_decoded_and_the_document_kept() {
+    fn shared_fields_are_decoded_and_the_document_is_kept() {
         let rc = decode(
             json!({"minReadySeconds": 5, "template": {"metadata": {"labels": {"app": "web"}}}, "new": 1}),
         );
         assert_eq!(
             (rc.spec.replicas, rc.spec.min_ready_seconds),
             (1, 5),
-            "one pod unless it says otherwise"
+            "replicas default to 1"
         );
         assert_eq!(
             rc.spec

@@ -1,15 +1,17 @@
-//! Owners that adopt by selector.
+//! Owners that adopt dependents with a label selector.
+//!
+//! The trait lets the code for adoption and release work for all kinds of owners.
 
 use super::{Deployment, Object, ReplicaSet, ReplicationController};
 use crate::labels::{Selector, SelectorError};
 
-/// An object whose selector says which dependents belong to it.
+/// An object that selects its dependents by labels.
 pub trait Selects: Object {
-    /// The parsed selector, or why it cannot be parsed.
+    /// The parsed selector, or the error of parsing it.
     fn selector(&self) -> Result<&Selector, &SelectorError>;
 }
 
-/// A view with `spec.selector`, parsed.
+/// Implements [`Selects`] for views that keep the parsed `spec.selector`.
 macro_rules! selects {
     ($($view:ty),*) => {$(
         impl Selects for $view {

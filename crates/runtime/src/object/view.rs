@@ -1,19 +1,20 @@
-//! Declares small views: an object, the fields that controllers read, and their places.
+//! The macro `view!`, which declares small views: an object and the fields that controllers read.
 //!
-//! Fields have the names and the nesting of the API, in snake case, so the place of a field needs
-//! no words: `node.spec.taints` is `spec.taints`. Absent and `null` mean the default of the field's
-//! type, unknown fields are skipped, and the bytes are read in one pass. Field types do the rest:
+//! Fields have the names and the nesting of the API, in snake case: `node.spec.taints` is
+//! `spec.taints`. A declaration therefore needs no paths. The generated decoder reads the bytes in
+//! one pass and skips unknown fields. Absent and `null` give the default of the field's type, as
+//! in Go's JSON. The type of a field selects its form:
 //!
 //! | type | reads |
 //! |---|---|
-//! | [`Sym`](crate::intern::Sym) | a text that many objects have in common, kept once |
-//! | `Option<T>` | a field for which unset differs from the default |
+//! | [`Sym`](crate::intern::Sym) | a string that many objects share |
+//! | `Option<T>` | a field whose default differs from unset |
 //! | [`Conditions`](super::Conditions) | types and statuses of conditions |
-//! | [`Parsed<T>`](super::Parsed) | a text that stands for a `T`, such as the value of an annotation |
+//! | [`Parsed<T>`](super::Parsed) | a string that is parsed as `T`, such as an annotation |
 //!
 //! ```ignore
 //! view! {
-//!     /// A node, as controllers read it.
+//!     /// The cached view of a node.
 //!     pub struct Node: NODES, annotations: NodeAnnotations {
 //!         /// `spec`.
 //!         pub spec: NodeSpec,
@@ -27,11 +28,13 @@
 //! }
 //! ```
 //!
-//! The first struct is the object: the macro adds `meta`, and implements
-//! [`Object`](super::Object) for the resource of that name in [`resource`](crate::resource).
-//! `annotations` is a struct with one field per annotation, each renamed to the annotation's key.
+//! The first struct is the object. The macro adds the field `meta` and implements
+//! [`Object`](super::Object); `NODES` is the constant of the resource in
+//! [`resource`](crate::resource). The optional struct after `annotations:` has one field per
+//! annotation, and a serde attribute renames the field to the annotation's key. Further structs
+//! are parts of the object.
 
-/// Declares views; see the module.
+/// Declares views; the module documentation describes the syntax.
 macro_rules! view {
     (
         $(#[$doc:meta])*

@@ -1,6 +1,8 @@
-//! Shapes that the decoders share: borrowed texts and metadata, lenient times, conditions.
+//! Parts that all decoders of views share: borrowed strings, metadata, lenient times, conditions.
 //!
-//! Absent and `null` mean the default everywhere, and unknown fields are skipped, as in Go's JSON.
+//! Absent and `null` members have the default value, and unknown members are skipped, as in Go's
+//! JSON. The types borrow strings from the input: most of them are known to the tables of
+//! [`intern`](crate::intern), so a copy would be discarded at once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,32 +17,32 @@ use super::meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners
 use crate::intern::Sym;
 use crate::labels::Labels;
 
-/// Bytes from the API server that are not the object they should be.
+/// The API server sent bytes that do not decode as the expected object.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Not JSON, or not of the expected shape.
+    /// The bytes are malformed JSON, or JSON of another shape.
     #[error("decode {kind}: {source}")]
     Json {
-        /// What was expected.
+        /// Kind of the expected object.
         kind: &'static str,
-        /// What is wrong.
+        /// The error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },
-    /// A resourceVersion that is no decimal number; Kubernetes guarantees the form since 1.35.
+    /// The resource version is not a decimal number. Kubernetes guarantees this form since 1.35.
     #[error("decode {kind}: resourceVersion {version:?} is not a decimal number")]
     ResourceVersion {
-        /// What was decoded.
+        /// Kind of the decoded object.
         kind: &'static str,
-        /// The offending text.
+        /// The served resource version.
         version: String,
     },
 }
 
-/// Reads one JSON value of kind `kind`.
+/// Decodes one JSON value, and returns it with the text of `json`. Errors name `kind`.
 ///
-/// The text is checked for UTF-8 once as a whole. The parser would check each string and each raw
-/// value again.
+/// The function checks the whole text for UTF-8 once, which is cheaper than the parser's check of
+/// each string and raw value.
 pub(super) fn parse<'a, T: Deserialize<'a>>(
     json: &'a [u8],
     kind: &'static str,
@@ -50,7 +52,7 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(
     Ok((serde_json::from_str(text).map_err(error)?, text))
 }
 
-/// A string that borrows from the input when it has no escapes.
+/// A JSON string. It borrows from the input, except for strings with escapes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
@@ -80,13 +82,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A map of strings in the order of the wire. A repeated key is there twice; the last one counts,
-/// as in Go's JSON.
+/// A map of strings, as pairs in the served order. A repeated key gives several pairs. Readers let
+/// the last pair win, as Go's JSON does.
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl Pairs<'_> {
-    /// A copy that owns its texts.
+    /// An owned copy.
     pub(super) fn to_annotations(&self) -> Annotations {
         self.iter()
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -118,7 +120,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-/// A value that may be absent or `null`; both mean the default, as in Go's JSON.
+/// Decodes `null` as the default value, as Go's JSON does. Absent members need `#[serde(default)]`.
 pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -126,13 +128,14 @@ pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
 }
 
 impl Text<'_> {
-    /// The time it stands for; see [`lenient_time`].
+    /// The string as a time; see [`lenient_time`].
     pub(super) fn to_lenient_time(&self) -> Timestamp {
         self.parse().unwrap_or(Timestamp::MAX)
     }
 }
 
-/// A text that stands for a `T`, such as the value of an annotation; unset where it does not.
+/// A string that is parsed as `T`, such as the value of an annotation. A malformed string gives
+/// `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parsed<T>(pub Option<T>);
 
@@ -148,9 +151,10 @@ impl<'de, T: std::str::FromStr> Deserialize<'de> for Parsed<T> {
     }
 }
 
-/// A time, or the end of time for a text that is none. Whoever may write the status of one object
-/// can store the last day of the year 9999, or a later one, which no calendar here knows; it must
-/// not keep the whole list from being read.
+/// Decodes a time. A string that is no supported time becomes [`Timestamp::MAX`].
+///
+/// [`Timestamp`] ends on the last day of the year 9999. Clients that write one status can store a
+/// later time, and an error here would make the complete list of objects unreadable.
 pub(super) fn lenient_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {
@@ -158,21 +162,22 @@ pub(super) fn lenient_time<'de, D: Deserializer<'de>>(
     Ok(text.map(|text| text.to_lenient_time()))
 }
 
-/// The same, for a time that is written back: in whole seconds, as times in statuses are.
+/// Like [`lenient_time`], for a time that the controller writes back. The maximum loses its
+/// fraction of a second, because times in statuses have whole seconds.
 fn condition_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {
-    let end = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
+    let whole_seconds = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
     Ok(lenient_time(deserializer)?.map(|time| {
         if time == Timestamp::MAX {
-            end(time)
+            whole_seconds(time)
         } else {
             time
         }
     }))
 }
 
-/// `metadata`; of the annotations, those that `A` reads.
+/// `metadata` of an object. `A` decodes the annotations; by default they are skipped.
 #[derive(Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -220,6 +225,7 @@ struct OwnerWire<'a> {
 }
 
 impl<A> MetaWire<'_, A> {
+    /// The metadata for a view. Errors name `kind`.
     pub(super) fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
         let version = self.resource_version.as_deref().unwrap_or("0");
         let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion {
@@ -253,22 +259,23 @@ impl<A> MetaWire<'_, A> {
     }
 }
 
-/// Who an object in an answer is, read without decoding the rest of it. What a `Status` lacks is
-/// empty or 0.
+/// The identity of an object in a response, decoded without the rest of the object.
+///
+/// A response can be a `Status` instead of an object. Fields that it lacks are empty or 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Name.
     pub name: String,
     /// UID.
     pub uid: Uid,
-    /// The version that the answer shows, so the one a write produced.
+    /// Resource version in the response. After a write, this is the version that it created.
     pub resource_version: u64,
-    /// Set once deletion has begun.
+    /// `deletionTimestamp`; set from the start of the deletion.
     pub deleted: Option<Timestamp>,
 }
 
 impl Identity {
-    /// Reads the metadata of the JSON object `json`.
+    /// Decodes the metadata of the JSON object `json`.
     pub fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         struct Wire<'a> {
@@ -309,36 +316,37 @@ impl Identity {
     }
 }
 
-/// A condition of a Deployment, ReplicaSet or Node. Fields unknown to us are kept.
+/// A condition in the status of a Deployment or ReplicaSet. Unknown fields stay in `extra`, because
+/// the controller writes the condition back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Type, unique within the list.
+    /// Type; unique within the list.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// When any field changed last (Deployments only).
+    /// Time of the last change of any field (Deployments only).
     #[serde(
         default,
         deserialize_with = "condition_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_update_time: Option<Timestamp>,
-    /// When the status changed last.
+    /// Time of the last change of the status.
     #[serde(
         default,
         deserialize_with = "condition_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_transition_time: Option<Timestamp>,
-    /// One word, for programs.
+    /// Reason: one word in CamelCase, for programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence, for people.
+    /// Message for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Everything else.
+    /// All fields that this type lacks.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -348,8 +356,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_of_a_time_beyond_every_calendar_can_be_read() {
-        // (time, as it is written back)
+    fn a_condition_time_after_the_year_9999_is_decoded() {
+        // (served time, written time)
         let cases = [
             ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
             ("9999-12-31T23:59:59Z", "9999-12-30T22:00:00Z"),

@@ -1,8 +1,7 @@
-//! Details that few pods have, behind one pointer: a running pod of a Deployment has none.
+//! Fields that few pods have, behind one pointer. A running pod of a Deployment has none of them.
 //!
-//! A further field of single pods belongs here unless most pods have it, for example the completion
-//! index of a Job's pod. A field of most pods belongs to [`Pod`](super::Pod), where each byte
-//! counts 50,000 times.
+//! Add a field here if most pods lack it, such as the completion index of pods of a Job. Fields of
+//! most pods belong to [`Pod`](super::Pod), where each byte costs memory for every cached pod.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -13,20 +12,20 @@ use super::StatusWire;
 use crate::intern::Sym;
 use crate::object::view::view;
 
-/// Details of a pod; the default for those that a pod lacks.
+/// Fields that few pods have. A field that a pod lacks has its default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodDetails {
     /// `metadata.deletionGracePeriodSeconds`.
     pub deletion_grace_period_seconds: Option<i64>,
-    /// The `DisruptionTarget` condition.
+    /// The complete `DisruptionTarget` condition.
     pub disruption: Option<PodCondition>,
-    /// Node that the affinity of an unbound pod of a DaemonSet names.
+    /// Name of the node to which the affinity of an unbound DaemonSet pod restricts the pod.
     pub target_node: Option<Sym>,
-    /// Containers that ended, in the order of their statuses; those of init containers come last.
+    /// Terminated containers, in the order of their statuses. Init containers come last.
     pub terminated: Vec<TerminatedContainer>,
-    /// ResourceClaims that were made for the pod.
+    /// ResourceClaims that were created for the pod.
     pub resource_claim_statuses: Vec<ResourceClaimStatus>,
-    /// The ResourceClaim of the pod's extended resources.
+    /// Name of the ResourceClaim for the extended resources of the pod.
     pub extended_resource_claim: Option<Sym>,
 }
 
@@ -42,11 +41,11 @@ impl PodDetails {
     };
 }
 
-/// A pod condition in full, as served.
+/// A complete pod condition as served.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodCondition(pub Map<String, Value>);
 
-/// The end of a container.
+/// A container in the state `terminated`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminatedContainer {
     /// Name.
@@ -55,21 +54,22 @@ pub struct TerminatedContainer {
     pub init: bool,
     /// Exit code.
     pub exit_code: i32,
-    /// When it ended.
+    /// Time at which the container terminated.
     pub finished_at: Option<Timestamp>,
 }
 
 view! {
-    /// The ResourceClaim made for a claim of the pod.
+    /// The ResourceClaim that was created for a claim of the pod.
     pub struct ResourceClaimStatus {
         /// Name of the claim within the pod.
         pub name: Sym,
-        /// Name of the ResourceClaim; unset where the pod needs none.
+        /// Name of the ResourceClaim; unset if the claim needed none.
         pub resource_claim_name: Option<Sym>,
     }
 }
 
-/// The whole `DisruptionTarget` condition, which hardly any pod has, in a second pass over `json`.
+/// The complete `DisruptionTarget` condition of the pod `json`. Few pods have it, so a second pass
+/// over the text is cheaper than to keep all conditions complete.
 pub(super) fn disruption(
     status: &StatusWire<'_>,
     json: &str,
@@ -92,11 +92,11 @@ pub(super) fn disruption(
     Ok(found.map(PodCondition))
 }
 
-/// The containers that ended.
+/// The terminated containers in `status`.
 pub(super) fn terminated(status: &StatusWire<'_>) -> Vec<TerminatedContainer> {
     let containers = status.container_statuses.iter().map(|s| (s, false));
     let init_containers = status.init_container_statuses.iter().map(|s| (s, true));
-    let ended = containers
+    let terminated = containers
         .chain(init_containers)
         .filter_map(|(status, init)| {
             let end = status.state.terminated.as_ref()?;
@@ -107,11 +107,11 @@ pub(super) fn terminated(status: &StatusWire<'_>) -> Vec<TerminatedContainer> {
                 finished_at: end.finished_at,
             })
         });
-    ended.collect()
+    terminated.collect()
 }
 
-/// The node that a term of a required node affinity names by `metadata.name`, as the DaemonSet
-/// controller writes it. Upstream's `GetTargetNodeName`.
+/// The node that the required node affinity names with a match of the field `metadata.name`. The
+/// DaemonSet controller writes such a term. Upstream: `GetTargetNodeName`.
 pub(super) fn target_node(node_affinity: &str) -> Result<Option<Sym>, serde_json::Error> {
     let affinity: NodeAffinity = serde_json::from_str(node_affinity)?;
     let fields = affinity
@@ -120,7 +120,7 @@ pub(super) fn target_node(node_affinity: &str) -> Result<Option<Sym>, serde_json
         .iter()
         .flat_map(|term| &term.match_fields);
     let mut names = fields.filter(|field| field.key == *"metadata.name" && field.operator == *"In");
-    // Only the first such field counts, and only with one value.
+    // Upstream reads only the first such field, and requires exactly one value.
     Ok(names.next().and_then(|field| match &field.values[..] {
         [name] => Some(name.clone()),
         _ => None,
@@ -128,14 +128,14 @@ pub(super) fn target_node(node_affinity: &str) -> Result<Option<Sym>, serde_json
 }
 
 view! {
-    /// Affinity to nodes, as far as it names one.
+    /// The part of the affinity to nodes that can name a node.
     struct NodeAffinity {
-        /// Terms that must hold.
+        /// Required terms.
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
         required: NodeSelector,
     }
 
-    /// Terms of which one must hold.
+    /// A list of terms. A node matches if it matches one of them.
     struct NodeSelector {
         /// The terms.
         node_selector_terms: Vec<NodeSelectorTerm>,

@@ -1,17 +1,22 @@
-//! Pods: the only type that counts by the hundred thousand, so the leanest view.
+//! The cached view of a pod, with the fields that upstream's controllers read.
 //!
-//! A pod has four parts, so that all controllers can read pods and a cached pod stays small:
+//! Large clusters have more than 100,000 pods, far more than objects of any other cached type.
+//! Pods therefore decide the memory of the process. A pod has four parts, which keep it small:
 //!
 //! | part | content | cost |
 //! |---|---|---|
-//! | [`Pod`] | fields of nearly every pod that differ from pod to pod | each byte counts per pod |
-//! | [`PodSpec`] | members of the spec that pods of one template share | per template |
-//! | [`PodVolume`] | volumes with claims, or attached without one | per pod that has some |
-//! | [`PodDetails`] | fields of few pods | per pod that has one |
+//! | [`Pod`] | fields that nearly every pod has, with different values | per pod |
+//! | [`PodSpec`] | members of the spec that are equal for all pods of a template | per template |
+//! | [`PodVolume`] | volumes with a claim, or attached without one | per pod with such volumes |
+//! | [`PodDetails`] | fields that few pods have | per pod with such a field |
 //!
-//! A further field goes where it is cheapest: into `PodSpec` if pods of one template agree on it,
-//! into `PodDetails` if most pods lack it, else into `Pod`. No field is decoded that no controller
-//! reads. `examples/pod_cache` measures the cost.
+//! Some fields are for controllers of upstream that this manager lacks so far.
+//!
+//! Add a new field where it costs least. Use `PodSpec` if pods of one template have equal values,
+//! and `PodDetails` if most pods lack the field. All other fields go to `Pod`. The example
+//! `pod_cache` measures the cost.
+//!
+//! Upstream: `Pod` of `k8s.io/api/core/v1`, and predicates of `pkg/controller/controller_utils.go`.
 
 mod details;
 mod spec;
@@ -38,20 +43,20 @@ use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable, parse};
 use crate::intern::Sym;
 use crate::resource::{self, ResourceType};
 
-/// What the controllers read of a pod.
+/// A pod: the fields that upstream's controllers read.
 #[derive(Debug, Clone)]
 pub struct Pod {
-    /// Metadata. Annotations are not kept, but for the deletion cost.
+    /// Metadata. The view drops all annotations except the deletion cost.
     pub meta: Meta,
-    /// What pods of one template have in common.
+    /// The part of the spec that pods of one template share.
     pub spec: Arc<PodSpec>,
-    /// Volumes that controllers read.
+    /// Volumes that controllers attach, protect or create claims for.
     pub volumes: Arc<[PodVolume]>,
-    /// `spec.nodeName`, once bound.
+    /// `spec.nodeName`; unset until the pod is bound.
     pub node: Option<Sym>,
-    /// `spec.hostname`; the pods of a StatefulSet share it with their name.
+    /// `spec.hostname`. In StatefulSets it equals the name of the pod, and then shares its memory.
     pub hostname: Option<Arc<str>>,
-    /// `status.podIPs`, see [`Pod::ips`].
+    /// `status.podIPs`, joined with commas to save allocations; see [`Pod::ips`].
     ips: Box<str>,
     /// `status.phase`.
     pub phase: Phase,
@@ -63,37 +68,37 @@ pub struct Pod {
     pub observed_generation: Option<i64>,
     /// The first condition of type `Ready`.
     pub ready: Readiness,
-    /// Types and statuses of all conditions, in order.
+    /// Types and statuses of all conditions, in the served order.
     pub conditions: Conditions,
-    /// Highest restart count of the containers.
+    /// Highest restart count of the containers; orders pods for deletion.
     pub restarts: i32,
-    /// Highest restart count of the restartable init containers (sidecars).
+    /// Highest restart count of the restartable init containers (sidecars); orders pods likewise.
     pub sidecar_restarts: i32,
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`; 0 when missing or malformed.
     pub deletion_cost: i32,
-    /// See [`Pod::details`].
+    /// Fields that few pods have; see [`Pod::details`].
     details: Option<Box<PodDetails>>,
 }
 
-/// `status.phase`; empty and unknown texts are [`Phase::Other`].
+/// `status.phase`. Empty and unknown strings become [`Phase::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// Accepted, not all containers started.
+    /// The API server accepted the pod; some containers have not started yet.
     Pending,
-    /// Bound, all containers created.
+    /// The pod is bound to a node, and all containers exist.
     Running,
-    /// All containers ended well.
+    /// All containers ended with exit code 0.
     Succeeded,
-    /// All containers ended, one badly; or set by the system.
+    /// All containers ended, at least one of them with a failure; or the system ended the pod.
     Failed,
-    /// The node does not answer.
+    /// The state of the pod is unknown, because its node does not respond.
     Unknown,
-    /// Anything else.
+    /// Any other string.
     #[default]
     Other,
 }
 
-/// The `Ready` condition.
+/// Status and time of the `Ready` condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readiness {
     /// Whether its status is `True`.
@@ -103,32 +108,32 @@ pub struct Readiness {
 }
 
 impl Pod {
-    /// Neither finished nor terminating.
+    /// Whether the pod is active: neither finished nor terminating. Upstream: `IsPodActive`.
     pub fn is_active(&self) -> bool {
         !self.is_finished() && !self.meta.is_terminating()
     }
 
-    /// Terminating and not finished yet.
+    /// Whether the pod is terminating and has not finished yet. Upstream: `IsPodTerminating`.
     pub fn is_terminating(&self) -> bool {
         !self.is_finished() && self.meta.is_terminating()
     }
 
-    /// Phase `Succeeded` or `Failed`.
+    /// Whether the phase is `Succeeded` or `Failed`.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Whether the `Ready` condition is true.
+    /// Whether the `Ready` condition is `True`.
     pub fn is_ready(&self) -> bool {
         self.ready.is_true
     }
 
-    /// Addresses, as served and in order.
+    /// The IP addresses of `status.podIPs`, as strings in the served order.
     pub fn ips(&self) -> impl Iterator<Item = &str> {
         self.ips.split(',').filter(|ip| !ip.is_empty())
     }
 
-    /// Details that few pods have; the default for those that this pod lacks.
+    /// Fields that few pods have. Fields that this pod lacks have their default.
     pub fn details(&self) -> &PodDetails {
         static NONE: PodDetails = PodDetails::NONE;
         self.details.as_deref().unwrap_or(&NONE)
@@ -136,9 +141,9 @@ impl Pod {
 }
 
 view! {
-    /// Annotations that are decoded.
+    /// The annotation that the decoder reads.
     struct PodAnnotations {
-        /// Text of the deletion cost.
+        /// Deletion cost as served.
         #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
         deletion_cost: Option<String>,
     }
@@ -190,7 +195,7 @@ struct ConditionWire<'a> {
     kind: Text<'a>,
     #[serde(borrow)]
     status: Option<Text<'a>>,
-    /// Not parsed here: only the time of one condition is read, and a pod has five or more.
+    /// Kept as a string. A pod has five or more conditions, and the view needs one of the times.
     #[serde(rename = "lastTransitionTime", borrow)]
     since: Option<Text<'a>>,
 }
@@ -247,7 +252,7 @@ impl Object for Pod {
 }
 
 impl PodWire<'_> {
-    /// The pod; `json` is its text.
+    /// The view of the pod. `json` is the text of the pod, for parts that need a second pass.
     fn into_pod(self, json: &str) -> Result<Pod, DecodeError> {
         let error = |source| DecodeError::Json {
             kind: "Pod",
@@ -264,6 +269,7 @@ impl PodWire<'_> {
             deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
             disruption: details::disruption(&status, json).map_err(error)?,
             target_node: match node {
+                // A bound pod is on its node, so its affinity no longer matters.
                 Some(_) => None,
                 None => {
                     let affinity = spec.affinity.node_affinity.map_or("{}", RawValue::get);
@@ -323,8 +329,8 @@ impl PodWire<'_> {
                 since: ready.and_then(|c| Some(c.since.as_ref()?.to_lenient_time())),
             },
             conditions: Conditions::new(states),
-            restarts: most_restarts(status.container_statuses.iter()),
-            sidecar_restarts: most_restarts(sidecars),
+            restarts: max_restarts(status.container_statuses.iter()),
+            sidecar_restarts: max_restarts(sidecars),
             deletion_cost,
             details: (details != PodDetails::NONE).then(|| Box::new(details)),
             spec: shared,
@@ -333,7 +339,8 @@ impl PodWire<'_> {
     }
 }
 
-fn most_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusWire<'a>>) -> i32 {
+/// The highest restart count; 0 for an empty list.
+fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusWire<'a>>) -> i32 {
     statuses
         .map(|status| status.restart_count)
         .max()
@@ -351,8 +358,8 @@ fn parse_phase(text: &str) -> Phase {
     }
 }
 
-/// Upstream's `GetDeletionCostFromPodAnnotations`: an int32 without `+` and without leading zeros,
-/// else 0.
+/// Parses the deletion cost: an int32 in its shortest form, so `+5` and `007` give 0 like any other
+/// malformed value. Upstream: `GetDeletionCostFromPodAnnotations`.
 fn parse_deletion_cost(text: &str) -> i32 {
     let canonical = text == "0" || text.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
     if canonical {
@@ -369,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_view_holds_what_controllers_read() {
+    fn a_pod_view_holds_the_fields_that_controllers_read() {
         let json = serde_json::json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -413,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_costs_are_read_as_upstream_reads_them() {
+    fn deletion_costs_are_parsed_like_upstream() {
         for (text, cost) in [
             ("0", 0),
             ("5", 5),
@@ -432,7 +439,7 @@ mod tests {
     /// Upstream's `TestActivePodFiltering` and `TestCountTerminatingPods`.
     #[test]
     fn active_and_terminating_pods() {
-        // (phase, being deleted, active, terminating)
+        // (phase, deletion started, active, terminating)
         let cases = [
             ("Succeeded", false, false, false),
             ("Failed", false, false, false),
@@ -443,13 +450,13 @@ mod tests {
             ("", false, true, false),
         ];
         for (phase, deleted, active, terminating) in cases {
-            let since = deleted.then_some("2026-01-02T03:04:05Z");
-            let json = serde_json::json!({"metadata": {"name": "p", "deletionTimestamp": since}, "status": {"phase": phase}});
+            let deletion = deleted.then_some("2026-01-02T03:04:05Z");
+            let json = serde_json::json!({"metadata": {"name": "p", "deletionTimestamp": deletion}, "status": {"phase": phase}});
             let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
             assert_eq!(
                 (pod.is_active(), pod.is_terminating()),
                 (active, terminating),
-                "{phase}, being deleted: {deleted}"
+                "{phase}, deletion started: {deleted}"
             );
         }
     }
@@ -457,8 +464,8 @@ mod tests {
     use super::super::Uid;
 
     #[test]
-    fn a_pod_ready_since_a_time_beyond_every_calendar_can_be_read() {
-        // (text, whether it is kept as it is)
+    fn a_readiness_time_after_the_year_9999_is_decoded() {
+        // (time, kept unchanged)
         let cases = [
             ("2026-01-02T03:04:05Z", true),
             ("9999-12-31T23:59:59Z", false),
@@ -490,8 +497,8 @@ mod tests {
         Pod::decode(json.to_string().as_bytes()).unwrap()
     }
 
-    /// A pod of a template: its name, its node and the name of its token volume are its own.
-    fn of_template(name: &str, container: &Value) -> Value {
+    /// A pod of a template. Name, node, hostname, token volume and node affinity depend on `name`.
+    fn pod_of_template(name: &str, container: &Value) -> Value {
         let token = format!("kube-api-access-{name}");
         let mut main = container.clone();
         main["volumeMounts"] = json!([{"name": token, "mountPath": "/var/run"}]);
@@ -510,8 +517,8 @@ mod tests {
     fn pods_of_one_template_share_their_spec() {
         let container = json!({"name": "main", "ports": [{"containerPort": 80}]});
         let (one, other) = (
-            decode(&of_template("web-0", &container)),
-            decode(&of_template("web-1", &container)),
+            decode(&pod_of_template("web-0", &container)),
+            decode(&pod_of_template("web-1", &container)),
         );
         assert!(Arc::ptr_eq(&one.spec, &other.spec));
         assert_eq!(one.spec.containers[0].ports[0].container_port, 80);
@@ -520,16 +527,16 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_differ_in_a_shared_field_do_not_share() {
+    fn pods_with_different_values_of_a_shared_field_have_separate_specs() {
         let main = json!({"name": "main"});
-        let base = decode(&of_template("web-0", &main)).spec;
+        let base = decode(&pod_of_template("web-0", &main)).spec;
         let with = |path: &str, value: Value| {
-            let mut pod = of_template("web-0", &main);
+            let mut pod = pod_of_template("web-0", &main);
             *pod.pointer_mut("/spec").unwrap().pointer_mut(path).unwrap() = value;
             decode(&pod).spec
         };
         let spec = |key: &str, value: Value| {
-            let mut pod = of_template("web-0", &main);
+            let mut pod = pod_of_template("web-0", &main);
             pod["spec"][key] = value;
             decode(&pod).spec
         };
@@ -575,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_those_that_controllers_read() {
+    fn only_volumes_with_a_claim_or_an_attachable_source_are_kept() {
         let json = json!({"metadata": {"name": "db-0"}, "spec": {"volumes": [
             {"name": "files", "configMap": {"name": "a"}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
@@ -607,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn details_are_kept_of_pods_that_have_some() {
+    fn details_are_kept_for_pods_that_have_them() {
         let field =
             |values: Value| json!({"key": "metadata.name", "operator": "In", "values": values});
         let term = |values| json!({"matchFields": [field(values)]});
@@ -701,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_pod_is_an_error() {
+    fn malformed_pods_are_errors() {
         for text in [
             "",
             "{",

@@ -1,15 +1,15 @@
-//! The part of a pod's spec that pods of one template have in common.
+//! The part of the spec that pods of one template share.
 //!
 //! served pod -> raw members (`SpecWire`) -> key -> the shared [`PodSpec`]
 //!
-//! 50,000 pods of 200 templates hold 200 of these. The key is made of the served text of exactly
-//! the members that `PodSpec` has, so members that differ from pod to pod do not separate siblings:
-//! `nodeName`, `hostname`, `volumes`, the node affinity of DaemonSets, and the name of the token
-//! volume in `volumeMounts`. A pod with a known key costs one look-up; otherwise the pod is parsed
-//! a second time.
+//! 50,000 pods of 200 templates need 200 shared specs. The key contains the served text of exactly
+//! the members that `PodSpec` has. It omits members that differ between pods of one template:
+//! `nodeName`, `hostname`, `volumes`, the node affinity of DaemonSets, and `volumeMounts` with the
+//! name of the token volume. A known key costs one look-up; for a new key, the decoder parses the
+//! pod a second time.
 //!
-//! A further field belongs here if pods of one template agree on it. It needs a member of the same
-//! name in `SpecWire` and in its key.
+//! Add a field here if pods of one template have equal values. Add a member of the same name to
+//! `SpecWire` and to its key as well: without it, pods with different values would share a spec.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::volumes::AnyVolume;
+use super::volumes::VolumeWire;
 use crate::intern::{Memo, PartsKey, Sym};
 use crate::object::view::view;
 use crate::object::wire::{Text, nullable};
 
 static SPECS: Memo<PartsKey, PodSpec> = Memo::new();
 
-/// Amounts of resources by name, each a quantity as served.
+/// Amounts of resources by resource name. Each amount is a quantity as served.
 pub type ResourceList = BTreeMap<Sym, Sym>;
 
 view! {
@@ -38,29 +38,29 @@ view! {
         pub resources: Resources,
         /// Resources that the runtime class adds.
         pub overhead: ResourceList,
-        /// Tolerations, in order.
+        /// Tolerations, in the served order.
         pub tolerations: Vec<Toleration>,
-        /// Claims of devices.
+        /// Claims for devices.
         pub resource_claims: Vec<PodResourceClaim>,
         /// Subdomain of the pod's DNS name.
         pub subdomain: Option<Sym>,
-        /// Priority class.
+        /// Name of the priority class.
         pub priority_class_name: Option<Sym>,
-        /// Seconds that the pod may run.
+        /// Seconds for which the pod may run.
         pub active_deadline_seconds: Option<i64>,
-        /// Affinity to other pods.
+        /// Affinity and anti-affinity to other pods.
         pub affinity: PodAffinities,
     }
 
-    /// A container, as controllers read it.
+    /// The fields of a container that controllers read.
     pub struct Container {
         /// Name.
         pub name: Sym,
-        /// Ports, in order.
+        /// Ports, in the served order.
         pub ports: Vec<ContainerPort>,
         /// Requests and limits.
         pub resources: Resources,
-        /// Set on init containers only; `Always` makes one a sidecar.
+        /// Restart policy of an init container; `Always` makes it a sidecar.
         pub restart_policy: Option<Sym>,
     }
 
@@ -84,19 +84,19 @@ view! {
 
     /// A toleration.
     pub struct Toleration {
-        /// Key of the taint; empty for every key.
+        /// Key of the taint; empty matches every key.
         pub key: Sym,
-        /// `Exists`, or `Equal` when empty.
+        /// `Exists` or `Equal`; empty means `Equal`.
         pub operator: Sym,
         /// Value of the taint.
         pub value: Sym,
-        /// Effect of the taint; empty for every effect.
+        /// Effect of the taint; empty matches every effect.
         pub effect: Sym,
-        /// Seconds that a `NoExecute` taint is tolerated; unset is for ever.
+        /// Seconds for which the pod tolerates a `NoExecute` taint; unset means forever.
         pub toleration_seconds: Option<i64>,
     }
 
-    /// A claim of devices, by the name of a ResourceClaim or of its template.
+    /// A claim for devices, with the name of a ResourceClaim or of a ResourceClaimTemplate.
     pub struct PodResourceClaim {
         /// Name within the pod.
         pub name: Sym,
@@ -106,7 +106,7 @@ view! {
         pub resource_claim_template_name: Option<Sym>,
     }
 
-    /// `affinity` without the affinity to nodes, which differs within a DaemonSet.
+    /// `affinity` without the affinity to nodes, which differs between pods of a DaemonSet.
     pub struct PodAffinities {
         /// Affinity to pods.
         pub pod_affinity: PodAffinity,
@@ -116,10 +116,10 @@ view! {
 
     /// Affinity or anti-affinity to pods.
     pub struct PodAffinity {
-        /// Terms that must hold.
+        /// Required terms.
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
         pub required: Vec<PodAffinityTerm>,
-        /// Terms that should hold.
+        /// Preferred terms.
         #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
         pub preferred: Vec<WeightedPodAffinityTerm>,
     }
@@ -134,12 +134,12 @@ view! {
     pub struct PodAffinityTerm {
         /// Namespaces by name.
         pub namespaces: Vec<Sym>,
-        /// Set where a selector chooses namespaces.
+        /// Set if the term has a namespace selector.
         pub namespace_selector: Option<Present>,
     }
 }
 
-/// A value that is there, whatever it is.
+/// A marker for a member that is set. The view does not keep its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Present;
 
@@ -150,13 +150,13 @@ impl<'de> Deserialize<'de> for Present {
 }
 
 impl Container {
-    /// Whether this init container runs beside the containers (a sidecar).
+    /// Whether this init container is a sidecar: it runs beside the containers and is restarted.
     pub fn restarts_always(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 }
 
-/// `spec` of a pod: what each pod has of its own, and the raw members that make the key.
+/// `spec` of a pod: the members of [`Pod`](super::Pod), and the raw members of the key.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct SpecWire<'a> {
@@ -165,7 +165,7 @@ pub(super) struct SpecWire<'a> {
     #[serde(borrow)]
     pub(super) hostname: Option<Text<'a>>,
     #[serde(deserialize_with = "nullable")]
-    pub(super) volumes: Vec<AnyVolume>,
+    pub(super) volumes: Vec<VolumeWire>,
     #[serde(borrow, deserialize_with = "nullable")]
     pub(super) affinity: AffinityWire<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
@@ -213,7 +213,7 @@ struct ContainerWire<'a> {
 }
 
 impl SpecWire<'_> {
-    /// The shared part of the spec of the pod `json`.
+    /// The shared part of the spec. `json` is the text of the pod; a new key needs it.
     pub(super) fn shared(&self, json: &str) -> Result<Arc<PodSpec>, serde_json::Error> {
         SPECS.get(&self.key(), || {
             #[derive(Deserialize, Default)]
@@ -225,12 +225,13 @@ impl SpecWire<'_> {
         })
     }
 
+    /// The key: the served text of each member of [`PodSpec`].
     fn key(&self) -> PartsKey {
         let mut key = PartsKey::with_capacity(1024);
-        // The number of init containers tells them from the containers.
+        // Init containers come before containers; their number separates the two lists.
         key.push(&self.init_containers.len().to_le_bytes());
         let mut push = |raw: Option<&RawValue>| {
-            // No JSON value is empty, so an absent member differs from every other.
+            // An absent member is the empty part, which differs from every JSON value.
             key.push(raw.map_or("", RawValue::get).as_bytes());
         };
         for containers in [&self.init_containers, &self.containers] {

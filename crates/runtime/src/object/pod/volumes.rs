@@ -1,8 +1,9 @@
-//! Volumes of a pod that some controller attaches, protects or creates claims for.
+//! Volumes of a pod that upstream's controllers attach, protect or create claims for.
 //!
-//! They are the pod's own, because the claims of a StatefulSet differ from pod to pod. Volumes that
-//! no controller reads are skipped: the token volume that every pod has, and files such as
-//! `configMap` and `emptyDir`. Most pods have none left, and equal lists are shared.
+//! Each pod has its own list, because the claims of a StatefulSet differ from pod to pod. The
+//! decoder skips volumes that controllers ignore: the token volume that every pod has, and sources
+//! such as `configMap` and `emptyDir`. The list of most pods is then empty. Equal lists share one
+//! allocation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use crate::object::wire::Text;
 
 static VOLUMES: Interner<[PodVolume]> = Interner::new();
 
-/// Sources that the attach-detach controller attaches without a claim. Seven of them are translated
-/// to CSI; `fc`, `flexVolume` and `iscsi` have plugins of their own.
-const INLINE: [&str; 10] = [
+/// Sources that the attach-detach controller attaches without a claim. `fc`, `flexVolume` and
+/// `iscsi` have plugins in Kubernetes; `k8s.io/csi-translation-lib` translates the others to CSI.
+const INLINE_SOURCES: [&str; 10] = [
     "awsElasticBlockStore",
     "azureDisk",
     "azureFile",
@@ -36,19 +37,19 @@ const INLINE: [&str; 10] = [
 pub struct PodVolume {
     /// Name within the pod.
     pub name: Sym,
-    /// Where its data is.
+    /// Source of its data.
     pub source: VolumeSource,
 }
 
 /// Source of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VolumeSource {
-    /// `persistentVolumeClaim`: the name of the claim.
+    /// `persistentVolumeClaim`: the name of the PersistentVolumeClaim.
     Claim(Sym),
-    /// `ephemeral`, as served: the JSON of the claim template. The claim is named
-    /// `<pod>-<volume>`.
+    /// `ephemeral`: the JSON of the source as served, with the claim template. The claim has the
+    /// name `<pod>-<volume>`.
     Ephemeral(Sym),
-    /// A source that is attached without a claim.
+    /// A source that the attach-detach controller attaches without a claim.
     Inline {
         /// Name of the source, such as `iscsi`.
         kind: Sym,
@@ -57,17 +58,17 @@ pub enum VolumeSource {
     },
 }
 
-/// The shared list of those among `volumes` that controllers read.
-pub(super) fn shared(volumes: Vec<AnyVolume>) -> Arc<[PodVolume]> {
-    let read: Vec<PodVolume> = volumes.into_iter().filter_map(|volume| volume.0).collect();
-    VOLUMES.intern(&read[..])
+/// The shared list of the volumes that the decoder kept.
+pub(super) fn shared(volumes: Vec<VolumeWire>) -> Arc<[PodVolume]> {
+    let kept: Vec<PodVolume> = volumes.into_iter().filter_map(|volume| volume.0).collect();
+    VOLUMES.intern(&kept[..])
 }
 
-/// A volume, or nothing where no controller reads it.
+/// A decoded volume; `None` for volumes that controllers ignore, and for claims without a name.
 #[derive(Debug)]
-pub(super) struct AnyVolume(Option<PodVolume>);
+pub(super) struct VolumeWire(Option<PodVolume>);
 
-impl<'de> Deserialize<'de> for AnyVolume {
+impl<'de> Deserialize<'de> for VolumeWire {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -78,11 +79,11 @@ impl<'de> Deserialize<'de> for AnyVolume {
 
         struct VolumeVisitor;
         impl<'de> Visitor<'de> for VolumeVisitor {
-            type Value = AnyVolume;
+            type Value = VolumeWire;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a volume")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyVolume, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<VolumeWire, A::Error> {
                 let (mut name, mut source) = (None::<Text<'de>>, None);
                 while let Some(key) = map.next_key::<Text<'de>>()? {
                     match &*key {
@@ -98,7 +99,7 @@ impl<'de> Deserialize<'de> for AnyVolume {
                             let json = json.map(|json| Sym::new(json.get()));
                             source = json.map(VolumeSource::Ephemeral).or(source);
                         }
-                        kind if INLINE.contains(&kind) => {
+                        kind if INLINE_SOURCES.contains(&kind) => {
                             let json: Option<&'de RawValue> = map.next_value()?;
                             let inline = json.map(|json| VolumeSource::Inline {
                                 kind: Sym::new(kind),
@@ -110,7 +111,7 @@ impl<'de> Deserialize<'de> for AnyVolume {
                     }
                 }
                 let name = name.as_deref().unwrap_or_default();
-                Ok(AnyVolume(source.map(|source| PodVolume {
+                Ok(VolumeWire(source.map(|source| PodVolume {
                     name: Sym::new(name),
                     source,
                 })))

@@ -1,8 +1,11 @@
-//! Natural numbers of any size, with the few operations quantities need.
+//! Natural numbers of any size, with the operations that quantities need.
+//!
+//! The dump of a large quantity contains the words of Go's `big.Int`, so it needs exact arithmetic
+//! beyond 128 bits. The few operations here avoid a dependency.
 
 use std::cmp::Ordering;
 
-/// Words of 64 bits, the least significant first, without zeros at the top.
+/// Words of 64 bits in little-endian order, as in Go's `big.Int`. The last word is never zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Natural(Vec<u64>);
 
@@ -16,6 +19,7 @@ impl Natural {
         number
     }
 
+    /// The words of 64 bits, least significant first; empty for zero.
     pub(super) fn words(&self) -> &[u64] {
         &self.0
     }
@@ -51,13 +55,14 @@ impl Natural {
         remainder
     }
 
-    /// `self * 10^exponent`, rounded up to an integer.
+    /// Multiplies by `10^exponent`, and rounds the result up to an integer.
     pub(super) fn scale_up(&mut self, exponent: i32) {
         for _ in 0..exponent {
             self.multiply_add(10, 0);
         }
         let mut inexact = false;
         for _ in exponent..0 {
+            // Zero stays zero, however negative the exponent is.
             if self.is_zero() {
                 break;
             }
@@ -68,7 +73,7 @@ impl Natural {
         }
     }
 
-    /// The decimal digits, the least significant first; none for zero.
+    /// The decimal digits as ASCII, least significant first; empty for zero.
     pub(super) fn into_digits(mut self) -> Vec<u8> {
         let mut digits = Vec::new();
         while !self.is_zero() {
@@ -100,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_survive_the_way_through_words() {
+    fn digits_are_equal_after_conversion_to_words_and_back() {
         for digits in [
             "",
             "7",
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_by_size() {
+    fn numbers_are_ordered_by_value() {
         assert!(number("18446744073709551616") > number("18446744073709551615"));
         assert!(number("36893488147419103232") > number("18446744073709551617"));
         assert!(number("") < number("1"));

@@ -1,8 +1,11 @@
-//! One text per class of pod templates that upstream's `EqualIgnoreHash` holds equal.
+//! The canonical text of a pod template: templates are equal if their canonical texts are equal.
 //!
-//! It is the served JSON with sorted keys, without the label `pod-template-hash` and without what
-//! Go could not tell from unset; quantities and times stand by their value. Fields unknown to us
-//! stay as they are and so take part.
+//! The text is the served JSON with sorted keys and two omissions: the label `pod-template-hash`,
+//! and members that Go cannot distinguish from unset ones. Quantities and times appear by value,
+//! so `1` equals `1000m`. Fields that the table of types lacks appear as served. A difference in
+//! them therefore makes templates different.
+//!
+//! Upstream: `EqualIgnoreHash`, which calls `apiequality.Semantic.DeepEqual`.
 
 use std::fmt::Write;
 
@@ -12,19 +15,21 @@ use serde_json::{Map, Value};
 use super::quantity::Quantity;
 use super::types::{Field, Kind, TYPES, TypeId, Types};
 
-/// The label that templates of one Deployment differ in.
+/// The label that only the templates of ReplicaSets have. It does not count for equality.
 const HASH_LABEL: &str = "pod-template-hash";
 
-/// Where in the template the writer stands, as far as it matters for [`HASH_LABEL`].
+/// Position of the writer in the template. Only labels of the template itself can be
+/// [`HASH_LABEL`]; templates of volume claims may have a label of the same name.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Position {
     Template,
     Metadata,
     Labels,
     Elsewhere,
 }
 
-impl Place {
+impl Position {
+    /// The position of the member `key`.
     fn below(self, key: &str) -> Self {
         match (self, key) {
             (Self::Template, "metadata") => Self::Metadata,
@@ -34,13 +39,13 @@ impl Place {
     }
 }
 
-/// The text of `template`.
+/// The canonical text of `template`.
 pub(super) fn canonical(template: &Value) -> String {
     let mut writer = Writer {
         types: &TYPES,
         out: String::with_capacity(1024),
     };
-    writer.value(Types::ROOT, template, Place::Template);
+    writer.value(Types::ROOT, template, Position::Template);
     writer.out
 }
 
@@ -50,27 +55,28 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes a value; false if it is what Go has where nothing was set.
-    fn value(&mut self, kind: TypeId, value: &Value, place: Place) -> bool {
+    /// Writes a value of the type `kind`. False if Go treats the value as unset, so that the caller
+    /// omits the member.
+    fn value(&mut self, kind: TypeId, value: &Value, position: Position) -> bool {
         match (&self.types.get(kind).kind, value) {
             (Kind::Pointer(_), Value::Null) => {
                 self.out.push_str("null");
                 false
             }
             (Kind::Pointer(target), _) => {
-                self.value(*target, value, place);
+                self.value(*target, value, position);
                 true
             }
-            (Kind::Struct(fields), Value::Object(object)) => self.fields(fields, object, place),
+            (Kind::Struct(fields), Value::Object(object)) => self.fields(fields, object, position),
             (Kind::Struct(_), Value::Null) => {
                 self.out.push_str("{}");
                 false
             }
-            (Kind::Map(element), Value::Object(map)) => self.map(*element, map, place),
+            (Kind::Map(element), Value::Object(map)) => self.map(*element, map, position),
             (Kind::List(element), Value::Array(list)) => {
                 for (n, item) in list.iter().enumerate() {
                     self.out.push(if n == 0 { '[' } else { ',' });
-                    self.value(*element, item, Place::Elsewhere);
+                    self.value(*element, item, Position::Elsewhere);
                 }
                 self.out.push_str(if list.is_empty() { "[]" } else { "]" });
                 !list.is_empty()
@@ -95,6 +101,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes the zero value of a scalar type.
     fn zero(&mut self, text: &str) -> bool {
         self.out.push_str(text);
         false
@@ -113,10 +120,15 @@ impl Writer<'_> {
         }
     }
 
-    fn fields(&mut self, fields: &[Field], object: &Map<String, Value>, place: Place) -> bool {
-        self.object(object, place, |writer, key, value| {
+    fn fields(
+        &mut self,
+        fields: &[Field],
+        object: &Map<String, Value>,
+        position: Position,
+    ) -> bool {
+        self.object(object, position, |writer, key, value| {
             match writer.types.field(fields, key) {
-                Some(kind) => writer.value(kind, value, place.below(key)),
+                Some(kind) => writer.value(kind, value, position.below(key)),
                 None => {
                     writer.verbatim(value);
                     true
@@ -125,19 +137,20 @@ impl Writer<'_> {
         })
     }
 
-    fn map(&mut self, element: TypeId, map: &Map<String, Value>, place: Place) -> bool {
-        self.object(map, place, |writer, _, value| {
-            writer.value(element, value, Place::Elsewhere);
-            // A key in a map is there whatever its value.
+    fn map(&mut self, element: TypeId, map: &Map<String, Value>, position: Position) -> bool {
+        self.object(map, position, |writer, _, value| {
+            writer.value(element, value, Position::Elsewhere);
+            // A map with an empty value differs from a map without the key.
             true
         })
     }
 
-    /// Writes an object without the members for which `member` says false; false if none is left.
+    /// Writes an object. `member` writes the value of one member and returns whether to keep the
+    /// member. False if the written object is empty.
     fn object(
         &mut self,
         object: &Map<String, Value>,
-        place: Place,
+        position: Position,
         mut member: impl FnMut(&mut Self, &str, &Value) -> bool,
     ) -> bool {
         let mut members: Vec<_> = object.iter().collect();
@@ -145,7 +158,7 @@ impl Writer<'_> {
         self.out.push('{');
         let start = self.out.len();
         for (key, value) in members {
-            if place == Place::Labels && key == HASH_LABEL {
+            if position == Position::Labels && key == HASH_LABEL {
                 continue;
             }
             let before = self.out.len();
@@ -163,11 +176,11 @@ impl Writer<'_> {
         any
     }
 
-    /// JSON with sorted keys.
+    /// Writes JSON with sorted keys.
     fn verbatim(&mut self, value: &Value) {
         match value {
             Value::Object(object) => {
-                self.object(object, Place::Elsewhere, |writer, _, value| {
+                self.object(object, Position::Elsewhere, |writer, _, value| {
                     writer.verbatim(value);
                     true
                 });
@@ -187,7 +200,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A JSON string.
+    /// Writes a string with quotation marks and backslashes escaped, so that its end is clear.
     fn text(&mut self, text: &str) {
         self.out.push('"');
         for character in text.chars() {
@@ -200,7 +213,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether Go cannot tell a scalar from an unset one.
+/// Whether `value` is the zero value of its Go type, which Go cannot distinguish from unset.
 fn is_zero(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (_, Value::Null) => true,

@@ -1,5 +1,10 @@
-//! The text that enters the template hash: a pod template as Go dumps it, with type names and every
-//! unset field.
+//! The text that the template hash is computed from: Go's dump of a pod template.
+//!
+//! The dump has type names and all fields in declaration order, also unset fields. The hash
+//! depends on every byte, so this module writes the text exactly as Go does. `types.txt` has the
+//! names and the order.
+//!
+//! Upstream: `dump.ForHash` of `k8s.io/apimachinery/pkg/util/dump`, which calls `go-spew`.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +14,7 @@ use serde_json::Value;
 use super::quantity::{self, Quantity};
 use super::types::{Field, Kind, TYPES, TypeId, Types};
 
-/// Seconds from year 1, where Go's clock starts, to 1970.
+/// Seconds from the year 1 to 1970. Go's `time.Time` counts from the year 1.
 const YEAR_ONE: i64 = 62_135_596_800;
 
 /// Writes the dump of `template` to `out`.
@@ -23,7 +28,7 @@ struct Dump<'a, W> {
 }
 
 impl<W: Write> Dump<'_, W> {
-    /// `(<type>)` and the value.
+    /// Writes `(<type>)` and the value.
     fn typed(&mut self, kind: TypeId, value: Option<&Value>) -> fmt::Result {
         self.out.write_str("(")?;
         self.out.write_str(self.types.get(kind).name)?;
@@ -31,6 +36,7 @@ impl<W: Write> Dump<'_, W> {
         self.bare(kind, value)
     }
 
+    /// Writes the value without its type. Elements of lists and maps have no type name.
     fn bare(&mut self, kind: TypeId, value: Option<&Value>) -> fmt::Result {
         let value = value.filter(|value| !value.is_null());
         match &self.types.get(kind).kind {
@@ -93,7 +99,8 @@ impl<W: Write> Dump<'_, W> {
     }
 
     fn map(&mut self, element: TypeId, map: &serde_json::Map<String, Value>) -> fmt::Result {
-        // Sorted here: whether serde_json's map is depends on a feature that any crate may turn on.
+        // Go dumps maps sorted by key. The order of serde_json's map depends on the feature
+        // `preserve_order`, which any dependency can enable.
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (n, (key, value)) in entries.into_iter().enumerate() {
@@ -139,7 +146,7 @@ impl<W: Write> Dump<'_, W> {
         }
     }
 
-    /// The bytes of the JSON.
+    /// Writes the JSON as a list of bytes.
     fn raw(&mut self, value: Option<&Value>) -> fmt::Result {
         self.out.write_str("{Raw:([]uint8)")?;
         for (n, byte) in value
@@ -153,8 +160,8 @@ impl<W: Write> Dump<'_, W> {
         self.out.write_str("]}")
     }
 
-    /// Upstream dumps the time zone tables of its host with a set time, which nobody can reproduce;
-    /// ours is at least stable.
+    /// Writes a time. For a set time, upstream's dump contains the time zone tables of its host, so
+    /// its hash differs between hosts. The text here is the same on every host.
     fn time(&mut self, value: Option<&Value>) -> fmt::Result {
         let time = value
             .and_then(Value::as_str)

@@ -1,8 +1,15 @@
 //! Pod templates: equality as upstream defines it, and the template hash.
 //!
-//! Both read the template as served, by the table of Go types of Kubernetes 1.36 ([`types`]):
-//! equality through one text per class of equal templates ([`canonical`](mod@canonical)), the hash
-//! through the text that Go dumps ([`dump`](mod@dump)).
+//! - served template -> [`canonical`](mod@canonical) text -> SHA-256 -> equality of templates
+//! - served template -> Go's [`dump`](mod@dump) -> FNV-1a -> label `pod-template-hash`
+//!
+//! Both results must be the same as upstream's. With another equality, a takeover from
+//! kube-controller-manager would roll out Deployments again. With another hash, new ReplicaSets
+//! would have other names than upstream's. Both therefore read the served JSON with the table of
+//! Go types of Kubernetes 1.36 ([`types`]).
+//!
+//! Upstream: `EqualIgnoreHash` in `pkg/controller/deployment/util`, and `ComputeHash` in
+//! `pkg/controller/controller_utils.go`.
 
 mod big;
 mod canonical;
@@ -30,14 +37,16 @@ use crate::labels::Labels;
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
 /// Templates by the digest of their served text. API servers send the same text with each status
-/// update, and making the canonical text takes longer than all other decoding.
+/// update, and the canonical text takes longer to compute than all other decoding.
 static SERVED: Memo<Digest, Parts> = Memo::new();
 
-/// A pod template, comparable by upstream's `EqualIgnoreHash`: the label `pod-template-hash` does
-/// not count, unset and empty lists and maps are equal, quantities compare by value.
+/// A pod template in a cache, for comparison and for its labels.
 ///
-/// Templates are compared by the SHA-256 digest of their canonical text, so that a template takes
-/// 100 bytes in the caches instead of the text.
+/// Two templates are equal as in upstream's `EqualIgnoreHash`. The comparison ignores the label
+/// `pod-template-hash`, an empty list or map equals an unset one, and quantities compare by value.
+///
+/// The cache keeps the SHA-256 digest of the canonical text instead of the text, which would take
+/// kilobytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodTemplate(Arc<Parts>);
 
@@ -48,13 +57,15 @@ struct Parts {
 }
 
 impl PodTemplate {
-    /// The template in `value` (`spec.template` as served).
+    /// The template with the JSON `value`, which is `spec.template` as served.
     pub fn new(value: &Value) -> Self {
         Self(Arc::new(Parts::new(value)))
     }
 
-    /// The template with this text, `spec.template` as served; absent is `null`. The text of a
-    /// cached template is not parsed again.
+    /// The template with the JSON text `text`, which is `spec.template` as served. An absent
+    /// template is `null`. A text that another cached object has is not parsed again.
+    ///
+    /// Fails if the text is too deep for the parser or has a number out of range.
     pub(crate) fn served(text: Option<&RawValue>) -> Result<Self, serde_json::Error> {
         let text = text.map_or("null", RawValue::get);
         SERVED
@@ -64,12 +75,12 @@ impl PodTemplate {
             .map(Self)
     }
 
-    /// The template's labels, `pod-template-hash` included.
+    /// All labels of the template, including `pod-template-hash`.
     pub fn labels(&self) -> &Labels {
         &self.0.labels
     }
 
-    /// Whether both ask for the same pods; see the type.
+    /// Whether both templates describe the same pods, as upstream's `EqualIgnoreHash` decides.
     pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
         self.0.canonical == other.0.canonical
     }
@@ -98,24 +109,27 @@ fn sha256(text: &str) -> Digest {
 }
 
 impl fmt::Debug for PodTemplate {
-    /// The digest: equal templates have equal texts.
+    /// The digest in hexadecimal. Equal templates have equal digests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digest = &self.0.canonical;
         digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// Value of the label `pod-template-hash` for the template `template` (`spec.template` as served),
-/// bit for bit upstream's `ComputeHash` of 1.36.
+/// The value of the label `pod-template-hash` for `template`, which is `spec.template` as served.
+/// `collision_count` is `status.collisionCount` of the Deployment.
+///
+/// The value is the same as from `ComputeHash` of Kubernetes 1.36.
 pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
     let mut fnv = Fnv1a::default();
     dump::dump(template, &mut fnv).expect("hashing does not fail");
     if let Some(count) = collision_count {
+        // Upstream hashes an array of eight bytes, and sets the first four.
         fnv.bytes(&count.to_le_bytes());
         fnv.bytes(&[0; 4]);
     }
-    // Upstream's alphabet of letters and digits that spell no words, at the places of the
-    // characters 0 to 9.
+    // Upstream's `SafeEncodeString` maps characters to an alphabet without vowels. These are its
+    // letters for the digits 0 to 9.
     fnv.0
         .to_string()
         .bytes()
@@ -123,7 +137,7 @@ pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
         .collect()
 }
 
-/// FNV-1a of 32 bits; the dump is hashed as it is written.
+/// FNV-1a with 32 bits. It hashes the dump while the dump is written, so no buffer is needed.
 struct Fnv1a(u32);
 
 impl Default for Fnv1a {

@@ -1,9 +1,8 @@
-//! The template hash once more, for tests: the text of a template, put together from strings and
-//! then hashed.
+//! A second, plain implementation of the template hash, for tests.
 //!
-//! Nothing is shared with the hasher in use but the table's text: types are looked up by name,
-//! quantities are worked out in integers of 128 bits. What both say alike is what two readings of
-//! upstream's rules agree on.
+//! It builds the dump of a template from strings, and then hashes it. The two implementations share
+//! only the text of the table of types. This one looks up types by name, and computes quantities
+//! with integers of 128 bits. An error in one implementation therefore shows as a difference.
 
 use std::collections::HashMap;
 
@@ -12,7 +11,7 @@ use serde_json::Value;
 /// The lines of the table of types, by name.
 pub(super) struct Lines(HashMap<&'static str, &'static str>);
 
-/// A field as a line of the table has it.
+/// A field in a line of the table.
 #[derive(Clone, Copy)]
 pub(super) struct FieldLine {
     pub(super) name: &'static str,
@@ -33,7 +32,7 @@ impl Lines {
         )
     }
 
-    /// The type that another name stands for.
+    /// The underlying type of the type `kind`.
     pub(super) fn resolve(&self, kind: &'static str) -> &'static str {
         match self.0.get(kind).and_then(|line| line.strip_prefix("= ")) {
             Some(target) => self.resolve(target),
@@ -41,7 +40,7 @@ impl Lines {
         }
     }
 
-    /// The fields of a struct of the table.
+    /// The fields of the struct `kind`; `None` if the table lacks it.
     pub(super) fn fields(&self, kind: &str) -> Option<Vec<FieldLine>> {
         let fields = self.0.get(kind)?.trim().split("; ").map(|field| {
             let [name, key, kind] = field.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
@@ -50,7 +49,7 @@ impl Lines {
         Some(fields.collect())
     }
 
-    /// The text of a template.
+    /// The dump of a template.
     pub(super) fn text(&self, template: &Value) -> String {
         self.typed("v1.PodTemplateSpec", template)
     }
@@ -143,7 +142,7 @@ impl Lines {
     }
 }
 
-/// The hash of a text, in upstream's alphabet.
+/// The hash of the dump `text`, in upstream's alphabet.
 pub(super) fn hash(text: &str, collision_count: Option<i32>) -> String {
     let mut bytes = text.as_bytes().to_vec();
     if let Some(count) = collision_count {
@@ -161,6 +160,7 @@ pub(super) fn hash(text: &str, collision_count: Option<i32>) -> String {
         .collect()
 }
 
+/// The dump of the quantity `text`.
 fn quantity(text: &str) -> String {
     if text == "0" {
         return amount(
@@ -222,7 +222,7 @@ fn quantity(text: &str) -> String {
             format,
         );
     }
-    // In billionths, rounded up.
+    // Go's slow path: the value in billionths, rounded up.
     let mut exponent = 9 - fraction.len() as i32 + if binary { 0 } else { power };
     while exponent > 0 {
         unsigned *= 10;
@@ -255,6 +255,7 @@ fn quantity(text: &str) -> String {
     )
 }
 
+/// The dump of a `resource.Quantity` with these values of its fields.
 fn amount(small: &str, big: &str, text: &str, format: &str) -> String {
     format!(
         "{{i:(resource.int64Amount){small} d:(resource.infDecAmount){{Dec:(*inf.Dec){big}}} \

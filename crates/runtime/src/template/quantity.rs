@@ -1,23 +1,30 @@
-//! `resource.Quantity`: its value for comparing templates, and Go's view of it for the hash.
+//! Quantities: the value for the comparison of templates, and Go's dump for the template hash.
+//!
+//! Go's `resource.Quantity` has two forms, and the dump shows the form in use. Short numbers take
+//! the fast path (`int64Amount`), and all others `inf.Dec`. The dump also contains the parsed text
+//! if the text is canonical.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/api/resource`, `ParseQuantity` in `quantity.go`.
 
 use std::fmt::{self, Write};
 
 use super::big::Natural;
 
-/// A quantity taken apart: `digits * 10^-fraction * 2^binary * 10^decimal`.
+/// A parsed quantity: digits before and after the decimal point, and a suffix for a power of ten or
+/// two. Borrows from the text.
 pub(super) struct Quantity<'a> {
     text: &'a str,
     negative: bool,
-    /// Digits before the point, without leading zeros but at least one.
+    /// Digits before the decimal point without leading zeros, at least one digit.
     integer: &'a str,
-    /// Digits after the point.
+    /// Digits after the decimal point.
     fraction: &'a str,
     suffix: Suffix,
 }
 
 #[derive(Clone, Copy)]
 enum Suffix {
-    /// `k`, `m`, or none: a power of ten.
+    /// `k`, `m` or empty: a power of ten.
     Decimal(i32),
     /// `e3`: a power of ten.
     Exponent(i32),
@@ -25,12 +32,12 @@ enum Suffix {
     Binary(u32),
 }
 
-/// Larger exponents are cut off here. The API server takes none that large, and exact arithmetic on
-/// them would take hours.
+/// Limit of the absolute value of decimal exponents. The API server rejects larger exponents, and
+/// exact arithmetic with them would take hours.
 const MAX_EXPONENT: i32 = 4096;
 
 impl<'a> Quantity<'a> {
-    /// `None` for a text that is no quantity; the API server serves none.
+    /// Parses a quantity; `None` for malformed text, which the API server rejects.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let number_end = unsigned
@@ -58,8 +65,8 @@ impl<'a> Quantity<'a> {
         self.integer.bytes().chain(self.fraction.bytes())
     }
 
-    /// Writes the value so that equal values have equal texts: sign, digits without zeros at either
-    /// end, power of ten.
+    /// Writes the value in a canonical form, so that equal values have equal texts. The form is a
+    /// sign, digits without zeros at either end, and a power of ten: `-5e-1`.
     pub(super) fn write_value(&self, out: &mut String) {
         let mut number = Natural::from_digits(self.digits());
         let mut exponent = -(self.fraction.len() as i32);
@@ -83,7 +90,7 @@ impl<'a> Quantity<'a> {
         self.digits().all(|digit| digit == b'0')
     }
 
-    /// Writes the value as Go dumps it.
+    /// Writes Go's dump of the quantity.
     pub(super) fn dump(&self, out: &mut impl Write) -> fmt::Result {
         if self.text == "0" {
             return write_small(out, 0, 0, "0", "DecimalSI");
@@ -102,7 +109,7 @@ impl<'a> Quantity<'a> {
         }
     }
 
-    /// Value and power of ten, if Go's fast path takes them.
+    /// Value and power of ten on Go's fast path; `None` for quantities on the slow path.
     fn small(&self) -> Option<(i64, i32)> {
         let digits = (self.integer.len() + self.fraction.len()) as i32;
         let (budget, scale) = match self.suffix {
@@ -126,7 +133,7 @@ impl<'a> Quantity<'a> {
         Some((if self.negative { -value } else { value }, scale))
     }
 
-    /// Whether Go keeps the text it parsed, because it is canonical already.
+    /// Whether Go keeps the parsed text. It does so for texts that its parser takes as canonical.
     fn keeps_text(&self, scale: i32) -> bool {
         let digits = self.digits();
         match self.suffix {
@@ -138,7 +145,7 @@ impl<'a> Quantity<'a> {
                         .all(|digit| digit == b'0');
                 scale % 3 == 0 && !ends_in_zeros && !self.integer.starts_with('0')
             }
-            // Eight divides a number if and only if it divides the number of its last three digits.
+            // Eight divides a number exactly if it divides the number of the last three digits.
             Suffix::Binary(_) => {
                 digits.fold(0, |last, digit| {
                     (last * 10 + u32::from(digit - b'0')) % 1000
@@ -148,8 +155,9 @@ impl<'a> Quantity<'a> {
         }
     }
 
+    /// Writes Go's dump of a quantity on the slow path.
     fn dump_big(&self, out: &mut impl Write, mut format: &'static str) -> fmt::Result {
-        // In units of 10^-9, rounded up.
+        // Go's slow path stores billionths, rounded up.
         let mut unscaled = Natural::from_digits(self.digits());
         let exponent = 9 - self.fraction.len() as i32;
         match self.suffix {
@@ -157,6 +165,8 @@ impl<'a> Quantity<'a> {
             Suffix::Binary(power) => {
                 unscaled.multiply_add(1 << power, 0);
                 unscaled.scale_up(exponent);
+                // Go caps binary quantities at the largest int64, and prints those below one with
+                // a decimal suffix.
                 unscaled = unscaled.min(in_nanos(i64::MAX as u64));
                 if !unscaled.is_zero() && unscaled < in_nanos(1) {
                     format = "DecimalSI";
@@ -191,11 +201,11 @@ impl Suffix {
     fn parse(text: &str) -> Option<Self> {
         let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
         let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-        if let Some(place) = decimal.iter().position(|suffix| *suffix == text) {
-            return Some(Self::Decimal(3 * place as i32 - 9));
+        if let Some(index) = decimal.iter().position(|suffix| *suffix == text) {
+            return Some(Self::Decimal(3 * index as i32 - 9));
         }
-        if let Some(place) = binary.iter().position(|suffix| *suffix == text) {
-            return Some(Self::Binary(10 * (place as u32 + 1)));
+        if let Some(index) = binary.iter().position(|suffix| *suffix == text) {
+            return Some(Self::Binary(10 * (index as u32 + 1)));
         }
         let exponent = text.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?;
         Some(Self::Exponent(exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT)))
@@ -210,11 +220,12 @@ impl Suffix {
     }
 }
 
-/// What Go dumps for a quantity that was never set.
+/// Writes Go's dump of an unset quantity.
 pub(super) fn dump_unset(out: &mut impl Write) -> fmt::Result {
     write_small(out, 0, 0, "", "")
 }
 
+/// Writes Go's dump of a quantity on the fast path. `text` is the kept text, which may be empty.
 fn write_small(
     out: &mut impl Write,
     value: i64,
@@ -229,6 +240,7 @@ fn write_small(
     )
 }
 
+/// `units` in billionths.
 fn in_nanos(units: u64) -> Natural {
     let mut number = Natural::from_digits("1000000000".bytes());
     number.multiply_add(units, 0);
@@ -240,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_one_value_agree_and_others_do_not() {
+    fn canonical_texts_are_equal_for_equal_values_only() {
         let classes: [&[&str]; 9] = [
             &["1", "1000m", "1.0", "01", "+1", "1e0", "0.001k", "1000000u"],
             &["0", "0m", "-0", "0.00", "0Ki"],
@@ -276,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_quantities() {
+    fn malformed_quantities_are_rejected() {
         for text in [
             "", "-", ".", "1.2.3", "Mi", "1X", "1 Mi", "1e", "1ki", "--1",
         ] {
@@ -285,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dump_follows_gos_fast_path() {
+    fn short_quantities_are_dumped_like_the_fast_path_of_go() {
         // (text, value, scale, kept text, format)
         let cases = [
             ("500m", 500, -3, "500m", "DecimalSI"),
@@ -310,8 +322,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fast_path_cannot_hold_is_dumped_in_words() {
-        // (why, text, words, format)
+    fn large_or_small_quantities_are_dumped_like_the_slow_path_of_go() {
+        // (case, text, words, format)
         let cases = [
             (
                 "too many digits",
@@ -320,7 +332,7 @@ mod tests {
                 "BinarySI",
             ),
             (
-                "cut off at the largest i64",
+                "capped at the largest i64",
                 "16Ei",
                 "[18446744072709551616 499999999]",
                 "BinarySI",
@@ -340,7 +352,7 @@ mod tests {
                 "DecimalSI",
             ),
         ];
-        for (why, text, words, format) in cases {
+        for (case, text, words, format) in cases {
             let mut found = String::new();
             Quantity::parse(text).unwrap().dump(&mut found).unwrap();
             let expected = format!(
@@ -348,7 +360,7 @@ mod tests {
                  Dec:(*inf.Dec){{unscaled:(big.Int){{neg:(bool)false abs:(big.nat){words}}} scale:(inf.Scale)9}}}} \
                  s:(string) Format:(resource.Format){format}}}"
             );
-            assert_eq!(found, expected, "{why}");
+            assert_eq!(found, expected, "{case}");
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Equality and hash of pod templates: recorded hashes, and the cases of upstream's tests.
+
 use serde_json::json;
 
 use super::*;
@@ -12,8 +14,8 @@ struct Case {
     text: Option<String>,
 }
 
-/// Recorded from a kube-controller-manager 1.36.2. The dump is there for three cases only; the hash
-/// pins the others.
+/// Hashes recorded from kube-controller-manager 1.36.2. Three cases also have the dump. For the
+/// others, an equal hash shows an equal dump.
 fn recorded() -> Vec<Case> {
     include_str!("testdata/cases.jsonl")
         .lines()
@@ -44,7 +46,7 @@ fn every_recorded_hash_is_reproduced() {
         assert_eq!(
             plain::hash(&plain, case.collision_count),
             case.hash,
-            "{}, by the plain text",
+            "{}, plain implementation",
             case.name
         );
     }
@@ -57,7 +59,7 @@ fn a_collision_count_of_zero_differs_from_none() {
 }
 
 #[test]
-fn recorded_templates_equal_themselves_alone() {
+fn recorded_templates_are_equal_only_to_themselves() {
     let mut classes: Vec<(PodTemplate, Value)> = Vec::new();
     for case in recorded() {
         let template = PodTemplate::new(&case.template);
@@ -83,7 +85,7 @@ fn templates_are_equal_as_upstream_defines_it() {
     let limit = |limit: Value| container(json!({ "resources": { "limits": { "cpu": limit } } }));
     let port = |port: Value| container(json!({ "livenessProbe": { "httpGet": { "port": port } } }));
     let volume = |volume: Value| spec(json!({ "volumes": [volume] }));
-    // (why, one, other, equal)
+    // (case, one, other, equal)
     let cases = [
         (
             "the hash label",
@@ -110,7 +112,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             false,
         ),
         (
-            "a label more",
+            "an additional label",
             labels(json!({ "app": "a", "tier": "" })),
             labels(json!({ "app": "a" })),
             false,
@@ -142,7 +144,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             false,
         ),
         (
-            "a null",
+            "null members",
             spec(json!({ "nodeName": null, "affinity": null })),
             spec(json!({})),
             true,
@@ -160,7 +162,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             true,
         ),
         (
-            "an empty text",
+            "an empty string",
             spec(json!({ "nodeName": "" })),
             spec(json!({})),
             true,
@@ -208,7 +210,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             true,
         ),
         (
-            "a struct of empties",
+            "a struct with empty members",
             container(json!({ "resources": { "limits": {} } })),
             container(json!({})),
             true,
@@ -232,7 +234,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             true,
         ),
         (
-            "other quantities",
+            "quantities with different values",
             limit(json!("1Ki")),
             limit(json!("1k")),
             false,
@@ -272,7 +274,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             false,
         ),
         (
-            "a port by number and by text",
+            "a port as a number and as a string",
             port(json!(80)),
             port(json!("80")),
             false,
@@ -296,7 +298,7 @@ fn templates_are_equal_as_upstream_defines_it() {
             false,
         ),
         (
-            "where a comma stands",
+            "a comma inside a string",
             container(json!({ "args": ["a\",\"b"] })),
             container(json!({ "args": ["a", "b"] })),
             false,
@@ -320,47 +322,47 @@ fn templates_are_equal_as_upstream_defines_it() {
             true,
         ),
         (
-            "instants",
+            "equal times in different zones",
             json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z" } }),
             json!({ "metadata": { "creationTimestamp": "2026-01-01T01:00:00+01:00" } }),
             true,
         ),
         (
-            "an unset instant",
+            "an unset time",
             json!({ "metadata": { "creationTimestamp": null } }),
             json!({}),
             true,
         ),
         (
-            "an optional instant",
+            "an optional time",
             json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
             json!({ "metadata": { "deletionTimestamp": null } }),
             false,
         ),
         (
-            "nothing at all",
+            "a null template",
             Value::Null,
             json!({ "metadata": {}, "spec": {} }),
             true,
         ),
     ];
-    for (why, one, other, equal) in cases {
+    for (case, one, other, equal) in cases {
         let (one, other) = (PodTemplate::new(&one), PodTemplate::new(&other));
         assert_eq!(
             one.equal_ignoring_hash(&other),
             equal,
-            "{why}: {one:?} and {other:?}"
+            "{case}: {one:?} and {other:?}"
         );
         assert_eq!(
             other.equal_ignoring_hash(&one),
             equal,
-            "{why}, the other way round"
+            "{case}, in reverse order"
         );
     }
 }
 
 #[test]
-fn the_labels_keep_the_hash() {
+fn labels_include_the_hash_label() {
     let template =
         PodTemplate::new(&json!({ "metadata": { "labels": { "pod-template-hash": "1" } } }));
     assert_eq!(
@@ -466,7 +468,7 @@ fn equal_ignore_hash() {
     }
 }
 
-/// Upstream's `TestComputeHash`: another count of collisions makes another hash.
+/// Upstream's `TestComputeHash`: a different collision count gives a different hash.
 #[test]
 fn compute_hash() {
     for (name, count, other) in [
@@ -477,8 +479,8 @@ fn compute_hash() {
     }
 }
 
-/// Upstream's `TestPodTemplateSpecHash`: a thousand templates that differ in one character or two
-/// have as many hashes.
+/// Upstream's `TestPodTemplateSpecHash`: 1,000 templates with different image versions have 1,000
+/// different hashes.
 #[test]
 fn pod_template_spec_hash() {
     let template = |version: u32| {

@@ -1,30 +1,35 @@
-//! The Go types of a pod template, as a table: names and field order make up the hash input, kinds
-//! tell what unset means.
+//! The table of Go types of a pod template in Kubernetes 1.36.
+//!
+//! The dump for the template hash needs the type names and the order of fields. The canonical text
+//! needs the kinds, which decide whether Go can distinguish an empty value from an unset one.
+//!
+//! The table stays at 1.36 for this reason: each added field would change every template hash.
+//! Upstream: `types.go` of `k8s.io/api/core/v1` and of `k8s.io/apimachinery/pkg/apis/meta/v1`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The table, parsed once. Kept in the binary as text of 23 kB.
+/// The table, parsed at its first use. The binary contains it as 23 kB of text.
 pub(super) static TYPES: LazyLock<Types> =
     LazyLock::new(|| Types::parse(include_str!("types.txt")));
 
 /// Index of a type in the table.
 pub(super) type TypeId = u16;
 
-/// All types reachable from [`Types::ROOT`].
+/// All types that [`Types::ROOT`] uses, directly or indirectly.
 pub(super) struct Types(Vec<Type>);
 
-/// One type: a declared one or one written in place, such as `[]string`.
+/// One type: a declared type, or a type expression such as `[]string`.
 pub(super) struct Type {
-    /// As Go prints it.
+    /// Name as Go prints it.
     pub(super) name: &'static str,
-    /// What its values look like.
+    /// Kind of its values.
     pub(super) kind: Kind,
 }
 
-/// What the values of a type look like.
+/// The kind of a type: the form of its values in JSON and in the dump.
 pub(super) enum Kind {
-    /// A string of any name.
+    /// A string, or a type with a string as its underlying type.
     Text,
     /// An integer of any size.
     Int,
@@ -36,15 +41,15 @@ pub(super) enum Kind {
     IntOrString,
     /// `v1.Time`.
     Time,
-    /// JSON kept as it is (`v1.FieldsV1`).
+    /// Raw JSON (`v1.FieldsV1`).
     Raw,
-    /// Unset, or a value of the target.
+    /// A pointer: unset, or a value of this type.
     Pointer(TypeId),
-    /// A list of the element.
+    /// A list with elements of this type.
     List(TypeId),
-    /// Text keys to values of this type.
+    /// A map from strings to values of this type.
     Map(TypeId),
-    /// Fields in declaration order.
+    /// A struct with its fields in declaration order.
     Struct(Vec<Field>),
 }
 
@@ -52,7 +57,7 @@ pub(super) enum Kind {
 pub(super) struct Field {
     /// Name in Go.
     pub(super) name: &'static str,
-    /// Key in JSON; `None` for an embedded struct, whose fields stand among its parent's.
+    /// Key in JSON. `None` for an embedded struct: its members are members of the parent's object.
     pub(super) key: Option<&'static str>,
     /// Type.
     pub(super) kind: TypeId,
@@ -66,7 +71,7 @@ impl Types {
         &self.0[usize::from(id)]
     }
 
-    /// The type of the field that JSON calls `key`, looked for in embedded structs too.
+    /// The type of the field with the JSON key `key`. Includes the fields of embedded structs.
     pub(super) fn field(&self, fields: &[Field], key: &str) -> Option<TypeId> {
         fields
             .iter()
@@ -90,6 +95,7 @@ impl Types {
         };
         let mut types = Vec::new();
         parser.id("v1.PodTemplateSpec");
+        // Parsing a type can add the types of its fields to `names`.
         while let Some(name) = parser.names.get(types.len()).copied() {
             let kind = parser.kind(name);
             types.push(Type { name, kind });
@@ -101,11 +107,12 @@ impl Types {
 struct Parser {
     declared: HashMap<&'static str, &'static str>,
     ids: HashMap<&'static str, TypeId>,
-    /// Types met so far; their place is their id.
+    /// Names of the types so far. The index of a name is the id of its type.
     names: Vec<&'static str>,
 }
 
 impl Parser {
+    /// The id of the type `name`; a new type gets the next id.
     fn id(&mut self, name: &'static str) -> TypeId {
         *self.ids.entry(name).or_insert_with(|| {
             self.names.push(name);
@@ -170,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_holds_the_types_of_1_36() {
+    fn every_declared_struct_is_part_of_a_pod_template() {
         let types = &*TYPES;
         assert_eq!(types.get(Types::ROOT).name, "v1.PodTemplateSpec");
         let structs = types

@@ -1,11 +1,11 @@
-//! Strings and small values that repeat across objects are kept once.
+//! Tables that keep one copy of strings and small values that many objects share.
 //!
-//! A cluster of 100,000 pods has a few hundred namespaces, nodes and label sets. Each distinct
-//! value lives in one table here as long as something outside refers to it; the table drops the
-//! rest when it grows.
+//! A cluster with 100,000 pods has a few hundred namespaces, nodes and label sets. A table keeps
+//! each distinct value once. When the table grows, it removes the values that only the table
+//! itself still refers to, so its size follows the cluster.
 //!
-//! A decoded pod asks these tables some twenty times. They hash with foldhash, which takes a third
-//! of the time of the standard hasher and has a random seed per process as well.
+//! Decoding one pod needs about twenty look-ups. The tables therefore hash with foldhash, which
+//! takes a third of the time of the standard hasher. Both hashers have a random seed per process.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -17,17 +17,18 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A table of shared values.
+/// A table of shared values. Equal values share one allocation.
 pub struct Interner<T: ?Sized> {
     table: LazyLock<Mutex<Table<T>>>,
 }
 
 struct Table<T: ?Sized> {
     values: HashSet<Arc<T>, RandomState>,
+    /// Number of values at which the next insertion removes unused values.
     sweep_at: usize,
 }
 
-/// Below this size a sweep costs more than it frees.
+/// Smallest number of values for a sweep. In a smaller table, a sweep costs more than it frees.
 const FIRST_SWEEP: usize = 1024;
 
 impl<T: ?Sized + Eq + Hash> Interner<T> {
@@ -43,7 +44,7 @@ impl<T: ?Sized + Eq + Hash> Interner<T> {
         }
     }
 
-    /// The shared copy of `value`; made from it when there is none yet.
+    /// The shared copy of `value`. The first call for a value copies it into the table.
     pub fn intern<'a>(&self, value: &'a T) -> Arc<T>
     where
         Arc<T>: From<&'a T> + Borrow<T>,
@@ -53,7 +54,9 @@ impl<T: ?Sized + Eq + Hash> Interner<T> {
             return Arc::clone(found);
         }
         if table.values.len() >= table.sweep_at {
+            // A count of 1 means that only the table refers to the value.
             table.values.retain(|v| Arc::strong_count(v) > 1);
+            // Doubling keeps the average cost of an insertion constant.
             table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
         }
         let fresh: Arc<T> = Arc::from(value);
@@ -68,16 +71,17 @@ impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
     }
 }
 
-/// Values that are costly to make, by the text they are made from.
+/// A table of values that are costly to compute, by the text from which they are computed.
 ///
-/// API servers serve the same part of an object again and again: with each status update, and in
-/// each object of one template. [`Memo::get`] finds the value of a known text without reading it.
+/// API servers send the same part of an object many times: with each status update, and in each
+/// object of one template. [`Memo::get`] finds the value of a known text without parsing the text.
 pub struct Memo<K, V> {
-    table: LazyLock<Mutex<Made<K, V>>>,
+    table: LazyLock<Mutex<MemoTable<K, V>>>,
 }
 
-struct Made<K, V> {
+struct MemoTable<K, V> {
     values: HashMap<K, Arc<V>, RandomState>,
+    /// Number of values at which the next insertion removes unused values.
     sweep_at: usize,
 }
 
@@ -86,7 +90,7 @@ impl<K: Eq + Hash, V> Memo<K, V> {
     pub const fn new() -> Self {
         Self {
             table: LazyLock::new(|| {
-                Mutex::new(Made {
+                Mutex::new(MemoTable {
                     values: HashMap::default(),
                     sweep_at: FIRST_SWEEP,
                 })
@@ -94,8 +98,8 @@ impl<K: Eq + Hash, V> Memo<K, V> {
         }
     }
 
-    /// The shared value of `key`; `make` makes it where no object holds one. The table is not
-    /// locked meanwhile, so `make` may use other tables.
+    /// The shared value of `key`. If the table lacks it, `make` computes it. The table is unlocked
+    /// during `make`, so `make` can use other tables. Errors of `make` are not stored.
     pub fn get<Q, E>(&self, key: &Q, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E>
     where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
@@ -110,12 +114,13 @@ impl<K: Eq + Hash, V> Memo<K, V> {
             table.values.retain(|_, value| Arc::strong_count(value) > 1);
             table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
         }
+        // Another thread may have inserted the value during `make`; then its value is shared.
         Ok(Arc::clone(
             table.values.entry(key.to_owned()).or_insert(fresh),
         ))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Made<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, MemoTable<K, V>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +131,8 @@ impl<K: Eq + Hash, V> Default for Memo<K, V> {
     }
 }
 
-/// A key of several byte strings. Equal keys have equal parts: each part stands with its length.
+/// A key of several byte strings. It stores the length of each part, so keys are equal only if all
+/// parts are equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PartsKey(Vec<u8>);
 
@@ -145,8 +151,8 @@ impl PartsKey {
 
 static STRINGS: Interner<str> = Interner::new();
 
-/// An interned string: namespaces, node names, label keys and values, anything that many objects
-/// have in common.
+/// An interned string, for strings that many objects share: namespaces, node names, label keys and
+/// label values.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct Sym(Arc<str>);
 
@@ -156,19 +162,19 @@ impl Sym {
         Self(STRINGS.intern(text))
     }
 
-    /// The shared text.
+    /// The shared string.
     pub fn to_arc(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 
-    /// The text itself.
+    /// The string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Hash for Sym {
-    /// As the text does, so that tables of symbols can be asked with a `&str`.
+    /// Hashes the string, so that a look-up with a `&str` works in maps with `Sym` keys.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
     }
@@ -176,7 +182,7 @@ impl Hash for Sym {
 
 impl PartialEq for Sym {
     fn eq(&self, other: &Self) -> bool {
-        // Both sides come from the same table, so one text has one address while both are alive.
+        // Both sides come from one table, so equal strings have one address while both are alive.
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -261,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn values_nobody_holds_are_swept_when_the_table_grows() {
+    fn unused_values_are_removed_when_the_table_grows() {
         static TABLE: Interner<str> = Interner::new();
         let kept = TABLE.intern("kept");
         for i in 0..3 * FIRST_SWEEP {
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_made_once_per_text_while_it_is_held() {
+    fn a_memo_computes_a_value_once_while_it_is_in_use() {
         static MEMO: Memo<String, usize> = Memo::new();
         let length = |text: &str| MEMO.get(text, || Ok::<_, &str>(text.len()));
         let held = length("held").unwrap();

@@ -1,4 +1,8 @@
-//! Labels and label selectors, as cached objects carry and match them.
+//! Labels and label selectors of cached objects.
+//!
+//! Pods of one template have equal labels, so label sets are shared. Selectors are parsed when
+//! their owner is decoded, so a match parses nothing. Matching and parsing follow upstream:
+//! `k8s.io/apimachinery/pkg/labels`, and `LabelSelectorAsSelector` in `pkg/apis/meta/v1`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +18,7 @@ static SETS: Interner<[(Sym, Sym)]> = Interner::new();
 pub struct Labels(Arc<[(Sym, Sym)]>);
 
 impl Labels {
-    /// The shared set with these pairs; of a repeated key the last value counts.
+    /// The shared set with the pairs `pairs`. For a repeated key, the last value wins.
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut sorted: Vec<(Sym, Sym)> = Vec::new();
         for (key, value) in pairs {
@@ -35,17 +39,17 @@ impl Labels {
             .map(|at| &self.0[at].1)
     }
 
-    /// All pairs, in key order.
+    /// All pairs of key and value, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&Sym, &Sym)> {
         self.0.iter().map(|(k, v)| (k, v))
     }
 
-    /// True when there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True when every pair of `other` is among these.
+    /// Whether the set contains every pair of `other`.
     pub fn contains_all(&self, other: &Labels) -> bool {
         other
             .iter()
@@ -65,10 +69,10 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// A parsed `LabelSelector`: all its requirements must hold.
+/// A parsed `LabelSelector`. It matches labels that meet all of its requirements.
 ///
-/// An object without a selector matches nothing ([`Selector::nothing`]), an empty selector matches
-/// everything, as in upstream's `metav1.LabelSelectorAsSelector`.
+/// An absent selector matches nothing ([`Selector::nothing`]). An empty selector matches every
+/// object. Upstream: `metav1.LabelSelectorAsSelector`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector(Option<Vec<Requirement>>);
 
@@ -80,18 +84,18 @@ enum Requirement {
     DoesNotExist(Sym),
 }
 
-/// A selector that the API server would not have admitted.
+/// An invalid selector, which the validation of the API server rejects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// An operator other than In, NotIn, Exists, DoesNotExist.
+    /// The operator is none of In, NotIn, Exists and DoesNotExist.
     #[error("{0:?} is not a valid label selector operator")]
     Operator(String),
-    /// In or NotIn without values.
+    /// The requirement has the operator In or NotIn, and no values.
     #[error("values of {0:?}: must be non-empty for 'In' and 'NotIn'")]
     NoValues(String),
 }
 
-/// `LabelSelector` as it is on the wire.
+/// `LabelSelector` as served.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WireSelector {
@@ -100,7 +104,7 @@ pub struct WireSelector {
 }
 
 impl From<std::collections::BTreeMap<String, String>> for WireSelector {
-    /// All these labels, as kinds older than `LabelSelector` ask for.
+    /// A selector for all these labels. ReplicationControllers have their selectors in this form.
     fn from(match_labels: std::collections::BTreeMap<String, String>) -> Self {
         Self {
             match_labels,
@@ -123,7 +127,7 @@ impl Selector {
         Self(None)
     }
 
-    /// Parses the wire form; `None` (no selector at all) matches nothing.
+    /// Parses the served selector. `None`, an absent selector, matches nothing.
     pub fn parse(wire: Option<&WireSelector>) -> Result<Self, SelectorError> {
         let Some(wire) = wire else {
             return Ok(Self::nothing());
@@ -155,7 +159,7 @@ impl Selector {
         Ok(Self(Some(all)))
     }
 
-    /// Whether `labels` meet every requirement.
+    /// Whether `labels` meet all requirements. `NotIn` and `DoesNotExist` match a missing key.
     pub fn matches(&self, labels: &Labels) -> bool {
         let Some(requirements) = &self.0 else {
             return false;
@@ -168,19 +172,19 @@ impl Selector {
         })
     }
 
-    /// True for the selector that matches everything.
+    /// Whether this is the empty selector, which matches every object.
     pub fn is_everything(&self) -> bool {
         self.0.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// True for the selector that matches nothing.
+    /// Whether this is the absent selector, which matches nothing.
     pub fn is_nothing(&self) -> bool {
         self.0.is_none()
     }
 }
 
 impl fmt::Display for Selector {
-    /// The form that a `labelSelector` query parameter takes.
+    /// Writes the form of the query parameter `labelSelector`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |values: &[Sym]| values.iter().map(Sym::as_str).collect::<Vec<_>>().join(",");
         for (i, requirement) in self.0.iter().flatten().enumerate() {
@@ -210,11 +214,11 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_matches_as_upstream_does() {
+    fn selectors_match_like_upstream() {
         let labels = Labels::new([("app", "web"), ("tier", "front")]);
-        // (why, selector, matches)
+        // (case, selector, matches)
         let cases = [
-            ("empty matches all", serde_json::json!({}), true),
+            ("empty", serde_json::json!({}), true),
             (
                 "equal",
                 serde_json::json!({"matchLabels": {"app": "web"}}),
@@ -256,8 +260,8 @@ mod tests {
                 false,
             ),
         ];
-        for (why, json, expected) in cases {
-            assert_eq!(selector(json).unwrap().matches(&labels), expected, "{why}");
+        for (case, json, expected) in cases {
+            assert_eq!(selector(json).unwrap().matches(&labels), expected, "{case}");
         }
         assert!(!Selector::nothing().matches(&labels));
         assert!(

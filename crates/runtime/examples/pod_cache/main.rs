@@ -1,9 +1,11 @@
-//! Cost of a cached pod, Deployment and ReplicaSet: resident memory with the indexes that
-//! controllers use, and time to decode.
+//! Measures the cost of a cached pod, Deployment and ReplicaSet: resident memory, indexes of
+//! controllers included, and the time to decode one object.
 //!
-//! `cargo run --profile dist -p steersman-runtime --example pod_cache [pods]`. Objects come as
-//! frames of a watch through a real client and informer. Each frame is made when it is read, so the
-//! memory that stays resident is the cache. Linux only.
+//! Run: `cargo run --profile dist -p steersman-runtime --example pod_cache [pods]`. Linux only.
+//!
+//! A simulated server sends the objects as watch events, and the real client and informer receive
+//! them. The server creates each event when the client reads it. Memory that stays resident is
+//! therefore memory of the cache.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -25,17 +27,17 @@ const PODS_PER_SET: usize = 20;
 const PODS_PER_NODE: usize = 100;
 const SETS_PER_NAMESPACE: usize = 50;
 
-/// Objects that are decoded to measure time, and rounds over them.
+/// Number of objects for the measurement of time, and number of rounds in which all are decoded.
 const SAMPLE: usize = 100;
 const ROUNDS: usize = 500;
 
-/// Replaces the marks `@...@` of a JSON template.
+/// Replaces the placeholders `@...@` of a JSON template.
 fn fill(template: &str, values: &[(&str, String)]) -> String {
     let fill = |text: String, (mark, value): &(&str, String)| text.replace(mark, value);
     values.iter().fold(template.to_owned(), fill)
 }
 
-/// A pod of a ReplicaSet as it is served while it runs.
+/// The JSON of the running pod `i` of `pods`. Each ReplicaSet has [`PODS_PER_SET`] pods.
 fn pod(pods: usize, template: &str, i: usize) -> String {
     let set = i / PODS_PER_SET;
     let node = i % pods.div_ceil(PODS_PER_NODE);
@@ -48,13 +50,14 @@ fn pod(pods: usize, template: &str, i: usize) -> String {
         ("@OWNER@", format!("{set:08x}-5555-4666-8777-{set:012x}")),
         ("@VERSION@", format!("{}", 1_000 + i)),
         ("@NODE@", format!("node-{node}")),
-        // The API server gives this name to the volume of the token, per pod.
+        // The API server generates the name of the token volume for each pod.
         ("kube-api-access-abcde", format!("kube-api-access-{i:05x}")),
     ];
     fill(template, &values)
 }
 
-/// A Deployment, or the ReplicaSet `i` where `sets_per_deployment` of them have one owner.
+/// The JSON of workload `i`: a Deployment, or a ReplicaSet. Each owner has `sets_per_deployment`
+/// ReplicaSets.
 fn workload(sets_per_deployment: usize, template: &str, i: usize) -> String {
     let owner = i / sets_per_deployment;
     let values = [
@@ -74,11 +77,12 @@ fn workload(sets_per_deployment: usize, template: &str, i: usize) -> String {
     fill(template, &values)
 }
 
+/// A value of the label `pod-template-hash`, different for each ReplicaSet.
 fn hash(set: usize) -> String {
     format!("{:010x}", set * 2_654_435_761 % 0xff_ffff_ffff)
 }
 
-/// Line `i` of the watch: the objects, then the bookmark that completes the initial state.
+/// Line `i` of the watch: first all objects, then the bookmark that ends the initial state.
 fn frame(count: usize, object: impl Fn(usize) -> String, i: usize) -> String {
     if i < count {
         return format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", object(i));
@@ -87,7 +91,7 @@ fn frame(count: usize, object: impl Fn(usize) -> String, i: usize) -> String {
     format!("{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{end}}}}}\n")
 }
 
-/// A client of a server that sends `count` objects to every watch.
+/// A client of a simulated server that sends `count` objects on every watch.
 fn client<F>(count: usize, object: F) -> Result<ApiClient, prometheus::Error>
 where
     F: Fn(usize) -> String + Clone + Send + Sync + 'static,
@@ -117,7 +121,7 @@ where
     ))
 }
 
-/// Bytes of this process in memory.
+/// Resident memory of this process in bytes, for pages of 4 KiB.
 fn resident() -> std::io::Result<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages = statm
@@ -129,8 +133,10 @@ fn resident() -> std::io::Result<usize> {
         .ok_or_else(|| std::io::Error::other("statm has no second number"))
 }
 
-/// Resident bytes per object, with `count` objects in a cache to which `index` adds its indexes. The
-/// cache stays, so that a later measurement gets no memory of an earlier one.
+/// Resident bytes per object, with `count` objects in a cache. `index` adds the indexes.
+///
+/// The function leaks the cache. Otherwise a later measurement would reuse freed memory, and count
+/// less than it needs.
 async fn cache<T: Object>(
     count: usize,
     index: impl Fn(&Store<T>),
@@ -152,8 +158,8 @@ async fn cache<T: Object>(
     Ok(cached)
 }
 
-/// Prints the time to decode an object whose template is cached. The best of many short rounds is
-/// one that no other process disturbed.
+/// Prints the time to decode an object with a cached template. Takes the shortest of many rounds,
+/// because other processes can only add time.
 fn decode<T: Object>(object: impl Fn(usize) -> String) -> Result<(), Box<dyn std::error::Error>> {
     let sample: Vec<String> = (0..SAMPLE).map(object).collect();
     let mut best = Duration::MAX;
@@ -169,11 +175,12 @@ fn decode<T: Object>(object: impl Fn(usize) -> String) -> Result<(), Box<dyn std
     Ok(())
 }
 
+/// The index of pods by node, as controllers use it.
 fn node_index(pod: &Pod) -> Vec<IndexKey> {
     pod.node.iter().cloned().collect()
 }
 
-/// The JSON text of a template, without white space.
+/// The JSON template without white space, as API servers send JSON.
 fn compact(template: &str) -> Result<String, serde_json::Error> {
     Ok(serde_json::from_str::<serde_json::Value>(template)?.to_string())
 }

@@ -1,4 +1,12 @@
-//! What a list and a watch carry, taken apart without a tree of values in between.
+//! Decoders of list responses and watch events.
+//!
+//! They find the position of each object in the bytes and pass its text to [`Object::decode`]. A
+//! tree of JSON values in between would cost more than the decoding of the view.
+//!
+//! line of a watch -> [`frame`] -> [`Frame`]; body of a list -> [`Page`] -> objects
+//!
+//! Upstream: `StreamWatcher` in `k8s.io/apimachinery/pkg/watch`, and `Reflector` in
+//! `k8s.io/client-go/tools/cache`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +20,7 @@ use crate::object::{DecodeError, Object};
 /// Annotation of the bookmark that ends the initial state of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Bytes from the API server that are not what a list or watch carries.
+/// The API server sent bytes that do not decode as a list or a watch event.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("decode watch event: {0}")]
@@ -32,11 +40,11 @@ pub(crate) enum WireError {
 pub(crate) enum Frame<T> {
     /// ADDED or MODIFIED.
     Set(T),
-    /// DELETED, with the last state.
+    /// DELETED, with the last state of the object.
     Gone(T),
-    /// BOOKMARK; `ends_initial` when the initial state is complete.
+    /// BOOKMARK. `ends_initial` is set if the bookmark ends the initial state of a streaming list.
     Bookmark { version: u64, ends_initial: bool },
-    /// ERROR; the server closes after it.
+    /// ERROR. The server closes the watch after it.
     Error(Box<Status>),
 }
 
@@ -63,8 +71,11 @@ struct BookmarkMeta<'a> {
 }
 
 /// Decodes one line of a watch.
+///
+/// The fast path expects the form that API servers write, and reads the object once. For any other
+/// form, or an error on the fast path, the JSON parser reads the complete line.
 pub(crate) fn frame<T: Object>(line: &[u8]) -> Result<Frame<T>, WireError> {
-    if let Some((kind, object)) = cut(line)
+    if let Some((kind, object)) = split_usual_form(line)
         && let Ok(frame) = decode(kind, object)
     {
         return Ok(frame);
@@ -73,10 +84,12 @@ pub(crate) fn frame<T: Object>(line: &[u8]) -> Result<Frame<T>, WireError> {
     decode(&kind, object.get().as_bytes())
 }
 
-/// The parts of a frame written the way API servers write it, found without reading the object
-/// twice. What follows the object may be more than the end of the frame; decoding it fails then,
-/// and the general way decides.
-fn cut(line: &[u8]) -> Option<(&str, &[u8])> {
+/// Event type and object of a line in the form that API servers write:
+/// `{"type":"<type>","object":<object>}`.
+///
+/// The function does not check the object. If further members follow it, the returned text includes
+/// them. The decoding of the object then fails, and [`frame`] uses the JSON parser.
+fn split_usual_form(line: &[u8]) -> Option<(&str, &[u8])> {
     let rest = line.strip_prefix(br#"{"type":""#)?;
     let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'"')?);
     let object = rest
@@ -86,6 +99,7 @@ fn cut(line: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(kind).ok()?, object))
 }
 
+/// Decodes the object of an event with the type `kind`.
 fn decode<T: Object>(kind: &str, object: &[u8]) -> Result<Frame<T>, WireError> {
     Ok(match kind {
         "ADDED" | "MODIFIED" => Frame::Set(versioned(object)?),
@@ -106,7 +120,8 @@ fn decode<T: Object>(kind: &str, object: &[u8]) -> Result<Frame<T>, WireError> {
     })
 }
 
-/// An object of a watch event: its version says where the watch can be resumed.
+/// Decodes the object of a watch event. Its resource version must be above zero, because the watch
+/// can resume after it.
 fn versioned<T: Object>(json: &[u8]) -> Result<T, WireError> {
     let object = T::decode(json)?;
     match object.meta().resource_version {
@@ -115,19 +130,21 @@ fn versioned<T: Object>(json: &[u8]) -> Result<T, WireError> {
     }
 }
 
+/// Parses a resource version above zero. In a request, version 0 means any version, so a watch
+/// cannot resume from it.
 fn version(text: &str) -> Result<u64, WireError> {
-    // Version 0 means "any" in a request, so nothing can be resumed from it.
     text.parse()
         .ok()
         .filter(|v| *v > 0)
         .ok_or_else(|| WireError::Version(text.to_owned()))
 }
 
-/// One page of a list: the objects are still to be decoded, one at a time.
+/// One page of a list. [`Page::objects`] decodes the objects one at a time.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
+    /// Resource version of the list.
     pub(crate) version: u64,
-    /// Token for the next page.
+    /// Token for the next page; `None` on the last page.
     pub(crate) next: Option<String>,
     items: Vec<&'a RawValue>,
 }
@@ -150,6 +167,7 @@ struct PageMeta<'a> {
 }
 
 impl<'a> Page<'a> {
+    /// Finds the objects in the body of a list response.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
         let PageWire { metadata, items } = serde_json::from_slice(body).map_err(WireError::List)?;
         Ok(Self {
@@ -159,6 +177,7 @@ impl<'a> Page<'a> {
         })
     }
 
+    /// Decodes the objects in the served order. Each object has its own result.
     pub(crate) fn objects<T: Object>(&self) -> impl Iterator<Item = Result<T, WireError>> {
         self.items
             .iter()
@@ -171,7 +190,8 @@ mod tests {
     use super::*;
     use crate::object::Node;
 
-    fn shown(line: &str) -> String {
+    /// The decoded event or its error, in a few words.
+    fn summary(line: &str) -> String {
         match frame::<Node>(line.as_bytes()) {
             Ok(Frame::Set(node)) => format!("set {}", node.meta.name),
             Ok(Frame::Gone(node)) => format!("gone {}", node.meta.name),
@@ -189,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_however_they_are_written() {
+    fn frames_in_any_json_form_are_decoded() {
         let cases = [
             (
                 r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#,
@@ -250,12 +270,12 @@ mod tests {
             ("", "decode watch event"),
         ];
         for (line, expected) in cases {
-            assert_eq!(shown(line), expected, "{line}");
+            assert_eq!(summary(line), expected, "{line}");
         }
     }
 
     #[test]
-    fn a_page_gives_its_objects_one_by_one() {
+    fn each_object_of_a_page_has_its_own_result() {
         let body =
             br#"{"kind":"NodeList","metadata":{"resourceVersion":"12","continue":"abc"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{}]}"#;
         let page = Page::parse(body).unwrap();

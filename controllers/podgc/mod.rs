@@ -177,8 +177,8 @@ impl PodGc {
         self.remove_all(&terminated, Reason::Terminated, REMOVALS_AT_ONCE, stop)
             .await;
 
-        let doomed = out_of_service::doomed(&pods, &nodes);
-        self.remove_all(&doomed, Reason::OutOfService, REMOVALS_AT_ONCE, stop)
+        let terminating = out_of_service::terminating_pods(&pods, &nodes);
+        self.remove_all(&terminating, Reason::OutOfService, REMOVALS_AT_ONCE, stop)
             .await;
 
         orphaned::quarantine_unknown_nodes(&pods, &nodes, &self.quarantine);

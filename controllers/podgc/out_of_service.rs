@@ -1,6 +1,9 @@
 //! Terminating pods on nodes with the taint `node.kubernetes.io/out-of-service`.
 //!
-//! Upstream: `gcTerminating` in `gc_controller.go`.
+//! The kubelet of such a node is down, so it cannot finish the deletion of its pods. The volumes of
+//! these pods can move to other nodes only after the pods are gone.
+//!
+//! Upstream: `gcTerminating` in `pkg/controller/podgc/gc_controller.go`.
 
 use std::sync::Arc;
 
@@ -9,12 +12,12 @@ use steersman_runtime::object::{Node, Pod};
 use super::Nodes;
 use super::terminated::deletion_order;
 
-/// Taint of a node that is down, so its kubelet will not end its pods. Any value and any effect
-/// count.
+/// The taint that an administrator adds to a node after the node went down. Every value and effect
+/// counts.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The terminating pods on nodes out of service, in the order of their removal.
-pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
+/// The terminating pods on out-of-service nodes, in the order of their removal.
+pub(super) fn terminating_pods(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
     let mut found: Vec<Arc<Pod>> = pods
         .iter()
         .filter(|pod| pod.meta.is_terminating())
@@ -30,7 +33,7 @@ pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
     found
 }
 
-/// Whether the node has the taint. A ready node does not count, even with the taint.
+/// Whether the node has the taint and is not ready. The kubelet of a ready node removes its pods.
 fn is_out_of_service(node: &Node) -> bool {
     !node.is_ready()
         && node
@@ -87,7 +90,11 @@ mod tests {
         for (name, phase, terminating, node, deleted) in cases {
             let built = pod(name).phase(phase).node(node);
             let pod = Arc::new(if terminating { built.deleted(0) } else { built }.build());
-            assert_eq!(doomed(&[pod], &nodes).len(), usize::from(deleted), "{name}");
+            assert_eq!(
+                terminating_pods(&[pod], &nodes).len(),
+                usize::from(deleted),
+                "{name}"
+            );
         }
     }
 }

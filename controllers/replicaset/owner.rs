@@ -1,41 +1,43 @@
-//! What this machinery asks of a kind whose objects keep a number of pods.
+//! The trait of kinds that this controller can manage: ReplicaSets and ReplicationControllers.
 //!
-//! ReplicaSets are one such kind; a ReplicationController is another, with the same status and the
-//! same rules, which is why nothing else in this folder names a kind.
+//! Both kinds have the same status and the same rules. The other files of this folder are generic
+//! over the trait, so `replicationcontroller` runs the same code. Upstream instead converts
+//! ReplicationControllers to ReplicaSets, in `pkg/controller/replication/conversion.go`.
 
 use steersman_runtime::labels::Labels;
 use steersman_runtime::object::{
     Document, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, Selects, Uid,
 };
 
-/// A kind of object that keeps a number of equal pods.
+/// A kind of object that asks for a number of pods of one template.
 pub(crate) trait PodOwner: Selects {
-    /// Whether the API has `status.terminatingReplicas`.
+    /// Whether the API of this kind has the field `status.terminatingReplicas`.
     const REPORTS_TERMINATING: bool;
-    /// Whether syncs that wait for a stale cache are counted in upstream's metric.
+    /// Whether upstream's metric counts the syncs that wait for a stale cache. Upstream has this
+    /// metric only for ReplicaSets.
     const COUNTS_STALE_SYNCS: bool;
 
-    /// Its spec.
+    /// The spec.
     fn spec(&self) -> &ReplicaSetSpec;
-    /// Its status as served.
+    /// The status as served.
     fn status(&self) -> &ReplicaSetStatus;
-    /// The object as served.
+    /// The served JSON of the object, for PUT requests.
     fn document(&self) -> &Document;
-    /// Controller that it shares with others of its kind, whose pods should not crowd on one node
-    /// when some of them go.
+    /// UID of the controller that this object shares with related objects, such as the Deployment
+    /// of several ReplicaSets. A scale-down spreads the remaining pods of this group over nodes.
     fn group(&self) -> Option<&Uid>;
 
-    /// Wanted pods.
+    /// Desired number of pods.
     fn replicas(&self) -> i32 {
         self.spec().replicas
     }
 
-    /// Seconds a pod must be ready to count as available.
+    /// Seconds for which a pod must be ready before it counts as available.
     fn min_ready_seconds(&self) -> i32 {
         self.spec().min_ready_seconds
     }
 
-    /// Labels of the pods it creates.
+    /// Labels of new pods.
     fn template_labels(&self) -> &Labels {
         self.spec().template.labels()
     }

@@ -1,21 +1,26 @@
-//! The list of upstream's tests in `docs/parity.md` refers to existing tests, and explains each
-//! gap.
+//! Checks `docs/parity.md`, the list of upstream's tests and their counterparts here.
+//!
+//! Each named test must exist, and each row without a test must have a note. A renamed test
+//! therefore cannot leave an outdated name in the list.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The root folders of modules.
-const ROOTS: [&str; 5] = [
+/// The root folders of module paths.
+const ROOTS: [&str; 7] = [
     "controllers",
     "crates/runtime/src",
     "crates/apiserver/src",
+    "crates/nodes/src",
+    "crates/conformance/src",
     "src",
     "tests",
 ];
 
-/// The source of all modules, by path: `replicaset::pods` is `controllers/replicaset/pods.rs`.
+/// The source of all modules, by path: `replicaset::sync` is `controllers/replicaset/sync.rs`.
+/// Modules with one path in several roots are joined.
 fn modules() -> BTreeMap<String, String> {
-    let mut modules = BTreeMap::new();
+    let mut modules: BTreeMap<String, String> = BTreeMap::new();
     for root in ROOTS {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
         let mut folders = vec![root.clone()];
@@ -25,10 +30,9 @@ fn modules() -> BTreeMap<String, String> {
                 if path.is_dir() {
                     folders.push(path);
                 } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    modules.insert(
-                        module(&root, &path),
-                        std::fs::read_to_string(&path).unwrap(),
-                    );
+                    let source = std::fs::read_to_string(&path).unwrap();
+                    let joined = modules.entry(module(&root, &path)).or_default();
+                    joined.push_str(&source);
                 }
             }
         }
@@ -36,7 +40,7 @@ fn modules() -> BTreeMap<String, String> {
     modules
 }
 
-/// The module path of a file.
+/// The module path of `file`, relative to its root.
 fn module(root: &Path, file: &Path) -> String {
     let relative: PathBuf = file.strip_prefix(root).unwrap().with_extension("");
     let names = relative
@@ -46,10 +50,11 @@ fn module(root: &Path, file: &Path) -> String {
     names.collect::<Vec<_>>().join("::")
 }
 
-/// Whether the test `module::name` exists, in the file of the module or of one of its parents.
+/// Whether the test `module::name` exists in the file of the module. Looks in the files of parent
+/// modules too, because `tests` is often an inline module.
 fn exists(modules: &BTreeMap<String, String>, test: &str) -> bool {
     let (mut module, name) = test.rsplit_once("::").unwrap_or_default();
-    let is_test = |source: &String| {
+    let has_test = |source: &String| {
         let lines: Vec<&str> = source.lines().map(str::trim).collect();
         let declared = |line: &str| {
             line.trim_start_matches("async ")
@@ -69,17 +74,17 @@ fn exists(modules: &BTreeMap<String, String>, test: &str) -> bool {
         })
     };
     loop {
-        if modules.get(module).is_some_and(is_test) {
+        if modules.get(module).is_some_and(has_test) {
             return true;
         }
-        let Some((around, _)) = module.rsplit_once("::") else {
+        let Some((parent, _)) = module.rsplit_once("::") else {
             return false;
         };
-        module = around;
+        module = parent;
     }
 }
 
-/// The rows of the tables: upstream's test, our tests, note.
+/// The rows of the tables: upstream's test, our tests, and the note.
 fn rows(text: &str) -> impl Iterator<Item = (&str, Vec<&str>, &str)> {
     let rows = text
         .lines()
@@ -102,16 +107,16 @@ fn listed_tests_exist_and_gaps_are_explained() {
         .flat_map(|(_, ours, _)| ours)
         .filter(|test| !exists(&modules, test))
         .collect();
-    assert!(missing.is_empty(), "not in the sources: {missing:#?}");
+    assert!(missing.is_empty(), "tests that do not exist: {missing:#?}");
     let unexplained: Vec<&str> = rows(&text)
         .filter(|(_, ours, note)| ours.is_empty() && note.is_empty())
         .map(|(upstream, ..)| upstream)
         .collect();
     assert!(
         unexplained.is_empty(),
-        "neither test nor note: {unexplained:?}"
+        "rows need a test or a note: {unexplained:?}"
     );
-    assert!(rows(&text).count() > 100, "the tables are found");
+    assert!(rows(&text).count() > 100, "docs/parity.md has its tables");
 }
 
 #[test]

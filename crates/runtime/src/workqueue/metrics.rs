@@ -98,7 +98,7 @@ impl QueueMetrics {
             skips: IntCounterVec::new(
                 Opts::new(
                     "steersman_own_write_skips_total",
-                    "[ALPHA] Syncs put off because the cache of this resource had not seen our own writes yet.",
+                    "[ALPHA] Syncs that waited because the cache of this resource had not seen our own writes yet.",
                 ),
                 &["name", "resource"],
             )?,

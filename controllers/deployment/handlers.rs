@@ -265,7 +265,7 @@ mod tests {
             (
                 "released while terminating",
                 owned("rs", "web").metadata("deletionTimestamp", time(1)),
-                labelled("api").metadata("deletionTimestamp", time(1)),
+                labelled("web").metadata("deletionTimestamp", time(1)),
                 &["web"],
             ),
             (

@@ -40,11 +40,13 @@
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use steersman_devcluster::{DevCluster, conformance};
+//! use steersman_devcluster::DevCluster;
 //!
 //! let cluster = DevCluster::builder().start().await?;
-//! let check = conformance::checks().find(|check| check.name == "creation_sets_server_metadata").expect("it is there");
-//! conformance::run(check, &cluster.client()).await?;
+//! let check = steersman_conformance::checks()
+//!     .find(|check| check.name == "creation_sets_server_metadata")
+//!     .expect("it is there");
+//! steersman_conformance::run(check, &cluster.client()).await?;
 //! # Ok(())
 //! # }
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();

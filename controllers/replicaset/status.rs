@@ -136,7 +136,6 @@ pub(super) fn next_check(
 mod tests {
     use serde_json::{Value, json};
     use steersman_runtime::object::{Object, ReplicaSet, ReplicationController};
-    use steersman_runtime::writes::replacement;
 
     use super::*;
     use crate::testing::pods::{PodBuilder, pod};
@@ -392,30 +391,6 @@ mod tests {
             needs_write(&served(), &served(), 2),
             "the generation is new"
         );
-    }
-
-    #[test]
-    fn a_replacement_keeps_everything_but_the_status() {
-        let json = json!({
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "managedFields": [{}], "x": 1},
-            "spec": {"replicas": 2, "selector": {}, "template": {}, "fromTheFuture": {"a": [1.50]}},
-            "status": {"replicas": 0}
-        });
-        let rs = ReplicaSet::decode(json.to_string().as_bytes()).unwrap();
-        let status = ReplicaSetStatus {
-            replicas: 2,
-            terminating_replicas: Some(0),
-            ..rs.status.clone()
-        };
-        let found: Value =
-            serde_json::from_str(replacement::<ReplicaSet>(&rs.document, &status).get()).unwrap();
-        let expected = json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "x": 1},
-            "spec": {"replicas": 2, "selector": {}, "template": {}, "fromTheFuture": {"a": [1.50]}},
-            "status": {"replicas": 2, "terminatingReplicas": 0}
-        });
-        assert_eq!(found, expected);
     }
 
     #[test]

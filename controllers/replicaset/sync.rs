@@ -12,7 +12,7 @@ use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::labels::Selector;
 use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{DecodeError, Identity, ObjectKey, Pod, ReplicaSetStatus};
+use steersman_runtime::object::{Identity, ObjectKey, Pod, ReplicaSetStatus};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, ClaimError};
 use steersman_runtime::pod_control::{Owner, PodControl, TemplateError, from_template};
@@ -40,9 +40,6 @@ pub(super) enum SyncError {
     /// The status could not be written.
     #[error("write status: {0}")]
     Status(#[source] StatusError),
-    /// The answer to the status update could not be decoded.
-    #[error("write status: {0}")]
-    Answer(#[source] DecodeError),
 }
 
 /// A failed creation or deletion of pods. The texts are messages of the condition
@@ -297,7 +294,8 @@ impl<O: PodOwner> ReplicaController<O> {
         let answer = write_status::<O>(&self.client, meta, owner.document(), &status, repeat)
             .await
             .map_err(SyncError::Status)?;
-        let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
+        let written = Identity::decode(&answer)
+            .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
         self.written.record(key, written.resource_version);
         Ok(())
     }

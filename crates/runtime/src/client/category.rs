@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::{ApiError, Decision};
+use crate::object::DecodeError;
 
 /// The category of a failure, by the request that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,8 +47,13 @@ pub enum Category {
 impl Category {
     /// The category of `error` by the request that caused it, or else by the name of the decision.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
-        let decision = || find(error).copied().map_or(Self::Decision, Self::Named);
-        ApiError::within(error).map_or_else(decision, Self::of_request)
+        if let Some(request) = ApiError::within(error) {
+            Self::of_request(request)
+        } else if find::<DecodeError>(error).is_some() {
+            Self::Decode
+        } else {
+            find(error).copied().map_or(Self::Decision, Self::Named)
+        }
     }
 
     fn of_request(error: &ApiError) -> Self {
@@ -114,6 +120,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::object::Identity;
 
     #[derive(Debug, thiserror::Error)]
     enum Outer {
@@ -123,6 +130,8 @@ mod tests {
         Quorum,
         #[error("the owner is gone")]
         Owner(#[source] Decision),
+        #[error("read the answer: {0}")]
+        Answer(#[source] DecodeError),
     }
 
     #[test]
@@ -161,5 +170,7 @@ mod tests {
         assert_eq!(Category::of(&Outer::Quorum), Category::Decision);
         let owner = Outer::Owner(Decision("owner_gone"));
         assert_eq!(Category::of(&owner).as_str(), "owner_gone");
+        let answer = Outer::Answer(Identity::decode(b"no object").unwrap_err());
+        assert_eq!(Category::of(&answer), Category::Decode);
     }
 }

@@ -1,7 +1,7 @@
 //! Sets the TTL annotation of nodes: the time for which kubelets may cache Secrets and ConfigMaps.
 //! It depends on the number of nodes, and limits the load on the API server.
 //!
-//! node events -> count of nodes -> [`Step`]; nodes added or updated -> queue of names -> sync ->
+//! node events -> count of nodes -> [`Steps`]; nodes added or updated -> queue of names -> sync ->
 //! patch of the annotation
 //!
 //! A change of the step enqueues no nodes. Each node gets the new value at its next update, at the

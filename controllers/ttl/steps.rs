@@ -4,43 +4,14 @@
 //! ranges overlap, so a cluster with a changing size does not alternate between two values.
 //! Upstream: `ttlBoundaries` in `ttl_controller.go`.
 
-/// A range of cluster sizes with the same time.
-struct Step {
-    /// With fewer nodes, the previous step applies.
-    min: usize,
-    /// With more nodes, the next step applies.
-    max: usize,
-    /// The time, in seconds.
-    seconds: i64,
-}
-
-/// Upstream: `ttlBoundaries`.
-const STEPS: [Step; 5] = [
-    Step {
-        min: 0,
-        max: 100,
-        seconds: 0,
-    },
-    Step {
-        min: 90,
-        max: 500,
-        seconds: 15,
-    },
-    Step {
-        min: 450,
-        max: 1000,
-        seconds: 30,
-    },
-    Step {
-        min: 900,
-        max: 2000,
-        seconds: 60,
-    },
-    Step {
-        min: 1800,
-        max: i32::MAX as usize,
-        seconds: 300,
-    },
+/// (fewest nodes, most nodes, seconds): outside its range of nodes, a step gives way to its
+/// neighbour. Upstream: `ttlBoundaries`.
+const STEPS: [(usize, usize, i64); 5] = [
+    (0, 100, 0),
+    (90, 500, 15),
+    (450, 1000, 30),
+    (900, 2000, 60),
+    (1800, i32::MAX as usize, 300),
 ];
 
 /// The number of nodes, and the step that applies to it.
@@ -57,7 +28,8 @@ impl Steps {
     /// Counts a new node.
     pub(super) fn node_added(&mut self) {
         self.nodes += 1;
-        if self.nodes > STEPS[self.at].max {
+        let (_, most, _) = STEPS[self.at];
+        if self.nodes > most {
             self.at += 1;
         }
     }
@@ -65,14 +37,16 @@ impl Steps {
     /// Counts a deleted node.
     pub(super) fn node_deleted(&mut self) {
         self.nodes = self.nodes.saturating_sub(1);
-        if self.nodes < STEPS[self.at].min {
+        let (fewest, _, _) = STEPS[self.at];
+        if self.nodes < fewest {
             self.at -= 1;
         }
     }
 
     /// The value of the annotation, in seconds.
     pub(super) fn seconds(&self) -> i64 {
-        STEPS[self.at].seconds
+        let (_, _, seconds) = STEPS[self.at];
+        seconds
     }
 }
 

@@ -14,12 +14,13 @@ use steersman::options;
 use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
-use steersman_controllers::deployment;
+use steersman_controllers::{cronjob, deployment};
 use steersman_options::duration::GoDuration;
 use steersman_runtime::fuzzing;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{
-    Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController,
+    CronJob, Deployment, Job, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet,
+    ReplicationController,
 };
 use steersman_runtime::template::{self, PodTemplate};
 use steersman_runtime::x509::Certificate;
@@ -62,7 +63,9 @@ pub fn wire(data: &[u8]) {
         }
     }
     for read in [
+        read::<CronJob>,
         read::<Deployment>,
+        read::<Job>,
         read::<Namespace>,
         read::<Node>,
         read::<ObjectMetadata>,
@@ -144,6 +147,12 @@ pub fn values(data: &[u8]) {
         if let Ok(duration) = text.parse::<GoDuration>() {
             assert_eq!(duration.to_string().parse(), Ok(duration), "{text:?}");
         }
+        // The search for the most recent run ends only because each run is later than the one before.
+        const NOW: i64 = 1_700_000_000;
+        if let Some(run) = cronjob::first_run(text, NOW) {
+            assert!(run > NOW, "{text:?}");
+        }
+
         let resources = json!({"limits": {"cpu": text}, "requests": {"memory": text}});
         template_of(&json!({"spec": {"containers": [{"name": "main", "resources": resources}]}}));
 

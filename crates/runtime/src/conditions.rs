@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 
 use crate::clock::whole_seconds;
+use crate::intern::Sym;
 use crate::object::Condition;
 
 /// `status` of a condition that holds.
@@ -20,15 +21,15 @@ pub fn new(
     kind: &str,
     status: &str,
     reason: &str,
-    message: impl Into<String>,
+    message: impl Into<Box<str>>,
     now: Timestamp,
 ) -> Condition {
     Condition {
-        kind: kind.to_owned(),
-        status: status.to_owned(),
+        kind: Sym::new(kind),
+        status: Sym::new(status),
         last_update_time: None,
         last_transition_time: Some(whole_seconds(now)),
-        reason: reason.to_owned(),
+        reason: Sym::new(reason),
         message: message.into(),
         extra: serde_json::Map::new(),
     }
@@ -36,12 +37,12 @@ pub fn new(
 
 /// The first condition of this type.
 pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.kind == kind)
+    conditions.iter().find(|condition| condition.kind == *kind)
 }
 
 /// True if the list has a condition of this type with this reason.
 pub fn has_reason(conditions: &[Condition], kind: &str, reason: &str) -> bool {
-    find(conditions, kind).is_some_and(|condition| condition.reason == reason)
+    find(conditions, kind).is_some_and(|condition| condition.reason == *reason)
 }
 
 /// Sets `condition` in the list. If the list has its type with equal status and reason, nothing
@@ -62,5 +63,5 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
 
 /// Removes the conditions of this type from the list.
 pub fn remove(conditions: &mut Vec<Condition>, kind: &str) {
-    conditions.retain(|condition| condition.kind != kind);
+    conditions.retain(|condition| condition.kind != *kind);
 }

@@ -40,42 +40,46 @@ struct Record {
     outstanding: Outstanding,
 }
 
-/// The observations that a record still waits for. As upstream, one record has either creations or
-/// deletions.
+/// The observations that a record still waits for.
 #[derive(Debug)]
-enum Outstanding {
+struct Outstanding {
     /// The number of creations still to be observed.
-    Creations(usize),
+    creations: usize,
     /// The objects whose deletion is still to be observed.
-    Deletions(HashSet<ObjectKey>),
+    deletions: HashSet<ObjectKey>,
 }
 
 impl Outstanding {
     fn is_fulfilled(&self) -> bool {
-        match self {
-            Self::Creations(count) => *count == 0,
-            Self::Deletions(objects) => objects.is_empty(),
-        }
+        self.creations == 0 && self.deletions.is_empty()
     }
 }
 
 impl Expectations {
     /// Replaces the record of `owner`: `count` creations are expected.
     pub fn expect_creations(&self, owner: &ObjectKey, count: usize) {
-        self.replace(owner, Outstanding::Creations(count));
+        self.expect(owner, count, HashSet::new());
     }
 
     /// Replaces the record of `owner`: the deletions of `objects` are expected.
     pub fn expect_deletions(&self, owner: &ObjectKey, objects: HashSet<ObjectKey>) {
-        self.replace(owner, Outstanding::Deletions(objects));
+        self.expect(owner, 0, objects);
+    }
+
+    /// Replaces the record of `owner`: `creations` creations and the deletions of `deletions` are
+    /// expected.
+    pub fn expect(&self, owner: &ObjectKey, creations: usize, deletions: HashSet<ObjectKey>) {
+        let outstanding = Outstanding {
+            creations,
+            deletions,
+        };
+        self.replace(owner, outstanding);
     }
 
     /// A creation was observed, or failed. Counts down the record of `owner`.
     pub fn creation_observed(&self, owner: &ObjectKey) {
         self.observed(owner, |outstanding| {
-            if let Outstanding::Creations(count) = outstanding {
-                *count -= 1;
-            }
+            outstanding.creations = outstanding.creations.saturating_sub(1);
         });
     }
 
@@ -83,9 +87,7 @@ impl Expectations {
     /// shows first a deletion timestamp and then the removal.
     pub fn deletion_observed(&self, owner: &ObjectKey, object: &ObjectKey) {
         self.observed(owner, |outstanding| {
-            if let Outstanding::Deletions(objects) = outstanding {
-                objects.remove(object);
-            }
+            outstanding.deletions.remove(object);
         });
     }
 
@@ -234,6 +236,17 @@ mod tests {
         expectations.expect_deletions(&rs, pods(&["pod-1"]));
         expectations.creation_observed(&rs);
         assert!(!expectations.satisfied(&rs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_and_deletions_of_one_record_are_both_awaited() {
+        let (expectations, ds) = (Expectations::default(), owner("ds"));
+        expectations.expect(&ds, 1, pods(&["pod-1"]));
+        expectations.creation_observed(&ds);
+        expectations.creation_observed(&ds);
+        assert!(!expectations.satisfied(&ds), "the deletion is outstanding");
+        expectations.deletion_observed(&ds, &owner("pod-1"));
+        assert!(expectations.satisfied(&ds));
     }
 
     #[tokio::test(start_paused = true)]

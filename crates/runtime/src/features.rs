@@ -26,11 +26,23 @@ impl Gate {
             default: true,
         }
     }
+
+    const fn off(name: &'static str) -> Self {
+        Self {
+            name,
+            default: false,
+        }
+    }
 }
 
 /// ReplicaSets and Deployments report `status.terminatingReplicas`.
 pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
+/// A suspended Job loses its start time, so its template becomes mutable.
+pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: Gate =
+    Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
+/// A rolling update of a StatefulSet honours `maxUnavailable`.
+pub const MAX_UNAVAILABLE_STATEFUL_SET: Gate = Gate::off("MaxUnavailableStatefulSet");
 /// The namespace controller deletes pods before all other content of a namespace.
 pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion");
 /// The annotation `controller.kubernetes.io/pod-deletion-cost` ranks pods for deletion when a
@@ -38,13 +50,24 @@ pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion"
 pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
 /// The status of a pod and its conditions carry `observedGeneration`.
 pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerationTracking");
+/// The StatefulSet controller compares revisions of other versions by their meaning.
+pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
+    Gate::on("StatefulSetSemanticRevisionComparison");
+
+/// The operators `Gt` and `Lt` of tolerations compare numbers.
+pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
+    Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 4] = [
+pub const ALL: [Gate; 8] = [
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
+    MAX_UNAVAILABLE_STATEFUL_SET,
+    MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
     ORDERED_NAMESPACE_DELETION,
     POD_DELETION_COST,
     POD_OBSERVED_GENERATION_TRACKING,
+    STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
+    TAINT_TOLERATION_COMPARISON_OPERATORS,
 ];
 
 /// The state of the gates in [`ALL`]. Cheap to clone.

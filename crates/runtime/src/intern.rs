@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// A table of shared values. Equal values share one allocation.
 pub struct Interner<T: ?Sized> {
@@ -239,6 +240,12 @@ impl<'de> Deserialize<'de> for Sym {
             }
         }
         deserializer.deserialize_str(SymVisitor)
+    }
+}
+
+impl Serialize for Sym {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
     }
 }
 

@@ -37,6 +37,15 @@ pub trait ObjectSyncer: Send + Sync + 'static {
         object: Arc<Self::Object>,
     ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
+    /// Handles the deletion of the object with this key, after its records were dropped. Most
+    /// controllers have nothing to do.
+    fn clean_up(
+        &self,
+        _key: &ObjectKey,
+    ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send {
+        async { Ok(Requeue::Never) }
+    }
+
     /// The treatment of a key after a failed sync. `request` is the failed request, if there is
     /// one. `_failures` is the number of earlier failures in a row. Not called for a write
     /// that the write gate refused.
@@ -195,7 +204,7 @@ impl<S: ObjectSyncer> Syncer for Runner<S> {
         let Some(object) = self.objects.get(key) else {
             self.forget(key);
             tracing::debug!("{} has been deleted", S::Object::RESOURCE.kind);
-            return Ok(Requeue::Never);
+            return self.syncer.clean_up(key).await;
         };
         self.syncer.sync(key, object).await
     }

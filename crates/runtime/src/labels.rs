@@ -69,19 +69,73 @@ impl fmt::Debug for Labels {
     }
 }
 
+/// Whether `text` is valid as the value of a label. Upstream: `IsValidLabelValue`.
+pub(crate) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_name_part(text)
+}
+
+/// Whether `text` is valid as the key of a label: a name, after an optional domain and a slash.
+/// Upstream: `IsQualifiedName`.
+pub(crate) fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        None => is_name_part(text),
+        Some((domain, name)) => is_subdomain(domain) && is_name_part(name),
+    }
+}
+
+fn is_name_part(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let outer = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63 && text.starts_with(outer) && text.ends_with(outer) && text.chars().all(inner)
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.starts_with(outer)
+            && label.ends_with(outer)
+            && label.chars().all(|c| outer(c) || c == '-')
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
 /// A parsed `LabelSelector`. It matches labels that meet all of its requirements.
 ///
 /// An absent selector matches nothing ([`Selector::nothing`]). An empty selector matches every
 /// object. Upstream: `metav1.LabelSelectorAsSelector`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selector(Option<Vec<Requirement>>);
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Selector(Option<Box<[Requirement]>>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Requirement {
-    In(Sym, Vec<Sym>),
-    NotIn(Sym, Vec<Sym>),
+/// One requirement on labels. Label selectors have the first four forms, and node selectors have
+/// all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Requirement {
+    /// `In` with one value, as nearly all requirements are. It needs no list.
+    Equals(Sym, Sym),
+    In(Sym, Box<[Sym]>),
+    NotIn(Sym, Box<[Sym]>),
     Exists(Sym),
     DoesNotExist(Sym),
+    /// The label is a decimal number greater than this one.
+    GreaterThan(Sym, i64),
+    /// The label is a decimal number less than this one.
+    LessThan(Sym, i64),
+}
+
+impl Requirement {
+    /// Whether `labels` meet the requirement. `NotIn` and `DoesNotExist` match a missing key.
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
+        let number = |key: &str| labels.get(key)?.parse::<i64>().ok();
+        match self {
+            Self::Equals(key, value) => labels.get(key) == Some(value),
+            Self::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
+            Self::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
+            Self::Exists(key) => labels.get(key).is_some(),
+            Self::DoesNotExist(key) => labels.get(key).is_none(),
+            Self::GreaterThan(key, bound) => number(key).is_some_and(|number| number > *bound),
+            Self::LessThan(key, bound) => number(key).is_some_and(|number| number < *bound),
+        }
+    }
 }
 
 /// An invalid selector, which the validation of the API server rejects.
@@ -127,6 +181,12 @@ impl Selector {
         Self(None)
     }
 
+    /// The selector that requires all these labels.
+    pub fn of_labels(labels: &Labels) -> Self {
+        let equals = |(key, value): (&Sym, &Sym)| Requirement::Equals(key.clone(), value.clone());
+        Self(Some(labels.iter().map(equals).collect()))
+    }
+
     /// Parses the served selector. `None`, an absent selector, matches nothing.
     pub fn parse(wire: Option<&WireSelector>) -> Result<Self, SelectorError> {
         let Some(wire) = wire else {
@@ -135,7 +195,7 @@ impl Selector {
         let mut all: Vec<Requirement> = wire
             .match_labels
             .iter()
-            .map(|(k, v)| Requirement::In(Sym::new(k), vec![Sym::new(v)]))
+            .map(|(k, v)| Requirement::Equals(Sym::new(k), Sym::new(v)))
             .collect();
         for WireRequirement {
             key,
@@ -143,20 +203,23 @@ impl Selector {
             values,
         } in &wire.match_expressions
         {
-            let values: Vec<Sym> = values.iter().map(|v| Sym::new(v)).collect();
+            let values: Box<[Sym]> = values.iter().map(|v| Sym::new(v)).collect();
             let name = Sym::new(key);
             if values.is_empty() && matches!(operator.as_str(), "In" | "NotIn") {
                 return Err(SelectorError::NoValues(key.clone()));
             }
             all.push(match operator.as_str() {
-                "In" => Requirement::In(name, values),
+                "In" => match &values[..] {
+                    [value] => Requirement::Equals(name, value.clone()),
+                    _ => Requirement::In(name, values),
+                },
                 "NotIn" => Requirement::NotIn(name, values),
                 "Exists" => Requirement::Exists(name),
                 "DoesNotExist" => Requirement::DoesNotExist(name),
                 other => return Err(SelectorError::Operator(other.to_owned())),
             });
         }
-        Ok(Self(Some(all)))
+        Ok(Self(Some(all.into())))
     }
 
     /// Whether `labels` meet all requirements. `NotIn` and `DoesNotExist` match a missing key.
@@ -164,17 +227,25 @@ impl Selector {
         let Some(requirements) = &self.0 else {
             return false;
         };
-        requirements.iter().all(|requirement| match requirement {
-            Requirement::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
-            Requirement::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
-            Requirement::Exists(key) => labels.get(key).is_some(),
-            Requirement::DoesNotExist(key) => labels.get(key).is_none(),
-        })
+        requirements
+            .iter()
+            .all(|requirement| requirement.matches(labels))
+    }
+
+    /// The pairs of key and value that every matching label set contains.
+    pub fn required_pairs(&self) -> impl Iterator<Item = (&Sym, &Sym)> {
+        self.0
+            .iter()
+            .flatten()
+            .filter_map(|requirement| match requirement {
+                Requirement::Equals(key, value) => Some((key, value)),
+                _ => None,
+            })
     }
 
     /// Whether this is the empty selector, which matches every object.
     pub fn is_everything(&self) -> bool {
-        self.0.as_ref().is_some_and(Vec::is_empty)
+        self.0.as_ref().is_some_and(|all| all.is_empty())
     }
 
     /// Whether this is the absent selector, which matches nothing.
@@ -192,13 +263,13 @@ impl fmt::Display for Selector {
                 f.write_str(",")?;
             }
             match requirement {
-                Requirement::In(key, values) if values.len() == 1 => {
-                    write!(f, "{key}={}", values[0])?
-                }
+                Requirement::Equals(key, value) => write!(f, "{key}={value}")?,
                 Requirement::In(key, values) => write!(f, "{key} in ({})", list(values))?,
                 Requirement::NotIn(key, values) => write!(f, "{key} notin ({})", list(values))?,
                 Requirement::Exists(key) => write!(f, "{key}")?,
                 Requirement::DoesNotExist(key) => write!(f, "!{key}")?,
+                Requirement::GreaterThan(key, bound) => write!(f, "{key}>{bound}")?,
+                Requirement::LessThan(key, bound) => write!(f, "{key}<{bound}")?,
             }
         }
         Ok(())
@@ -211,6 +282,34 @@ mod tests {
 
     fn selector(json: serde_json::Value) -> Result<Selector, SelectorError> {
         Selector::parse(Some(&serde_json::from_value(json).unwrap()))
+    }
+
+    #[test]
+    fn label_keys_and_values_are_checked_like_upstream() {
+        let long = "a".repeat(64);
+        // (text, valid as value, valid as key)
+        let cases = [
+            ("", true, false),
+            ("web", true, true),
+            ("a_b-c.D", true, true),
+            ("-1", false, false),
+            ("1-", false, false),
+            ("a b", false, false),
+            ("k8s.io/name", false, true),
+            ("K8s.io/name", false, false),
+            ("/name", false, false),
+            ("k8s.io/", false, false),
+            ("a/b/c", false, false),
+            (&long[1..], true, true),
+            (&long, false, false),
+        ];
+        for (text, value, key) in cases {
+            assert_eq!(
+                (is_label_value(text), is_label_key(text)),
+                (value, key),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -7,18 +7,22 @@
 //!
 //! The upstream counterparts are the packages of k8s.io/client-go and `pkg/controller`.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod cidr;
 pub mod client;
 pub mod clock;
 pub mod conditions;
 pub mod controller;
+pub mod cron;
 pub mod discovery;
+pub mod endpointslice;
 pub mod events;
 pub mod expectations;
 pub mod features;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod history;
 pub mod informer;
 pub mod intern;
 pub mod keyed;
@@ -36,6 +40,7 @@ pub mod rbac;
 pub mod reads;
 pub mod reload;
 pub mod resource;
+pub mod scheduling;
 mod sync;
 pub mod tasks;
 pub mod template;

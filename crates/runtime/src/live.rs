@@ -6,14 +6,17 @@
 //!
 //! Upstream: the uncached client calls in the controllers, such as `canAdoptFunc`.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::client::{ApiClient, ApiError, Target};
-use crate::labels::Selector;
-use crate::object::{DecodeError, Identity, Meta, Object};
+use crate::labels::{Labels, Selector};
+use crate::object::{DecodeError, Identity, Meta, Object, ObjectKey, Parsed};
 use crate::resource::ResourceType;
 
 /// Objects per page of a list. Upstream's controllers list everything at once, which has no bound
@@ -35,15 +38,61 @@ pub enum LiveError {
 }
 
 /// True if the API server has the object of type `T` with the name and resource version of `meta`.
+///
+/// A 404 that does not name the object is an error, as in [`version`].
 pub async fn is_current<T: Object>(client: &ApiClient, meta: &Meta) -> Result<bool, LiveError> {
-    match client.get(Target::of::<T>(meta)).await {
-        Ok(live) => Ok(Identity::decode(&live)
-            .map_err(LiveError::Object)?
-            .resource_version
-            == meta.resource_version),
-        Err(error) if error.is_not_found() => Ok(false),
+    let live = version::<T>(client, &meta.namespace, &meta.name).await?;
+    Ok(live == Some(meta.resource_version))
+}
+
+/// The resource version of the object of type `T` with this name. `None` if there is none.
+///
+/// A 404 that does not name the object is an error. A caller may rely on the event of the deletion,
+/// and a proxy that cannot reach the API server is followed by no event.
+pub async fn version<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<u64>, LiveError> {
+    match client.get(Target::named::<T>(namespace, name)).await {
+        Ok(live) => {
+            let live = Identity::decode(&live).map_err(LiveError::Object)?;
+            Ok(Some(live.resource_version))
+        }
+        Err(error) if error.is_object_not_found() => Ok(None),
         Err(error) => Err(LiveError::Request(error)),
     }
+}
+
+/// True if the API server has no object of type `T` with this key.
+pub async fn is_absent<T: Object>(client: &ApiClient, key: &ObjectKey) -> Result<bool, LiveError> {
+    let target = Target {
+        name: Some(&key.name),
+        ..Target::collection::<T>(&key.namespace)
+    };
+    match client.get(target).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) => Err(LiveError::Request(error)),
+    }
+}
+
+/// True if the API server has exactly the objects `cached` with these labels, in these versions.
+pub async fn are_current<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    labels: &Labels,
+    cached: &[Arc<T>],
+) -> Result<bool, LiveError> {
+    let live = matching::<T>(client, namespace, &Selector::of_labels(labels)).await?;
+    let version = |meta: &Meta| (meta.uid.clone(), meta.resource_version);
+    let versions: HashSet<_> = live
+        .objects
+        .iter()
+        .map(|object| version(object.meta()))
+        .collect();
+    let shown: HashSet<_> = cached.iter().map(|object| version(object.meta())).collect();
+    Ok(versions == shown)
 }
 
 /// Objects as the API server has them.
@@ -133,6 +182,7 @@ pub struct Pages<'a> {
     namespace: Option<&'a str>,
     /// The query for the next page; `None` after the last.
     query: Option<String>,
+    version: u64,
 }
 
 impl<'a> Pages<'a> {
@@ -147,7 +197,13 @@ impl<'a> Pages<'a> {
             resource,
             namespace,
             query: Some(PAGE.to_owned()),
+            version: 0,
         }
+    }
+
+    /// The resource version of the list, which all pages share; 0 before the first page.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// The items of the next page; `None` after the last page.
@@ -167,6 +223,9 @@ impl<'a> Pages<'a> {
             source,
         };
         let Page { metadata, items } = serde_json::from_slice(&body).map_err(decode)?;
+        if let Some(version) = metadata.resource_version.0 {
+            self.version = version;
+        }
         if !metadata.next.is_empty() {
             self.query = Some(format!("{PAGE}&continue={}", escaped(&metadata.next)));
         }
@@ -188,6 +247,8 @@ struct PageMeta {
     /// Token for the next page; empty on the last one.
     #[serde(rename = "continue", default)]
     next: String,
+    #[serde(rename = "resourceVersion", default)]
+    resource_version: Parsed<u64>,
 }
 
 #[cfg(test)]

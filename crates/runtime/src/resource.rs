@@ -75,6 +75,19 @@ impl fmt::Display for ResourceType {
 pub static PODS: ResourceType = ResourceType::builtin("", "Pod", "pods", true);
 /// core/v1 nodes.
 pub static NODES: ResourceType = ResourceType::builtin("", "Node", "nodes", false);
+/// core/v1 services.
+pub static SERVICES: ResourceType = ResourceType::builtin("", "Service", "services", true);
+/// core/v1 endpoints.
+pub static ENDPOINTS: ResourceType = ResourceType::builtin("", "Endpoints", "endpoints", true);
+/// discovery.k8s.io/v1 endpointslices.
+pub static ENDPOINT_SLICES: ResourceType =
+    ResourceType::builtin("discovery.k8s.io", "EndpointSlice", "endpointslices", true);
+/// networking.k8s.io/v1 servicecidrs.
+pub static SERVICE_CIDRS: ResourceType =
+    ResourceType::builtin("networking.k8s.io", "ServiceCIDR", "servicecidrs", false);
+/// networking.k8s.io/v1 ipaddresses.
+pub static IP_ADDRESSES: ResourceType =
+    ResourceType::builtin("networking.k8s.io", "IPAddress", "ipaddresses", false);
 /// core/v1 events.
 pub static EVENTS: ResourceType = ResourceType::builtin("", "Event", "events", true);
 /// core/v1 namespaces.
@@ -82,12 +95,28 @@ pub static NAMESPACES: ResourceType = ResourceType::builtin("", "Namespace", "na
 /// core/v1 replicationcontrollers.
 pub static REPLICATION_CONTROLLERS: ResourceType =
     ResourceType::builtin("", "ReplicationController", "replicationcontrollers", true);
+/// apps/v1 daemonsets.
+pub static DAEMON_SETS: ResourceType =
+    ResourceType::builtin("apps", "DaemonSet", "daemonsets", true);
 /// apps/v1 deployments.
 pub static DEPLOYMENTS: ResourceType =
     ResourceType::builtin("apps", "Deployment", "deployments", true);
 /// apps/v1 replicasets.
 pub static REPLICA_SETS: ResourceType =
     ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
+/// batch/v1 jobs.
+pub static JOBS: ResourceType = ResourceType::builtin("batch", "Job", "jobs", true);
+/// batch/v1 cronjobs.
+pub static CRON_JOBS: ResourceType = ResourceType::builtin("batch", "CronJob", "cronjobs", true);
+/// apps/v1 statefulsets.
+pub static STATEFUL_SETS: ResourceType =
+    ResourceType::builtin("apps", "StatefulSet", "statefulsets", true);
+/// apps/v1 controllerrevisions.
+pub static CONTROLLER_REVISIONS: ResourceType =
+    ResourceType::builtin("apps", "ControllerRevision", "controllerrevisions", true);
+/// core/v1 persistentvolumeclaims.
+pub static PERSISTENT_VOLUME_CLAIMS: ResourceType =
+    ResourceType::builtin("", "PersistentVolumeClaim", "persistentvolumeclaims", true);
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType =
     ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
@@ -96,6 +125,13 @@ pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "c
 /// core/v1 serviceaccounts.
 pub static SERVICE_ACCOUNTS: ResourceType =
     ResourceType::builtin("", "ServiceAccount", "serviceaccounts", true);
+/// policy/v1 poddisruptionbudgets.
+pub static POD_DISRUPTION_BUDGETS: ResourceType = ResourceType::builtin(
+    "policy",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    true,
+);
 /// authentication.k8s.io/v1 tokenreviews.
 pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin(
     "authentication.k8s.io",

@@ -1,7 +1,9 @@
-//! The CA (certificate authority) of the API server, from a file that may change. The file is read
-//! when a connection is opened, at most once a minute.
+//! The CA (certificate authority) of the API server, from a file that may change.
 //!
-//! Upstream: `client-go/transport/ca_rotation.go`.
+//! A handshake starts a read of the file, at most once a minute, and itself uses the previous
+//! content. The read has a thread of its own, because a slow file system must not delay the only
+//! thread of the manager. So the first connection after a change of the CA may fail; its retry uses
+//! the new one. Upstream (`client-go/transport/ca_rotation.go`) waits for the read.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +15,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 /// The shortest time between two reads of the file.
@@ -20,7 +23,10 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Verifies servers with the latest valid content of the file.
 #[derive(Debug)]
-pub(super) struct Authority {
+pub(super) struct Authority(Arc<File>);
+
+#[derive(Debug)]
+struct File {
     path: PathBuf,
     reloads: IntCounterVec,
     state: Mutex<State>,
@@ -39,7 +45,7 @@ impl Authority {
     pub(super) fn new(path: PathBuf, reloads: IntCounterVec) -> Result<Self, String> {
         let pem = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let verifier = verifier(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self {
+        Ok(Self(Arc::new(File {
             path,
             reloads,
             state: Mutex::new(State {
@@ -47,26 +53,34 @@ impl Authority {
                 verifier,
                 checked: Instant::now(),
             }),
-        })
+        })))
     }
 
     fn current(&self) -> Arc<WebPkiServerVerifier> {
-        {
-            let mut state = self.state();
-            if state.checked.elapsed() < INTERVAL {
-                return Arc::clone(&state.verifier);
-            }
-            // Set before the read, so that concurrent handshakes use the previous content.
-            state.checked = Instant::now();
+        drop(self.refresh());
+        Arc::clone(&self.0.state().verifier)
+    }
+
+    /// Starts to read the file, if the last read is old enough.
+    fn refresh(&self) -> Option<JoinHandle<()>> {
+        let mut state = self.0.state();
+        if state.checked.elapsed() < INTERVAL {
+            return None;
         }
+        state.checked = Instant::now();
+        let file = Arc::clone(&self.0);
+        Some(spawn_blocking(move || file.reload()))
+    }
+}
+
+impl File {
+    fn reload(&self) {
         let read = std::fs::read(&self.path);
-        let mut state = self.state();
-        let (result, reason) = state.take(read);
+        let (result, reason) = self.state().take(read);
         self.reloads.with_label_values(&[result, reason]).inc();
         if result == "failure" {
             tracing::error!(caFile = %self.path.display(), reason, "cannot reload the authority of the API server");
         }
-        Arc::clone(&state.verifier)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -207,6 +221,11 @@ mod tests {
                 None => std::fs::remove_file(&path).unwrap(),
             }
             tokio::time::advance(INTERVAL).await;
+            authority
+                .refresh()
+                .expect("a minute has passed")
+                .await
+                .unwrap();
             assert_eq!(
                 (trusts(&new, "new"), trusts(&old, "old")),
                 (is_new, !is_new),
@@ -214,6 +233,9 @@ mod tests {
             );
             assert_eq!(count(result, reason), 1, "{reason}");
         }
+        tokio::time::advance(INTERVAL).await;
+        assert!(trusts(&new, "new"));
+        assert!(authority.refresh().is_none(), "the handshake starts a read");
         let error = Authority::new(directory.path().join("no.crt"), reloads).unwrap_err();
         assert!(error.contains("no.crt: No such file"), "{error}");
     }

@@ -187,6 +187,8 @@ pub trait WriteGate: Send + Sync + 'static {
 }
 
 const JSON: &str = "application/json";
+/// Server-side apply. JSON is YAML, too.
+const APPLY: &str = "application/apply-patch+yaml";
 /// The second media type lets a server without metadata support send whole objects. Their metadata
 /// is decoded in the same way.
 const METADATA: &str =
@@ -241,6 +243,13 @@ impl ApiClient {
         self.send(self.on(Method::GET, target)).await
     }
 
+    /// GET one object as the watch cache of the API server has it (`resourceVersion=0`). This is
+    /// cheaper than [`ApiClient::get`], and the object may be older.
+    pub async fn get_cached(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
+        let call = self.on(Method::GET, target).query("resourceVersion=0");
+        self.send(call).await
+    }
+
     /// GET a collection; `query` without the question mark.
     pub async fn list(&self, target: Target<'_>, query: &str) -> Result<Bytes, ApiError> {
         self.send(self.on(Method::GET, target).query(query)).await
@@ -276,6 +285,23 @@ impl ApiClient {
         self.send(
             self.on(Method::PATCH, target)
                 .body(kind.content_type(), body)?,
+        )
+        .await
+    }
+
+    /// PATCH by server-side apply: `configuration` has the fields that `manager` owns. Fields of other
+    /// managers are taken over, as with upstream's `Force`.
+    pub async fn apply(
+        &self,
+        target: Target<'_>,
+        manager: &str,
+        configuration: &impl Serialize,
+    ) -> Result<Bytes, ApiError> {
+        let query = format!("fieldManager={}&force=true", escape(manager));
+        self.send(
+            self.on(Method::PATCH, target)
+                .query(&query)
+                .body(APPLY, configuration)?,
         )
         .await
     }

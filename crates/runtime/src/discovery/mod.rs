@@ -8,6 +8,7 @@
 //!
 //! Upstream: `client-go/discovery` (`discovery_client.go`, `aggregated_discovery.go`).
 
+mod mapper;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use futures::future;
+pub use mapper::{Mapping, MappingError, RestMapper, split_api_version};
 
 use crate::client::{ApiClient, ApiError, Decision};
 use crate::resource::ResourceType;

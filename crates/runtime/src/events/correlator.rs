@@ -270,7 +270,7 @@ mod tests {
         Occurrence {
             object,
             kind: EventType::Normal,
-            reason,
+            reason: reason.into(),
             message: message.to_owned(),
             at,
         }
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(drops(&normal), 1);
         assert_eq!(
             drops(&Occurrence {
-                reason: "another",
+                reason: "another".into(),
                 ..normal.clone()
             }),
             26,

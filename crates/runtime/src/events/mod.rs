@@ -12,6 +12,8 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -61,7 +63,7 @@ pub struct EventRecorder {
 struct Occurrence {
     object: ObjectReference,
     kind: EventType,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     at: Timestamp,
 }
@@ -89,20 +91,21 @@ impl EventRecorder {
         &self,
         object: ObjectReference,
         kind: EventType,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: String,
     ) {
+        let reason = reason.into();
         if object.kind.is_empty() || object.api_version.is_empty() {
             return tracing::error!(
                 ?object,
-                reason,
+                reason = &*reason,
                 message,
                 "event about an object without kind, dropped"
             );
         }
         let name = ObjectKey::new(&object.namespace, &object.name);
         let (of, kind_of) = (&*object.kind, kind.as_str());
-        tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason, message, "Event occurred");
+        tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason = &*reason, message, "Event occurred");
         match self.queue.try_send(Occurrence {
             object,
             kind,
@@ -112,10 +115,10 @@ impl EventRecorder {
         }) {
             Ok(()) => {}
             Err(TrySendError::Full(dropped)) => {
-                tracing::error!(object = ?dropped.object, reason, message = dropped.message, "too many queued events, dropped event");
+                tracing::error!(object = ?dropped.object, reason = &*dropped.reason, message = dropped.message, "too many queued events, dropped event");
             }
             Err(TrySendError::Closed(dropped)) => {
-                tracing::debug!(object = ?dropped.object, reason, "event after the shutdown of its recorder, dropped");
+                tracing::debug!(object = ?dropped.object, reason = &*dropped.reason, "event after the shutdown of its recorder, dropped");
             }
         }
     }

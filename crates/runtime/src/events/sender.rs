@@ -92,7 +92,7 @@ impl Sender {
     /// Writes one Event, with retries. The body of the answer is ignored: it would only repeat the
     /// sent fields that correlation needs.
     async fn write(&self, occurrence: &Occurrence, record: &Record, patch: bool) {
-        let (object, reason) = (&occurrence.object, occurrence.reason);
+        let (object, reason) = (&occurrence.object, &*occurrence.reason);
         for tried in 1..=TRIES {
             let Err(error) = self.try_write(occurrence, record, patch).await else {
                 return;
@@ -266,7 +266,7 @@ impl<'a> Event<'a> {
                 api_version: &object.api_version,
                 resource_version: &object.resource_version,
             },
-            reason: occurrence.reason,
+            reason: &occurrence.reason,
             message: &record.message,
             source: Source { component },
             first_timestamp: whole_seconds(record.first),

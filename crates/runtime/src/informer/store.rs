@@ -62,6 +62,12 @@ impl<T: Object> Index<T> {
     pub fn get(&self, value: &str) -> Vec<Arc<T>> {
         self.store.read().indexes[self.position].get(value)
     }
+
+    /// The number of objects with this value.
+    pub fn count(&self, value: &str) -> usize {
+        let entries = &self.store.read().indexes[self.position].entries;
+        entries.get(value).map_or(0, Objects::len)
+    }
 }
 
 /// The content of a store, under its lock.
@@ -416,6 +422,7 @@ mod tests {
         store.set(&pod("a/two", 2, "n1"));
         store.set(&pod("b/one", 3, "n2"));
         assert_eq!(names(nodes.get("n1")), ["a/one", "a/two"]);
+        assert_eq!((nodes.count("n1"), nodes.count("none")), (2, 0));
         assert_eq!(names(store.in_namespace("a")), ["a/one", "a/two"]);
 
         assert_eq!(

@@ -7,31 +7,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Object;
-use super::document::{Document, Served};
-use super::meta::{Annotations, Meta};
-use super::wire::{Condition, DecodeError, MetaWire, Pairs, nullable, parse};
+use super::meta::Annotations;
+use super::view::view;
+use super::wire::{Condition, nullable};
 use crate::labels::{Selector, SelectorError, WireSelector};
-use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
 
-/// A Deployment: the fields that its controller reads, and the document for its writes.
-#[derive(Debug, Clone)]
-pub struct Deployment {
-    /// Metadata.
-    pub meta: Meta,
-    /// Annotations.
-    pub annotations: Annotations,
-    /// Spec.
-    pub spec: DeploymentSpec,
-    /// Status.
-    pub status: DeploymentStatus,
-    /// The served JSON without `managedFields`.
-    pub document: Document,
+view! {
+    /// A Deployment: the fields that its controller reads, and the document for its writes.
+    pub struct Deployment: DEPLOYMENTS, annotations: Annotations, keeps document {
+        /// Spec.
+        pub spec: DeploymentSpec,
+        /// Status.
+        pub status: DeploymentStatus,
+    }
 }
 
 /// `spec` of a Deployment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "SpecWire<'de>")]
 pub struct DeploymentSpec {
     /// Desired number of pods; 1 when unset.
     pub replicas: i32,
@@ -77,6 +71,42 @@ pub enum IntOrPercent {
     Percent(String),
 }
 
+/// A text that is no percentage. The validation of the API server rejects it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PercentError {
+    /// The text has no percent sign.
+    #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
+    NotAPercentage,
+    /// The text before the percent sign is not a whole number.
+    #[error("invalid value for IntOrString: invalid value {text:?}: {source}")]
+    NotANumber {
+        /// The text as given.
+        text: String,
+        /// The parser's error.
+        #[source]
+        source: std::num::ParseIntError,
+    },
+}
+
+impl IntOrPercent {
+    /// The number itself, or the percentage of `total` in the rounding of `round`. Upstream:
+    /// `GetScaledValueFromIntOrPercent`.
+    pub fn of(&self, total: i32, round: fn(f64) -> f64) -> Result<i32, PercentError> {
+        match self {
+            Self::Int(number) => Ok(*number),
+            Self::Percent(text) => {
+                let number = text.strip_suffix('%').ok_or(PercentError::NotAPercentage)?;
+                let percent: i32 = number.parse().map_err(|source| PercentError::NotANumber {
+                    text: text.clone(),
+                    source,
+                })?;
+                // `as` saturates; an i32 fits into an f64 without loss.
+                Ok(round(f64::from(percent) * f64::from(total) / 100.0) as i32)
+            }
+        }
+    }
+}
+
 /// `status` of a Deployment. It serialises in the order of upstream's Go type, and omits the fields
 /// that Go omits. Unknown fields stay in `extra`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -119,72 +149,7 @@ pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }
 
-impl Object for Deployment {
-    const RESOURCE: &'static ResourceType = &resource::DEPLOYMENTS;
-
-    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let (wire, text): (Wire<'_>, &str) = parse(json, "Deployment")?;
-        let Served {
-            object: metadata,
-            managed_fields,
-        } = wire.metadata;
-        let strategy = match wire.spec.strategy {
-            StrategyWire { kind, .. } if kind == "Recreate" => Strategy::Recreate,
-            StrategyWire {
-                kind,
-                rolling_update,
-            } if kind == "RollingUpdate" => {
-                let limits = rolling_update.unwrap_or_default();
-                Strategy::RollingUpdate {
-                    max_surge: limits.max_surge,
-                    max_unavailable: limits.max_unavailable,
-                }
-            }
-            StrategyWire { kind, .. } => Strategy::Other(kind),
-        };
-        Ok(Self {
-            annotations: metadata.annotations.to_annotations(),
-            meta: metadata.into_meta("Deployment")?,
-            spec: DeploymentSpec {
-                replicas: wire.spec.replicas.unwrap_or(1),
-                selector: Selector::parse(wire.spec.selector.as_ref()),
-                template: PodTemplate::served(wire.spec.template).map_err(|source| {
-                    DecodeError::Json {
-                        kind: "Deployment",
-                        source,
-                    }
-                })?,
-                strategy,
-                min_ready_seconds: wire.spec.min_ready_seconds,
-                revision_history_limit: wire.spec.revision_history_limit,
-                paused: wire.spec.paused,
-                progress_deadline_seconds: wire.spec.progress_deadline_seconds,
-            },
-            status: wire.status,
-            document: Document::without(text, &managed_fields),
-        })
-    }
-
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn heap_size(&self) -> usize {
-        self.meta.name.len() + self.document.len()
-    }
-}
-
-#[derive(Deserialize)]
-struct Wire<'a> {
-    #[serde(borrow)]
-    metadata: Served<'a, MetaWire<'a, Pairs<'a>>>,
-    #[serde(borrow)]
-    spec: SpecWire<'a>,
-    #[serde(default, deserialize_with = "nullable")]
-    status: DeploymentStatus,
-}
-
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct SpecWire<'a> {
     replicas: Option<i32>,
@@ -199,6 +164,29 @@ struct SpecWire<'a> {
     #[serde(default, deserialize_with = "nullable")]
     paused: bool,
     progress_deadline_seconds: Option<i32>,
+}
+
+impl Default for DeploymentSpec {
+    fn default() -> Self {
+        Self::try_from(SpecWire::default()).expect("the form without fields is valid")
+    }
+}
+
+impl TryFrom<SpecWire<'_>> for DeploymentSpec {
+    type Error = serde_json::Error;
+
+    fn try_from(wire: SpecWire<'_>) -> Result<Self, Self::Error> {
+        Ok(Self {
+            replicas: wire.replicas.unwrap_or(1),
+            selector: Selector::parse(wire.selector.as_ref()),
+            template: PodTemplate::served(wire.template)?,
+            strategy: wire.strategy.into(),
+            min_ready_seconds: wire.min_ready_seconds,
+            revision_history_limit: wire.revision_history_limit,
+            paused: wire.paused,
+            progress_deadline_seconds: wire.progress_deadline_seconds,
+        })
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -216,11 +204,28 @@ struct RollingUpdateWire {
     max_unavailable: Option<IntOrPercent>,
 }
 
+impl From<StrategyWire> for Strategy {
+    fn from(wire: StrategyWire) -> Self {
+        match &*wire.kind {
+            "Recreate" => Self::Recreate,
+            "RollingUpdate" => {
+                let limits = wire.rolling_update.unwrap_or_default();
+                Self::RollingUpdate {
+                    max_surge: limits.max_surge,
+                    max_unavailable: limits.max_unavailable,
+                }
+            }
+            _ => Self::Other(wire.kind),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::object::Object;
     use crate::template;
 
     fn served(template: &str) -> String {

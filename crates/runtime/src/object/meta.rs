@@ -4,11 +4,11 @@
 //! of owners are shared, a UID takes 16 bytes, and two flags replace the list of finalizers.
 //! Upstream: `ObjectMeta` of `k8s.io/apimachinery/pkg/apis/meta/v1`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::intern::{Interner, Sym};
 use crate::labels::Labels;
@@ -83,9 +83,36 @@ impl CollectorFinalizers {
     }
 }
 
-/// All annotations of an object. Deployments and ReplicaSets keep them, because the Deployment
-/// controller copies annotations between them.
-pub type Annotations = BTreeMap<String, String>;
+/// The annotations of an object, except `kubectl.kubernetes.io/last-applied-configuration`. That
+/// one takes kilobytes, and no controller reads it.
+///
+/// Deployments and ReplicaSets keep them, because the Deployment controller copies annotations
+/// between them. Objects with equal annotations share one allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Annotations(Labels);
+
+impl Annotations {
+    /// The annotation that kubectl keeps for `kubectl apply`.
+    pub const LAST_APPLIED: &'static str = "kubectl.kubernetes.io/last-applied-configuration";
+
+    /// The shared set with the pairs `pairs`. For a repeated key, the last value wins.
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let kept = pairs
+            .into_iter()
+            .filter(|(key, _)| *key != Self::LAST_APPLIED);
+        Self(Labels::new(kept))
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(Sym::as_str)
+    }
+
+    /// All pairs of key and value, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
 
 /// One entry of `ownerReferences`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -164,6 +191,28 @@ impl fmt::Display for Uid {
             Self::Uuid(uuid) => uuid.hyphenated().fmt(f),
             Self::Other(text) => f.write_str(text),
         }
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct UidVisitor;
+        impl serde::de::Visitor<'_> for UidVisitor {
+            type Value = Uid;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Uid, E> {
+                Ok(Uid::new(text))
+            }
+        }
+        deserializer.deserialize_str(UidVisitor)
     }
 }
 

@@ -10,16 +10,31 @@
 //! a whole object, the view keeps the served [`Document`], so unknown fields survive the write.
 
 mod conditions;
+mod controller_revision;
+mod cron_job;
+mod daemon_set;
 mod deployment;
 mod document;
+mod endpoint_slice;
+mod endpoints;
+mod job;
+mod job_policies;
+mod lease;
 mod meta;
 mod metadata;
 mod namespace;
 mod node;
+mod persistent_volume_claim;
 mod pod;
+mod pod_disruption_budget;
 mod replica_set;
 mod replication_controller;
+pub(crate) mod scheduling;
 mod selects;
+mod service;
+mod service_cidr;
+mod stateful_set;
+mod target_ref;
 mod view;
 mod wire;
 
@@ -27,21 +42,55 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use conditions::{ConditionState, Conditions};
-pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, Strategy};
+pub use controller_revision::{ControllerRevision, DataDigest};
+pub use cron_job::{ActiveJob, ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus};
+pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy, RollingLimits};
+pub use deployment::{
+    Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, PercentError, Strategy,
+};
 pub use document::Document;
+pub use endpoint_slice::{
+    Addresses, Endpoint, EndpointConditions, EndpointHints, EndpointSlice, EndpointSlicePort,
+};
+pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
+pub use job::{
+    CompletionMode, Job, JobSpec, JobStatus, PodReplacementPolicy, UncountedTerminatedPods,
+};
+pub use job_policies::{
+    OnExitCodes, OnPodCondition, PodFailurePolicy, PodFailurePolicyRule, SuccessPolicy,
+    SuccessPolicyRule,
+};
+pub use lease::{Lease, LeaseSpec};
 pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 pub use metadata::ObjectMetadata;
 pub use namespace::Namespace;
-pub use node::{Node, NodeAnnotations, NodeSpec, NodeStatus, TTL_ANNOTATION, Taint};
+pub use node::{
+    Allocatable, MilliCpu, Node, NodeAnnotations, NodeConditions, NodeSpec, NodeStatus,
+    TTL_ANNOTATION, Taint,
+};
+pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
-    Container, ContainerPort, Phase, Pod, PodAffinities, PodAffinity, PodAffinityTerm,
-    PodCondition, PodDetails, PodResourceClaim, PodSpec, PodVolume, Present, Readiness,
-    ResourceClaimStatus, ResourceList, Resources, TerminatedContainer, Toleration, VolumeSource,
-    WeightedPodAffinityTerm,
+    Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities, PodAffinity,
+    PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim, PodSpec, PodVolume, Present,
+    Readiness, ResourceClaimStatus, ResourceList, Resources, TerminatedContainer, Toleration,
+    VolumeSource, WeightedPodAffinityTerm, next_availability_check,
+};
+pub(crate) use pod::{WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm};
+pub use pod_disruption_budget::{
+    BudgetCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
 pub use selects::Selects;
+pub use service::{Service, ServiceAnnotations, ServicePort, ServiceSpec, TargetPort};
+pub use service_cidr::{
+    IpAddress, ServiceCidr, ServiceCidrCondition, ServiceCidrSpec, ServiceCidrStatus,
+};
+pub use stateful_set::{
+    ClaimRetention, PodManagement, Retention, StatefulSet, StatefulSetSpec, StatefulSetStatus,
+    UpdateStrategy,
+};
+pub use target_ref::TargetRef;
 pub use wire::{Condition, DecodeError, Identity, Parsed};
 
 use crate::intern::Sym;

@@ -1,17 +1,29 @@
-//! The cached view of a node: taints, conditions, and the annotation of the TTL controller.
+//! The cached view of a node: ranges of pod addresses, taints, conditions, and the annotation of the
+//! TTL controller.
+//!
+//! The view keeps the served document, because the node lifecycle controller PUTs the status of a
+//! silent node.
 //!
 //! Upstream: `Node` of `k8s.io/api/core/v1`.
 
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::Deserializer;
+
 use super::view::view;
+use super::wire::Text;
 use super::{Conditions, Parsed};
 use crate::intern::Sym;
+use crate::template::milli_value;
 
 /// Annotation with the time for which the kubelet may cache Secrets and ConfigMaps, in seconds.
 pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
 view! {
     /// The cached view of a node.
-    pub struct Node: NODES, annotations: NodeAnnotations {
+    pub struct Node: NODES, annotations: NodeAnnotations, keeps document {
         /// `spec`.
         pub spec: NodeSpec,
         /// `status`.
@@ -27,22 +39,96 @@ view! {
 
     /// `spec` of a node.
     pub struct NodeSpec {
+        /// The ranges of pod addresses, one per family.
+        #[serde(rename = "podCIDRs")]
+        pub pod_cidrs: Vec<Box<str>>,
         /// Taints.
         pub taints: Vec<Taint>,
+        /// Whether the scheduler ignores the node.
+        pub unschedulable: bool,
     }
 
     /// One taint of a node.
     pub struct Taint {
         /// Key, such as `node.kubernetes.io/out-of-service`.
         pub key: Sym,
+        /// Value; empty when unset.
+        pub value: Sym,
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
         pub effect: Sym,
     }
 
     /// `status` of a node.
     pub struct NodeStatus {
+        /// Resources for pods.
+        pub allocatable: Allocatable,
         /// Conditions.
-        pub conditions: Conditions,
+        pub conditions: NodeConditions,
+    }
+
+    /// The resources of a node for pods, as far as controllers read them.
+    pub struct Allocatable {
+        /// CPU; unset when missing or malformed.
+        pub cpu: Parsed<MilliCpu>,
+    }
+}
+
+/// Types and statuses of the conditions of a node, and the last heartbeat of its kubelet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeConditions {
+    states: Conditions,
+    /// `lastHeartbeatTime` of the first `Ready` condition.
+    pub ready_heartbeat: Option<Timestamp>,
+}
+
+impl std::ops::Deref for NodeConditions {
+    type Target = Conditions;
+    fn deref(&self) -> &Conditions {
+        &self.states
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeConditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: Text<'a>,
+            #[serde(borrow)]
+            status: Option<Text<'a>>,
+            #[serde(borrow)]
+            last_heartbeat_time: Option<Text<'a>>,
+        }
+        let wire: Vec<Wire<'de>> = Vec::deserialize(deserializer)?;
+        let ready = wire.iter().find(|condition| &*condition.kind == "Ready");
+        let heartbeat = ready.and_then(|condition| condition.last_heartbeat_time.as_ref());
+        Ok(Self {
+            states: Conditions::new(wire.iter().map(|condition| {
+                let status = condition.status.as_deref();
+                (&*condition.kind, status.unwrap_or_default())
+            })),
+            ready_heartbeat: heartbeat.map(Text::to_lenient_time),
+        })
+    }
+}
+
+impl Taint {
+    /// Whether the taint has this key and effect. These two identify a taint within its node.
+    /// Upstream: `MatchTaint`.
+    pub fn is(&self, key: &str, effect: &str) -> bool {
+        self.key == *key && self.effect == *effect
+    }
+}
+
+/// An amount of CPU in thousandths of a core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MilliCpu(pub i64);
+
+impl FromStr for MilliCpu {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        milli_value(text).map(Self).ok_or(())
     }
 }
 
@@ -59,6 +145,26 @@ mod tests {
 
     use super::*;
     use crate::object::Object;
+
+    #[test]
+    fn cpu_of_a_node_is_decoded() {
+        // (allocatable, thousandths of a core)
+        let cases = [
+            (
+                json!({"cpu": "1500m", "memory": "1Gi"}),
+                Some(MilliCpu(1500)),
+            ),
+            (json!({"cpu": "x"}), None),
+            (json!({"cpu": null}), None),
+            (json!({}), None),
+            (json!(null), None),
+        ];
+        for (allocatable, expected) in cases {
+            let json = json!({"metadata": {"name": "n"}, "status": {"allocatable": allocatable}});
+            let node = Node::decode(json.to_string().as_bytes()).unwrap();
+            assert_eq!(node.status.allocatable.cpu.0, expected, "{json}");
+        }
+    }
 
     #[test]
     fn null_and_absent_node_fields_have_the_default() {

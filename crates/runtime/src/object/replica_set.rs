@@ -11,7 +11,7 @@ use super::Object;
 use super::deployment::is_zero;
 use super::document::{Document, Served};
 use super::meta::{Annotations, Meta};
-use super::wire::{Condition, DecodeError, MetaWire, Pairs, nullable, parse};
+use super::wire::{Condition, DecodeError, MetaWire, nullable, parse};
 use crate::labels::{Selector, SelectorError, WireSelector};
 use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
@@ -100,7 +100,7 @@ impl Object for ReplicaSet {
     }
 
     fn heap_size(&self) -> usize {
-        self.meta.name.len() + self.document.len()
+        self.meta.name.len() + self.document.size()
     }
 }
 
@@ -125,7 +125,7 @@ where
         managed_fields,
     } = wire.metadata;
     Ok(Parts {
-        annotations: metadata.annotations.to_annotations(),
+        annotations: metadata.annotations.clone(),
         meta: metadata.into_meta(kind)?,
         spec: ReplicaSetSpec {
             replicas: wire.spec.replicas.unwrap_or(1),
@@ -135,7 +135,7 @@ where
                 .map_err(|source| DecodeError::Json { kind, source })?,
         },
         status: wire.status,
-        document: Document::without(text, &managed_fields),
+        document: Document::without(text, managed_fields),
     })
 }
 
@@ -143,7 +143,7 @@ where
 #[serde(bound(deserialize = "S: Deserialize<'de>"))]
 struct Wire<'a, S> {
     #[serde(borrow)]
-    metadata: Served<'a, MetaWire<'a, Pairs<'a>>>,
+    metadata: Served<'a, MetaWire<'a, Annotations>>,
     #[serde(borrow)]
     spec: SpecWire<'a, S>,
     #[serde(default, deserialize_with = "nullable")]

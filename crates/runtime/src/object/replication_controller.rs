@@ -51,7 +51,7 @@ impl Object for ReplicationController {
     }
 
     fn heap_size(&self) -> usize {
-        self.meta.name.len() + self.document.len()
+        self.meta.name.len() + self.document.size()
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
             ),
             (2, None, 3)
         );
-        let document: Value = serde_json::from_str(rc.document.as_str()).unwrap();
+        let document: Value = serde_json::from_str(&rc.document.text()).unwrap();
         assert_eq!(
             (
                 &document["spec"]["new"],

@@ -2,7 +2,7 @@
 //!
 //! The trait lets the code for adoption and release work for all kinds of owners.
 
-use super::{Deployment, Object, ReplicaSet, ReplicationController};
+use super::{DaemonSet, Deployment, Job, Object, ReplicaSet, ReplicationController, StatefulSet};
 use crate::labels::{Selector, SelectorError};
 
 /// An object that selects its dependents by labels.
@@ -22,4 +22,11 @@ macro_rules! selects {
     )*};
 }
 
-selects!(Deployment, ReplicaSet, ReplicationController);
+selects!(
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet
+);

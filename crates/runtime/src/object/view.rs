@@ -31,14 +31,22 @@
 //! The first struct is the object. The macro adds the field `meta` and implements
 //! [`Object`](super::Object); `NODES` is the constant of the resource in
 //! [`resource`](crate::resource). The optional struct after `annotations:` has one field per
-//! annotation, and a serde attribute renames the field to the annotation's key. Further structs
-//! are parts of the object.
+//! annotation, and a serde attribute renames the field to the annotation's key;
+//! [`Annotations`](super::Annotations) keeps all of them. Further structs are parts of the object.
+//!
+//! `keeps document` after the resource adds the served [`Document`](super::Document), for objects
+//! that a controller PUTs. A field with a type from elsewhere needs `Deserialize` and `Default`.
+//!
+//! `keeps document without endpoints: Vec<Endpoint>` declares the member `endpoints` as a field that
+//! the document omits. Large members that the view decodes completely are then kept once.
 
 /// Declares views; the module documentation describes the syntax.
 macro_rules! view {
     (
         $(#[$doc:meta])*
-        $vis:vis struct $name:ident: $resource:ident $(, annotations: $annotations:ty)? {
+        $vis:vis struct $name:ident: $resource:ident
+            $(, annotations: $annotations:ty)?
+            $(, keeps $document:ident $(without $apart:ident: $apart_type:ty)?)? {
             $($(#[$field_doc:meta])* $field_vis:vis $field:ident: $type:ty,)*
         }
         $($parts:tt)*
@@ -53,6 +61,14 @@ macro_rules! view {
                 pub annotations: $annotations,
             )?
             $($(#[$field_doc])* $field_vis $field: $type,)*
+            $(
+                $(
+                    #[doc = concat!("`", stringify!($apart), "`, which the document omits.")]
+                    pub $apart: $apart_type,
+                )?
+                /// The served JSON without `managedFields`.
+                pub $document: $crate::object::Document,
+            )?
         }
 
         impl $crate::object::Object for $name {
@@ -63,23 +79,50 @@ macro_rules! view {
                 #[serde(rename_all = "camelCase")]
                 struct Wire<'a> {
                     #[serde(borrow)]
-                    metadata: $crate::object::wire::MetaWire<'a $(, $annotations)?>,
+                    metadata: $crate::object::document::Served<
+                        'a,
+                        $crate::object::wire::MetaWire<'a $(, $annotations)?>,
+                    >,
                     $(
                         #[serde(default, deserialize_with = "crate::object::wire::nullable")]
                         $field: $type,
                     )*
+                    $($(
+                        #[serde(
+                            borrow,
+                            default,
+                            deserialize_with = "crate::object::document::present"
+                        )]
+                        $apart: Option<$crate::object::document::Apart<'a, $apart_type>>,
+                    )?)?
                 }
                 const KIND: &str = stringify!($name);
-                let (wire, _): (Wire<'_>, &str) = $crate::object::wire::parse(json, KIND)?;
+                let (wire, _text): (Wire<'_>, &str) = $crate::object::wire::parse(json, KIND)?;
+                let metadata = wire.metadata.object;
                 Ok(Self {
-                    $(annotations: <$annotations>::clone(&wire.metadata.annotations),)?
+                    $(annotations: <$annotations>::clone(&metadata.annotations),)?
                     $($field: wire.$field,)*
-                    meta: wire.metadata.into_meta(KIND)?,
+                    $(
+                        $document: $crate::object::Document::without(
+                            _text,
+                            wire.metadata
+                                .managed_fields
+                                .into_iter()
+                                $(.chain(wire.$apart.as_ref().map(|member| member.text)))?,
+                        ),
+                        $($apart: wire.$apart.map(|member| member.value).unwrap_or_default(),)?
+                    )?
+                    meta: metadata.into_meta(KIND)?,
                 })
             }
 
             fn meta(&self) -> &$crate::object::Meta {
                 &self.meta
+            }
+
+            fn heap_size(&self) -> usize {
+                self.meta.name.len()
+                    $(+ self.$document.size() $(+ size_of_val(&*self.$apart))?)?
             }
         }
 

@@ -85,17 +85,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 /// A map of strings, as pairs in the served order. A repeated key gives several pairs. Readers let
 /// the last pair win, as Go's JSON does.
 #[derive(Debug, Default)]
-pub(super) struct Pairs<'a>(Vec<(Text<'a>, Text<'a>)>);
+pub(crate) struct Pairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl Pairs<'_> {
-    /// An owned copy.
-    pub(super) fn to_annotations(&self) -> Annotations {
-        self.iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
-    }
-
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 }
@@ -117,6 +110,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
             }
         }
         deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::new(Pairs::deserialize(deserializer)?.iter()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::new(Pairs::deserialize(deserializer)?.iter()))
     }
 }
 
@@ -162,9 +167,9 @@ pub(super) fn lenient_time<'de, D: Deserializer<'de>>(
     Ok(text.map(|text| text.to_lenient_time()))
 }
 
-/// Like [`lenient_time`], for a time that the controller writes back. The maximum loses its
+/// Like [`lenient_time`], for a time that a controller writes back. The maximum loses its
 /// fraction of a second, because times in statuses have whole seconds.
-fn condition_time<'de, D: Deserializer<'de>>(
+pub(super) fn whole_seconds_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {
     let whole_seconds = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
@@ -225,6 +230,16 @@ struct OwnerWire<'a> {
 }
 
 impl<A> MetaWire<'_, A> {
+    /// Whether the object has the finalizer `name`.
+    pub(super) fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|finalizer| **finalizer == *name)
+    }
+
+    /// Whether the deletion of the object has started.
+    pub(super) fn is_terminating(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
     /// The metadata for a view. Errors name `kind`.
     pub(super) fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
         let version = self.resource_version.as_deref().unwrap_or("0");
@@ -316,39 +331,44 @@ impl Identity {
     }
 }
 
-/// A condition in the status of a Deployment or ReplicaSet. Unknown fields stay in `extra`, because
+/// A condition in the status of a Deployment, ReplicaSet or Job. Unknown fields stay in `extra`, because
 /// the controller writes the condition back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// Type; unique within the list.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Sym,
     /// `True`, `False` or `Unknown`.
-    pub status: String,
+    pub status: Sym,
     /// Time of the last change of any field (Deployments only).
     #[serde(
         default,
-        deserialize_with = "condition_time",
+        deserialize_with = "whole_seconds_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_update_time: Option<Timestamp>,
     /// Time of the last change of the status.
     #[serde(
         default,
-        deserialize_with = "condition_time",
+        deserialize_with = "whole_seconds_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_transition_time: Option<Timestamp>,
     /// Reason: one word in CamelCase, for programs.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub reason: String,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub reason: Sym,
     /// Message for users.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub message: Box<str>,
     /// All fields that this type lacks.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+/// Whether Go's `omitempty` omits `text`.
+fn is_empty(text: &impl std::ops::Deref<Target = str>) -> bool {
+    text.deref().is_empty()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub use objects::WrittenObjects;
 use crate::informer::VersionedCache;
 use crate::object::ObjectKey;
 use crate::sync::{Mutex, MutexGuard};
+use crate::workqueue::WorkQueue;
 
 /// Records of a controller by the key of an owner, such as [`Expectations`].
 ///
@@ -175,11 +176,35 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
         }
     }
 
+    /// Records that a live read for `owner` found `version`, which the cache lacks. `owner` returns
+    /// to `queue` as soon as the cache has caught up.
+    pub fn await_version(&self, owner: &K, version: u64, queue: &WorkQueue<K>) {
+        self.record(owner, version);
+        let (later, again) = (queue.clone(), owner.clone());
+        let waits = self.writes.wait_for_cache(owner, move || later.add(again));
+        // The cache has caught up in the meantime, or a rewind dropped the record.
+        if waits.is_none() {
+            queue.add(owner.clone());
+        }
+    }
+
     /// True if the cache is older than this leadership term. It may then lack writes of the
     /// previous leader.
     pub fn predates_term(&self) -> bool {
         let cache = self.cache.upgrade();
         cache.is_some_and(|cache| cache.resource_version() < self.writes.term_start_rv)
+    }
+
+    /// Makes the next syncs of `owner` wait until the cache reaches this term. True if it is older
+    /// now; the caller then ends its sync and puts the key back into the queue.
+    ///
+    /// This replaces a live read if the decision rests on more objects than one request returns.
+    pub fn awaits_term(&self, owner: &K) -> bool {
+        let is_older = self.predates_term();
+        if is_older {
+            self.record(owner, self.writes.term_start_rv);
+        }
+        is_older
     }
 }
 

@@ -170,14 +170,14 @@ fn decide_follows_upstreams_claim_table() {
 fn patches_are_those_of_upstream_byte_for_byte() {
     let (owner, pod) = (meta("shop", "web", "o1"), meta("shop", "web-1", "p1"));
     assert_eq!(
-        serde_json::to_string(&adoption_patch::<ReplicaSet>(&owner, &pod)).unwrap(),
+        serde_json::to_string(&adoption_patch::<ReplicaSet>(&owner, &pod, None)).unwrap(),
         concat!(
             r#"{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"o1","#,
             r#""controller":true,"blockOwnerDeletion":true}],"uid":"p1"}}"#
         )
     );
     assert_eq!(
-        serde_json::to_string(&release_patch(&owner, &pod)).unwrap(),
+        serde_json::to_string(&release_patch(&owner, &pod, None)).unwrap(),
         r#"{"metadata":{"uid":"p1","ownerReferences":[{"$patch":"delete","uid":"o1"}]}}"#
     );
 }
@@ -324,7 +324,6 @@ fn claim_pods() {
             0,
         ),
         (
-            // Only the Job controller changes finalizers when it claims.
             "Controller claims or release pods according to selector with finalizers",
             alive(),
             vec![
@@ -398,11 +397,25 @@ fn generate_patch_bytes_for_delete() {
     for (name, owner, dependent, expected) in cases {
         let (owner, dependent) = (meta("shop", "web", owner), meta("shop", "web-1", dependent));
         assert_eq!(
-            serde_json::to_string(&release_patch(&owner, &dependent)).unwrap(),
+            serde_json::to_string(&release_patch(&owner, &dependent, None)).unwrap(),
             expected,
             "{name}"
         );
     }
+}
+
+#[test]
+fn patches_of_a_job_add_and_remove_its_finalizer() {
+    let (owner, pod) = (meta("shop", "web", "o1"), meta("shop", "web-1", "p1"));
+    let finalizer = Some("example.com/f");
+    assert_eq!(
+        serde_json::to_string(&adoption_patch::<ReplicaSet>(&owner, &pod, finalizer)).unwrap(),
+        r#"{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"o1","controller":true,"blockOwnerDeletion":true}],"uid":"p1","finalizers":["example.com/f"]}}"#
+    );
+    assert_eq!(
+        serde_json::to_string(&release_patch(&owner, &pod, finalizer)).unwrap(),
+        r#"{"metadata":{"uid":"p1","ownerReferences":[{"$patch":"delete","uid":"o1"}],"$deleteFromPrimitiveList/finalizers":["example.com/f"]}}"#
+    );
 }
 
 #[test]

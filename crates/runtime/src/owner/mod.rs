@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
 use crate::client::{ApiClient, ApiError, Decision, PatchKind, Target};
@@ -84,8 +85,13 @@ impl<T: Object> ByController<T> {
     /// The candidates of [`claim`] for `owner`: its own objects, and the orphans of its namespace.
     pub fn candidates<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
         let mut candidates = self.controlled_by::<O>(owner);
-        candidates.extend(self.index.get(&orphans_key(&owner.namespace)));
+        candidates.extend(self.orphans(&owner.namespace));
         candidates
+    }
+
+    /// The objects of `namespace` without a controller reference.
+    pub fn orphans(&self, namespace: &str) -> Vec<Arc<T>> {
+        self.index.get(&orphans_key(namespace))
     }
 }
 
@@ -115,7 +121,11 @@ pub enum Claim {
 
 /// The claim table of upstream's `ClaimObject`, for one candidate from the cache.
 pub fn decide(owner: &Meta, selector: &Selector, candidate: &Meta) -> Claim {
-    let matches = || selector.matches(&candidate.labels);
+    decide_where(owner, || selector.matches(&candidate.labels), candidate)
+}
+
+/// The same, for owners with another condition than a selector.
+fn decide_where(owner: &Meta, matches: impl Fn() -> bool, candidate: &Meta) -> Claim {
     match candidate.controller() {
         Some(reference) if reference.uid != owner.uid => Claim::Keep { ours: false },
         // Also while one of them is terminating: a dependent belongs to its owner until it is gone.
@@ -176,6 +186,39 @@ pub async fn claim<O: Object, T: Object>(
     selector: &Selector,
     candidates: Vec<Arc<T>>,
 ) -> Result<Claimed<T>, ClaimError> {
+    claim_with_finalizer(client, owner, selector, candidates, None).await
+}
+
+/// Like [`claim`]. Adopted objects also get `finalizer`, and released ones lose it.
+pub async fn claim_with_finalizer<O: Object, T: Object>(
+    client: &ApiClient,
+    owner: &O,
+    selector: &Selector,
+    candidates: Vec<Arc<T>>,
+    finalizer: Option<&'static str>,
+) -> Result<Claimed<T>, ClaimError> {
+    let matches = |candidate: &T| selector.matches(&candidate.meta().labels);
+    claim_all(client, owner, matches, candidates, finalizer).await
+}
+
+/// Like [`claim`], for owners with another condition than a selector. Pods of a StatefulSet, for
+/// example, also need a matching name.
+pub async fn claim_where<O: Object, T: Object>(
+    client: &ApiClient,
+    owner: &O,
+    matches: impl Fn(&T) -> bool,
+    candidates: Vec<Arc<T>>,
+) -> Result<Claimed<T>, ClaimError> {
+    claim_all(client, owner, matches, candidates, None).await
+}
+
+async fn claim_all<O: Object, T: Object>(
+    client: &ApiClient,
+    owner: &O,
+    matches: impl Fn(&T) -> bool,
+    candidates: Vec<Arc<T>>,
+    finalizer: Option<&'static str>,
+) -> Result<Claimed<T>, ClaimError> {
     let mut claimed = Claimed {
         objects: Vec::with_capacity(candidates.len()),
         written: Vec::new(),
@@ -183,22 +226,25 @@ pub async fn claim<O: Object, T: Object>(
     let mut first_error = None;
     let mut recheck = None;
     for candidate in candidates {
-        let outcome = match decide(owner.meta(), selector, candidate.meta()) {
+        let decision = decide_where(owner.meta(), || matches(&candidate), candidate.meta());
+        let outcome = match decision {
             Claim::Keep { ours: true } => {
                 claimed.objects.push(candidate);
                 continue;
             }
             Claim::Keep { ours: false } => continue,
-            Claim::Release => release(client, owner.meta(), &*candidate).await,
-            Claim::Adopt => match adopt(client, owner, &*candidate, &mut recheck).await {
-                Ok(Some(version)) => {
-                    claimed.objects.push(candidate);
-                    claimed.written.push(version);
-                    continue;
+            Claim::Release => release(client, owner.meta(), &*candidate, finalizer).await,
+            Claim::Adopt => {
+                match adopt(client, owner, &*candidate, finalizer, &mut recheck).await {
+                    Ok(Some(version)) => {
+                        claimed.objects.push(candidate);
+                        claimed.written.push(version);
+                        continue;
+                    }
+                    Ok(None) => continue,
+                    Err(error) => Err(error),
                 }
-                Ok(None) => continue,
-                Err(error) => Err(error),
-            },
+            }
         };
         if let Err(error) = outcome {
             if error.is_fenced() {
@@ -215,27 +261,58 @@ type Recheck = Option<Result<(), String>>;
 
 /// The reason why the live owner may not adopt. The texts are upstream's.
 #[derive(Debug, thiserror::Error)]
-enum RecheckError {
+pub enum RecheckError {
+    /// The live read failed.
     #[error("can't recheck DeletionTimestamp: {0}")]
     Request(#[source] ApiError),
+    /// The answer is not an object.
     #[error("can't recheck DeletionTimestamp: {0}")]
     Answer(#[source] DecodeError),
+    /// Another object has the name of the owner now.
     #[error(
         "can't recheck DeletionTimestamp: original {kind} {owner} is gone: got uid {found}, wanted {wanted}"
     )]
     Replaced {
+        /// Kind of the owner.
         kind: String,
+        /// Namespace and name of the owner.
         owner: String,
+        /// UID of the other object.
         found: Uid,
+        /// UID of the cached owner.
         wanted: Uid,
     },
+    /// The deletion of the owner has started.
     #[error("{owner} has just been deleted at {at}")]
     Deleted {
+        /// Namespace and name of the owner.
         owner: String,
+        /// Time of the deletion.
         at: String,
+        /// The decision not to adopt.
         #[source]
         decision: Decision,
     },
+}
+
+/// Checks by a live read that `owner`, of type `O`, may adopt: it is the same object, and its
+/// deletion has not started.
+pub async fn check_live<O: Object>(client: &ApiClient, owner: &Meta) -> Result<(), RecheckError> {
+    let answer = client.get(Target::of::<O>(owner)).await;
+    recheck_live::<O>(owner, &answer.map_err(RecheckError::Request)?)
+}
+
+/// Adds the controller reference of `owner`, of type `O`, to `candidate`, of type `T`. Returns the
+/// object as stored, in JSON.
+pub async fn add_reference<O: Object, T: Object>(
+    client: &ApiClient,
+    owner: &Meta,
+    candidate: &Meta,
+    finalizer: Option<&'static str>,
+) -> Result<Bytes, ApiError> {
+    let patch = adoption_patch::<O>(owner, candidate, finalizer);
+    let target = Target::of::<T>(candidate);
+    client.patch(target, PatchKind::Strategic, &patch).await
 }
 
 /// The version the adoption produced; `None` when the candidate is gone.
@@ -243,14 +320,12 @@ async fn adopt<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
     candidate: &T,
+    finalizer: Option<&'static str>,
     recheck: &mut Recheck,
 ) -> Result<Option<u64>, ClaimError> {
     let mut source = None;
     if recheck.is_none() {
-        let checked = match client.get(Target::of::<O>(owner.meta())).await {
-            Ok(answer) => recheck_live::<O>(owner.meta(), &answer),
-            Err(error) => Err(RecheckError::Request(error)),
-        };
+        let checked = check_live::<O>(client, owner.meta()).await;
         *recheck = Some(checked.map_err(|error| {
             let text = error.to_string();
             source = Some(error.into());
@@ -269,14 +344,7 @@ async fn adopt<O: Object, T: Object>(
         });
     }
     tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to add its controllerRef");
-    match client
-        .patch(
-            Target::of::<T>(meta),
-            PatchKind::Strategic,
-            &adoption_patch::<O>(owner.meta(), meta),
-        )
-        .await
-    {
+    match add_reference::<O, T>(client, owner.meta(), meta, finalizer).await {
         Ok(answer) => match Identity::decode(&answer) {
             Ok(identity) => Ok(Some(identity.resource_version)),
             Err(error) => Err(ClaimError {
@@ -320,6 +388,7 @@ async fn release<T: Object>(
     client: &ApiClient,
     owner: &Meta,
     candidate: &T,
+    finalizer: Option<&'static str>,
 ) -> Result<(), ClaimError> {
     let meta = candidate.meta();
     tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to remove its controllerRef");
@@ -327,7 +396,7 @@ async fn release<T: Object>(
         .patch(
             Target::of::<T>(meta),
             PatchKind::Strategic,
-            &release_patch(owner, meta),
+            &release_patch(owner, meta, finalizer),
         )
         .await
     {
@@ -385,6 +454,8 @@ struct Adoption<'a> {
     owners: [ControllerReference<'a>; 1],
     #[serde(serialize_with = "as_text")]
     uid: &'a Uid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finalizers: Option<[&'static str; 1]>,
 }
 
 #[derive(Serialize)]
@@ -393,6 +464,11 @@ struct Release<'a> {
     uid: &'a Uid,
     #[serde(rename = "ownerReferences")]
     owners: [Removal<'a>; 1],
+    #[serde(
+        rename = "$deleteFromPrimitiveList/finalizers",
+        skip_serializing_if = "Option::is_none"
+    )]
+    removed_finalizers: Option<[&'static str; 1]>,
 }
 
 /// A strategic merge patch removes the reference with this UID, and keeps all others.
@@ -406,17 +482,26 @@ struct Removal<'a> {
 
 /// The UID of the candidate is a precondition. The server refuses to change a UID, so the patch
 /// fails on another object of the same name.
-fn adoption_patch<'a, O: Object>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Adoption<'a>> {
+fn adoption_patch<'a, O: Object>(
+    owner: &'a Meta,
+    candidate: &'a Meta,
+    finalizer: Option<&'static str>,
+) -> Patch<Adoption<'a>> {
     Patch {
         metadata: Adoption {
             owners: [ControllerReference::to::<O>(owner)],
             uid: &candidate.uid,
+            finalizers: finalizer.map(|name| [name]),
         },
     }
 }
 
 /// Removes the owner reference with the owner's UID. The UID of the candidate is a precondition.
-fn release_patch<'a>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Release<'a>> {
+fn release_patch<'a>(
+    owner: &'a Meta,
+    candidate: &'a Meta,
+    finalizer: Option<&'static str>,
+) -> Patch<Release<'a>> {
     Patch {
         metadata: Release {
             uid: &candidate.uid,
@@ -424,6 +509,7 @@ fn release_patch<'a>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Release<'a>>
                 directive: "delete",
                 uid: &owner.uid,
             }],
+            removed_finalizers: finalizer.map(|name| [name]),
         },
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each workload controller that keeps pods uses a [`PodControl`]. Before it creates or deletes
 //! pods, the cache must show all earlier writes for the owner: those of this process, and those of
-//! the previous leader ([`PodControl::cache_is_current`]). A deletion carries the UID of the pod,
+//! the previous leader ([`PodControl::cache_agrees`]). A deletion carries the UID of the pod,
 //! so that a new pod of the same name survives. Users see the Events of upstream's
 //! `RealPodControl`.
 //!
@@ -10,29 +10,38 @@
 //! after an expired expectation or an unanswered write, a live list confirms the cached pods.
 //! Upstream trusts its cache again after five minutes.
 
+mod difference;
+mod error;
 mod in_flight;
 mod slow_start;
 mod template;
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
+use self::difference::Difference;
+pub use self::error::PodsError;
 use self::in_flight::PodsInFlight;
 use self::slow_start::slow_start;
 pub use self::template::{TemplateError, from_template};
-use crate::client::{ApiClient, ApiError, Target};
+use crate::client::{ApiClient, ApiError, PatchKind, Target};
 use crate::events::{EventRecorder, EventType};
 use crate::expectations::Expectations;
-use crate::informer::{Change, SharedInformer};
+use crate::informer::{Change, SharedInformer, Store};
 use crate::keyed::Keyed;
 use crate::labels::Selector;
 use crate::live::{self, Live, LiveError};
-use crate::object::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod, Uid};
+use crate::object::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod};
 use crate::own_writes::{Memory, OwnWrites, WritesTo};
-use crate::owner::{ByController, ClaimError, DependentEvent, claim};
+use crate::owner::{ByController, ClaimError, DependentEvent, claim_with_finalizer};
 use crate::workqueue::WorkQueue;
 use crate::writes::Delete;
 
@@ -49,6 +58,40 @@ pub struct PodControl {
     in_flight: Arc<PodsInFlight>,
     client: ApiClient,
     recorder: EventRecorder,
+    /// The finalizer that adopted pods get and released pods lose.
+    finalizer: Option<&'static str>,
+}
+
+/// The result of [`PodControl::create_each`].
+#[derive(Debug, Default)]
+pub struct Creations {
+    /// Number of created pods.
+    pub created: usize,
+    /// Number of pods that count as created, although their namespace is terminating. No further
+    /// attempt would succeed.
+    pub refused: usize,
+    /// Number of failed attempts.
+    pub failed: usize,
+    /// The first failure.
+    pub failure: Option<ApiError>,
+}
+
+/// The result of a deletion without a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleted {
+    /// This request deleted the pod.
+    Now,
+    /// The pod was gone already.
+    Before,
+}
+
+/// The result of [`PodControl::delete_each`].
+#[derive(Debug)]
+pub struct Deletions<'a, P, E> {
+    /// The pods that were deleted, now or before.
+    pub deleted: Vec<&'a P>,
+    /// The first failure.
+    pub failure: Option<E>,
 }
 
 /// An owner, with the parts that all functions on its pods need.
@@ -70,15 +113,16 @@ impl<O> Clone for Owner<'_, O> {
 impl<O> Copy for Owner<'_, O> {}
 
 impl<O: Object> Owner<'_, O> {
-    /// The number of terminating pods among `candidates` that belong to the owner.
-    pub fn count_terminating(&self, candidates: &[Arc<Pod>]) -> usize {
+    /// The terminating pods among `candidates` that belong to the owner.
+    pub fn terminating(&self, mut candidates: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
         let uid = &self.object.meta().uid;
-        let belongs = |pod: &&Arc<Pod>| {
+        let belongs = |pod: &Arc<Pod>| {
             pod.is_terminating()
                 && pod.meta.is_controlled_by(uid)
                 && self.selector.matches(&pod.meta.labels)
         };
-        candidates.iter().filter(belongs).count()
+        candidates.retain(belongs);
+        candidates
     }
 }
 
@@ -101,7 +145,15 @@ impl PodControl {
             in_flight,
             client,
             recorder,
+            finalizer: None,
         }
+    }
+
+    /// The same, for pods that carry `finalizer` while they belong to their owner.
+    #[must_use]
+    pub fn with_finalizer(mut self, finalizer: &'static str) -> Self {
+        self.finalizer = Some(finalizer);
+        self
     }
 
     /// Counts a change of a pod down from the expectations of its owner.
@@ -121,6 +173,21 @@ impl PodControl {
     pub fn forget(&self, owner: &ObjectKey) {
         self.in_flight.forget(owner);
         self.writes.forget(owner);
+    }
+
+    /// Drops the expectations and own writes for `owner` if the cache `owners` lacks it, or has
+    /// another object of its name. Returns whether it does.
+    ///
+    /// Call it after the writes of a sync. An owner may be deleted or recreated during these, and
+    /// expectations from after [`PodControl::forget`] would delay the new owner.
+    pub fn forget_if_replaced<O: Object>(&self, owner: Owner<'_, O>, owners: &Store<O>) -> bool {
+        let uid = &owner.object.meta().uid;
+        let now = owners.get(owner.key);
+        let is_replaced = now.is_none_or(|now| now.meta().uid != *uid);
+        if is_replaced {
+            self.forget(owner.key);
+        }
+        is_replaced
     }
 
     /// Creations and deletions that the cache does not show yet.
@@ -143,22 +210,30 @@ impl PodControl {
         owner: Owner<'_, O>,
         candidates: Vec<Arc<Pod>>,
     ) -> Result<Vec<Arc<Pod>>, ClaimError> {
-        let claimed = claim(&self.client, owner.object, owner.selector, candidates).await?;
+        let Owner {
+            object, selector, ..
+        } = owner;
+        let claimed =
+            claim_with_finalizer(&self.client, object, selector, candidates, self.finalizer)
+                .await?;
         for version in claimed.written {
             self.written.record(owner.key, version);
         }
         Ok(claimed.objects)
     }
 
-    /// True if `active`, the cached active pods of `owner`, are its active pods on the API server.
+    /// True if `cached`, the cached pods of `owner`, are its pods on the API server. `state` reads
+    /// the parts of a pod that the next decision depends on; it is `None` for pods that do not
+    /// matter.
     ///
     /// A live list checks it if the cache may lack a write: of the previous leader, without an
     /// answer, or without its event. If the answer is false, the key of `owner` returns to the
     /// queue as soon as the cache has caught up.
-    pub async fn cache_is_current<O: Object>(
+    pub async fn cache_agrees<O: Object, S: PartialEq>(
         &self,
         owner: Owner<'_, O>,
-        active: &[Arc<Pod>],
+        cached: &[Arc<Pod>],
+        state: impl Fn(&Pod) -> Option<S>,
     ) -> Result<bool, LiveError> {
         if !self.written.predates_term() && !self.in_flight.is_in_doubt(owner.key) {
             return Ok(true);
@@ -172,17 +247,11 @@ impl PodControl {
         let Live { objects, version } =
             live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
         self.in_flight.confirmed(key);
-        let difference = Difference::between(meta, selector, objects, active);
+        let difference = Difference::between(meta, selector, objects, cached, state);
         let Some(version) = difference.seen_at(version) else {
             return Ok(true);
         };
-        self.written.record(key, version);
-        let (queue, again) = (self.queue.clone(), key.clone());
-        let waits = self.writes.wait_for_cache(key, move || queue.add(again));
-        // The cache has caught up in the meantime, or a rewind dropped the record.
-        if waits.is_none() {
-            self.queue.add(key.clone());
-        }
+        self.written.await_version(key, version, &self.queue);
         Ok(false)
     }
 
@@ -193,11 +262,64 @@ impl PodControl {
         count: usize,
         body: &RawValue,
     ) -> Result<(), ApiError> {
+        let creations = self.create_each(owner, count, |_| body).await;
+        creations.failure.map_or(Ok(()), Err)
+    }
+
+    /// Creates `count` pods by slow start. `body` makes the body of the pod with this number, from
+    /// 0, when its turn comes.
+    pub async fn create_each<O: Object, B: Borrow<RawValue>>(
+        &self,
+        owner: Owner<'_, O>,
+        count: usize,
+        body: impl Fn(usize) -> B,
+    ) -> Creations {
+        let expectations = &self.in_flight.expectations;
+        expectations.expect_creations(owner.key, count);
+        self.create_all(owner, count, body).await
+    }
+
+    /// Creates `count` pods as [`PodControl::create_each`] does, and then deletes `pods`, also after
+    /// a failed creation. One record expects all of these writes. Returns the first failure.
+    pub async fn create_and_delete<O: Object, B: Borrow<RawValue>>(
+        &self,
+        owner: Owner<'_, O>,
+        count: usize,
+        body: impl Fn(usize) -> B,
+        pods: &[Arc<Pod>],
+    ) -> Result<(), ApiError> {
+        let expectations = &self.in_flight.expectations;
+        expectations.expect(owner.key, count, keys(pods));
+        let creations = self.create_all(owner, count, body).await;
+        let deleted = self.delete_all(owner, pods).await;
+        creations.failure.map_or(deleted, Err)
+    }
+
+    /// Creates pods that the caller has added to the expectations.
+    async fn create_all<O: Object, B: Borrow<RawValue>>(
+        &self,
+        owner: Owner<'_, O>,
+        count: usize,
+        body: impl Fn(usize) -> B,
+    ) -> Creations {
         let (key, about) = (owner.key, ObjectReference::of(owner.object));
-        self.in_flight.expectations.expect_creations(key, count);
-        let create = || self.create_one(key, body, &about);
-        let (created, failure) = slow_start(count, create).await;
-        let skipped = count - created;
+        let [created, failed] = [(); 2].map(|()| AtomicUsize::new(0));
+        let create = |number| {
+            let (body, about) = (body(number), &about);
+            let (created, failed) = (&created, &failed);
+            async move {
+                let outcome = self.create_one(key, body.borrow(), about).await;
+                let count = match &outcome {
+                    Ok(Created::Now) => Some(created),
+                    Ok(Created::Refused) => None,
+                    Err(_) => Some(failed),
+                };
+                count.map(|count| count.fetch_add(1, Ordering::Relaxed));
+                outcome.map(|_| ())
+            }
+        };
+        let (accepted, failure) = slow_start(count, create).await;
+        let skipped = count - accepted;
         if skipped > 0 {
             tracing::debug!(
                 podsSkipped = skipped,
@@ -208,7 +330,13 @@ impl PodControl {
         for _ in 0..skipped {
             self.in_flight.expectations.creation_observed(key);
         }
-        failure.map_or(Ok(()), Err)
+        let created = created.into_inner();
+        Creations {
+            created,
+            refused: accepted - created,
+            failed: failed.into_inner(),
+            failure,
+        }
     }
 
     /// Creates a pod, and sends the Event about it. A failure counts down no expectation: the
@@ -218,7 +346,7 @@ impl PodControl {
         key: &ObjectKey,
         body: &RawValue,
         about: &ObjectReference,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Created, ApiError> {
         let target = Target::collection::<Pod>(&key.namespace);
         match self.client.create(target, &body).await {
             Ok(answer) => {
@@ -226,10 +354,10 @@ impl PodControl {
                 tracing::trace!(pod = %ObjectKey::new(&key.namespace, &name), "Controller created pod");
                 let message = format!("Created pod: {name}");
                 self.event(about, EventType::Normal, "SuccessfulCreate", message);
-                Ok(())
+                Ok(Created::Now)
             }
             // Every retry would fail too, and the deletion of the namespace also deletes the owner.
-            Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
+            Err(error) if error.has_cause("NamespaceTerminating") => Ok(Created::Refused),
             // The write gate refused the request, so it is no failure that users should see.
             Err(error) if error.is_fenced() => Err(error),
             Err(error) => {
@@ -262,27 +390,63 @@ impl PodControl {
         owner: Owner<'_, O>,
         pods: &[Arc<Pod>],
     ) -> Result<(), ApiError> {
-        let (key, about) = (owner.key, ObjectReference::of(owner.object));
-        let names: HashSet<_> = pods.iter().map(|pod| pod.key()).collect();
-        self.in_flight.expectations.expect_deletions(key, names);
-        let deletions: Vec<_> = pods
-            .iter()
-            .map(|pod| self.delete_one(key, pod, &about))
-            .collect();
-        let results: Vec<_> = stream::iter(deletions)
-            .buffer_unordered(DELETIONS_AT_ONCE)
-            .collect()
-            .await;
-        results.into_iter().find(Result::is_err).unwrap_or(Ok(()))
+        let expectations = &self.in_flight.expectations;
+        expectations.expect_deletions(owner.key, keys(pods));
+        self.delete_all(owner, pods).await
     }
 
-    /// Deletes a pod, and sends the Event about it. A failure counts down the expectation.
-    async fn delete_one(
+    /// Deletes pods that the caller has added to the expectations.
+    async fn delete_all<O: Object>(
+        &self,
+        owner: Owner<'_, O>,
+        pods: &[Arc<Pod>],
+    ) -> Result<(), ApiError> {
+        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let deletions = self.delete_each(key, pods, |pod| self.delete_one(key, pod, &about));
+        deletions.await.failure.map_or(Ok(()), Err)
+    }
+
+    /// Deletes each of `pods`, which belong to the owner `key`, by `delete`. Attempts all deletions.
+    ///
+    /// The caller may have added the pods to the expectations. A pod that `delete` does not delete
+    /// is counted down.
+    pub async fn delete_each<'a, P, E, F>(
+        &self,
+        key: &ObjectKey,
+        pods: &'a [P],
+        delete: impl Fn(&'a P) -> F,
+    ) -> Deletions<'a, P, E>
+    where
+        P: Deref<Target = Pod>,
+        F: Future<Output = Result<Deleted, E>>,
+    {
+        let attempts: Vec<_> = pods
+            .iter()
+            .map(|pod| delete(pod).map(move |outcome| (pod, outcome)))
+            .collect();
+        let mut outcomes = stream::iter(attempts).buffer_unordered(DELETIONS_AT_ONCE);
+        let (mut deleted, mut failure) = (Vec::new(), None);
+        while let Some((pod, outcome)) = outcomes.next().await {
+            if !matches!(outcome, Ok(Deleted::Now)) {
+                let expectations = &self.in_flight.expectations;
+                expectations.deletion_observed(key, &pod.key());
+            }
+            match outcome {
+                Ok(_) => deleted.push(pod),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Deletions { deleted, failure }
+    }
+
+    /// Deletes a pod of the owner `key`, and sends the Event about it to `about`. Leaves the
+    /// expectations to the caller.
+    pub async fn delete_one(
         &self,
         key: &ObjectKey,
         pod: &Pod,
         about: &ObjectReference,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Deleted, ApiError> {
         tracing::debug!(pod = %pod.key(), "Deleting pod");
         let target = Target::of::<Pod>(&pod.meta);
         match self
@@ -291,20 +455,17 @@ impl PodControl {
             .await
         {
             Ok(answer) => {
-                self.deleted(key, &answer);
+                self.changed(key, &answer);
                 let message = format!("Deleted pod: {}", pod.meta.name);
                 self.event(about, EventType::Normal, "SuccessfulDelete", message);
-                Ok(())
+                Ok(Deleted::Now)
+            }
+            // The pod is gone, or another pod has its name. Both mean that it is deleted.
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
+                Ok(Deleted::Before)
             }
             Err(error) => {
-                self.in_flight
-                    .expectations
-                    .deletion_observed(key, &pod.key());
-                // The pod is gone, or another pod has its name. Both mean that it is deleted.
-                if error.is_not_found() || error.is_conflict() {
-                    tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
-                    return Ok(());
-                }
                 if !error.is_fenced() {
                     self.in_flight.failed(key, &error);
                     let message = format!("Error deleting: {error}");
@@ -315,9 +476,29 @@ impl PodControl {
         }
     }
 
-    /// Records the resource version in the answer to a deletion. The answer is a Status without a
-    /// version if the pod is gone already.
-    fn deleted(&self, key: &ObjectKey, answer: &[u8]) {
+    /// Sends a strategic merge patch of a pod of the owner `key`.
+    pub async fn patch(
+        &self,
+        key: &ObjectKey,
+        pod: &Meta,
+        patch: &(impl Serialize + Sync),
+    ) -> Result<(), ApiError> {
+        let target = Target::of::<Pod>(pod);
+        match self.client.patch(target, PatchKind::Strategic, patch).await {
+            Ok(answer) => {
+                self.changed(key, &answer);
+                Ok(())
+            }
+            Err(error) => {
+                self.in_flight.failed(key, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Records the resource version in the answer to a deletion or patch. The answer to a deletion
+    /// is a Status without a version if the pod is gone already.
+    fn changed(&self, key: &ObjectKey, answer: &[u8]) {
         match Identity::decode(answer) {
             Ok(Identity {
                 resource_version: 0,
@@ -339,49 +520,15 @@ impl PodControl {
     }
 }
 
-/// The difference between the active pods of an owner in a live list and in the cache.
-struct Difference {
-    /// Resource versions of the pods that the cache lacks.
-    missing: Vec<u64>,
-    /// True if the cache shows pods that are gone or belong to another owner.
-    surplus: bool,
+fn keys(pods: &[Arc<Pod>]) -> HashSet<ObjectKey> {
+    pods.iter().map(|pod| pod.key()).collect()
 }
 
-impl Difference {
-    /// Compares the active pods of `owner` in `live`, a list by `selector`, with `cached`.
-    fn between(owner: &Meta, selector: &Selector, live: Vec<Pod>, cached: &[Arc<Pod>]) -> Self {
-        // An orphan counts too: a later sync adopts it, after the cache shows it.
-        let may_be_ours = |pod: &Pod| pod.meta.controller().is_none_or(|of| of.uid == owner.uid);
-        let ours = live.into_iter().filter(|pod| {
-            pod.is_active() && selector.matches(&pod.meta.labels) && may_be_ours(pod)
-        });
-        let mut missing: HashMap<Uid, Meta> =
-            ours.map(|pod| (pod.meta.uid.clone(), pod.meta)).collect();
-        // The cached copies of pods that this sync adopted lack the reference; the live ones have
-        // it.
-        let mut surplus = false;
-        for pod in cached {
-            let live = missing.remove(&pod.meta.uid);
-            surplus |= !live.is_some_and(|live| live.is_controlled_by(&owner.uid));
-        }
-        Self {
-            missing: missing
-                .into_values()
-                .map(|meta| meta.resource_version)
-                .collect(),
-            surplus,
-        }
-    }
-
-    /// The resource version from which the cache agrees with a live list of version `listed`.
-    /// `None` without a difference.
-    fn seen_at(&self, listed: u64) -> Option<u64> {
-        if self.surplus {
-            Some(listed)
-        } else {
-            // A cache that only lacks pods agrees as soon as it has them. The version of the list
-            // can be that of another resource, and then arrives only with a bookmark.
-            self.missing.iter().copied().max()
-        }
-    }
+/// The result of a creation without a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Created {
+    /// This request created the pod.
+    Now,
+    /// The namespace is terminating.
+    Refused,
 }

@@ -12,8 +12,8 @@ use futures::stream::FuturesUnordered;
 const FIRST_BATCH: usize = 1;
 
 /// Makes `count` calls in batches that double, and stops after the first batch with a failure.
-/// Returns how many calls succeeded, and the first failure.
-pub(super) async fn slow_start<F, E>(count: usize, call: impl Fn() -> F) -> (usize, Option<E>)
+/// Each call gets its number, from 0. Returns how many calls succeeded, and the first failure.
+pub(super) async fn slow_start<F, E>(count: usize, call: impl Fn(usize) -> F) -> (usize, Option<E>)
 where
     F: Future<Output = Result<(), E>>,
 {
@@ -21,7 +21,8 @@ where
     let (mut remaining, mut failure) = (count, None);
     while remaining > 0 && failure.is_none() {
         batch = batch.min(remaining);
-        let mut calls: FuturesUnordered<F> = (0..batch).map(|_| call()).collect();
+        let next = count - remaining;
+        let mut calls: FuturesUnordered<F> = (next..next + batch).map(&call).collect();
         while let Some(result) = calls.next().await {
             match result {
                 Ok(()) => successes += 1,
@@ -54,7 +55,7 @@ mod tests {
         ];
         for (why, count, limit, successes, calls, failed) in cases {
             let made = Cell::new(0);
-            let (found, failure) = slow_start(count, || async {
+            let (found, failure) = slow_start(count, |_| async {
                 made.set(made.get() + 1);
                 if made.get() > limit {
                     Err("fake error")
@@ -72,9 +73,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn each_call_gets_its_number() {
+        let numbers = RefCell::new(Vec::new());
+        slow_start(5, |number| {
+            numbers.borrow_mut().push(number);
+            async { Ok::<(), ()>(()) }
+        })
+        .await;
+        assert_eq!(numbers.into_inner(), [0, 1, 2, 3, 4]);
+    }
+
+    #[tokio::test]
     async fn batches_double_and_run_concurrently() {
         let (running, batches) = (Cell::new(0), RefCell::new(Vec::new()));
-        let (successes, failure) = slow_start(500, || async {
+        let (successes, failure) = slow_start(500, |_| async {
             running.set(running.get() + 1);
             tokio::task::yield_now().await;
             let batch = running.replace(0);

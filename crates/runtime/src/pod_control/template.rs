@@ -91,9 +91,10 @@ pub fn from_template<O: Object>(
     if labels.is_empty() {
         return Err(TemplateError::NoLabels);
     }
+    let served = document.text();
     let Served {
         spec: ServedSpec { template },
-    } = serde_json::from_str(document.as_str()).map_err(TemplateError::Malformed)?;
+    } = serde_json::from_str(&served).map_err(TemplateError::Malformed)?;
     let TemplateMeta {
         labels,
         annotations,

@@ -2,6 +2,7 @@
 //!
 //! - served template -> [`canonical`](mod@canonical) text -> SHA-256 -> equality of templates
 //! - served template -> Go's [`dump`](mod@dump) -> FNV-1a -> label `pod-template-hash`
+//! - stored template -> [`normal`](mod@normal) form with [`defaults`] -> equality with a served one
 //!
 //! Both results must be the same as upstream's. With another equality, a takeover from
 //! kube-controller-manager would roll out Deployments again. With another hash, new ReplicaSets
@@ -13,9 +14,11 @@
 
 mod big;
 mod canonical;
+pub mod defaults;
 mod dump;
 #[cfg(test)]
 mod generated;
+mod normal;
 #[cfg(test)]
 mod plain;
 mod quantity;
@@ -31,6 +34,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::canonical::canonical;
+pub use self::normal::{defaulted, normal};
+pub(crate) use self::quantity::milli_value;
 use crate::intern::Memo;
 use crate::labels::Labels;
 
@@ -128,10 +133,13 @@ pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
         fnv.bytes(&count.to_le_bytes());
         fnv.bytes(&[0; 4]);
     }
-    // Upstream's `SafeEncodeString` maps characters to an alphabet without vowels. These are its
-    // letters for the digits 0 to 9.
-    fnv.0
-        .to_string()
+    safe_encoded(fnv.0)
+}
+
+/// `hash` in decimal, in an alphabet without vowels. Upstream: `SafeEncodeString`.
+pub(crate) fn safe_encoded(hash: u32) -> String {
+    // Upstream maps all characters. These are its letters for the digits 0 to 9.
+    hash.to_string()
         .bytes()
         .map(|digit| char::from(b"456789bcdf"[usize::from(digit - b'0')]))
         .collect()

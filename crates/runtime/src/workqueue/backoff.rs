@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::shrink_map;
 use crate::rate::TokenBucket;
 
-/// The back-off of a key after its first failure.
+/// The default back-off of a key after its first failure.
 const FIRST: Duration = Duration::from_millis(5);
 /// Rate-limited adds of all keys: per second, and the burst.
 const RATE: f64 = 10.0;
@@ -19,19 +19,34 @@ const BURST: u32 = 100;
 
 /// The back-off of all keys of a queue.
 pub(super) struct Backoff<K> {
+    first: Duration,
     max: Duration,
     /// Failures of each key since it was last forgotten.
     failures: HashMap<K, u32>,
-    /// The rate limit of all keys together.
-    overall: TokenBucket,
+    /// The rate limit of all keys together; `None` means no limit.
+    overall: Option<TokenBucket>,
 }
 
 impl<K: Clone + Eq + Hash> Backoff<K> {
     pub(super) fn new(max: Duration) -> Self {
+        Self::between(FIRST, max)
+    }
+
+    /// A back-off of each key from `first` to `max`, with the overall rate limit.
+    pub(super) fn between(first: Duration, max: Duration) -> Self {
         Self {
+            overall: Some(TokenBucket::new(RATE, BURST)),
+            ..Self::per_key(first, max)
+        }
+    }
+
+    /// A back-off of each key from `first` to `max`, without an overall rate limit.
+    pub(super) fn per_key(first: Duration, max: Duration) -> Self {
+        Self {
+            first,
             max,
             failures: HashMap::new(),
-            overall: TokenBucket::new(RATE, BURST),
+            overall: None,
         }
     }
 
@@ -39,9 +54,10 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     /// overall rate even if the key's own back-off is longer.
     pub(super) fn next_delay(&mut self, key: &K) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
-        let own = after(*failures, self.max);
+        let own = after(*failures, self.first, self.max);
         *failures = failures.saturating_add(1);
-        own.max(self.overall.reserve())
+        let overall = self.overall.as_mut().map(TokenBucket::reserve);
+        own.max(overall.unwrap_or_default())
     }
 
     pub(super) fn forget(&mut self, key: &K) {
@@ -55,10 +71,10 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 }
 
-/// 5 ms x 2^failures, at most `max`.
-fn after(failures: u32, max: Duration) -> Duration {
+/// `first` x 2^failures, at most `max`.
+fn after(failures: u32, first: Duration, max: Duration) -> Duration {
     let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
-    FIRST.saturating_mul(factor).min(max)
+    first.saturating_mul(factor).min(max)
 }
 
 #[cfg(test)]
@@ -81,14 +97,14 @@ mod tests {
         ];
         for (failures, millis) in cases {
             assert_eq!(
-                after(failures, max),
+                after(failures, FIRST, max),
                 Duration::from_millis(millis),
                 "{failures} failures"
             );
         }
-        assert_eq!(after(u32::MAX, max), max, "no overflow");
+        assert_eq!(after(u32::MAX, FIRST, max), max, "no overflow");
         assert_eq!(
-            after(20, Duration::from_secs(60)),
+            after(20, FIRST, Duration::from_secs(60)),
             Duration::from_secs(60),
             "the namespace controller's limit"
         );
@@ -108,6 +124,27 @@ mod tests {
         assert_eq!((backoff.failures(&"one"), backoff.failures(&"two")), (0, 2));
         assert_eq!(millis(&mut backoff, "one"), 5);
         assert_eq!(millis(&mut backoff, "two"), 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_with_its_own_back_off_has_no_overall_limit() {
+        let second = Duration::from_secs(1);
+        let mut backoff = Backoff::per_key(second, 60 * second);
+        for key in 0..200 {
+            assert_eq!(backoff.next_delay(&key), second, "key {key}");
+        }
+        let delays: Vec<u64> = (0..7).map(|_| backoff.next_delay(&0).as_secs()).collect();
+        assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_delay_of_a_second_keeps_the_overall_limit() {
+        let second = Duration::from_secs(1);
+        let mut backoff = Backoff::between(second, 4 * second);
+        let delays: Vec<u64> = (0..4).map(|_| backoff.next_delay(&0).as_secs()).collect();
+        assert_eq!(delays, [1, 2, 4, 4]);
+        let last = (1..120).map(|key| backoff.next_delay(&key)).last();
+        assert_eq!(last, Some(Duration::from_millis(2300)));
     }
 
     #[tokio::test(start_paused = true)]

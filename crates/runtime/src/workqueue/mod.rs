@@ -94,11 +94,37 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Like [`WorkQueue::new`], with `max` as the longest back-off of one key.
     pub fn with_max_backoff(name: &str, metrics: &QueueMetrics, max: Duration) -> Self {
+        Self::with_backoff(name, metrics, Backoff::new(max))
+    }
+
+    /// Like [`WorkQueue::new`], with a back-off of one key that starts with `first` and doubles up
+    /// to `max`.
+    pub fn with_backoff_between(
+        name: &str,
+        metrics: &QueueMetrics,
+        first: Duration,
+        max: Duration,
+    ) -> Self {
+        Self::with_backoff(name, metrics, Backoff::between(first, max))
+    }
+
+    /// A queue without an overall rate limit. The back-off of one key starts with `first`, and
+    /// doubles up to `max`. Upstream: `NewTypedItemExponentialFailureRateLimiter`.
+    pub fn with_backoff_of_keys(
+        name: &str,
+        metrics: &QueueMetrics,
+        first: Duration,
+        max: Duration,
+    ) -> Self {
+        Self::with_backoff(name, metrics, Backoff::per_key(first, max))
+    }
+
+    fn with_backoff(name: &str, metrics: &QueueMetrics, backoff: Backoff<K>) -> Self {
         let state = State {
             queue: VecDeque::new(),
             marks: HashMap::new(),
             delays: Delays::default(),
-            backoff: Backoff::new(max),
+            backoff,
             timer: None,
             moved: Instant::now(),
             panicked: None,

@@ -1,13 +1,18 @@
-//! Requests about cached objects: their paths, deletions with a UID, and status updates.
+//! Requests about cached objects: their paths, deletions with a UID, bodies of PUTs, and status
+//! updates.
 //!
 //! A request takes name, namespace and UID from the cached object that the decision was about, so
 //! that both are about the same object. Upstream: the typed clients of client-go.
 
 mod delete;
+mod disruption;
+mod member;
 mod status;
 
 pub use delete::{Delete, Propagation};
-pub use status::{OnFailure, StatusError, replacement, write_status};
+pub use disruption::{DisruptionCause, disruption_target};
+pub use member::with_member;
+pub use status::{OnFailure, StatusError, write_status};
 
 use crate::client::Target;
 use crate::object::{Meta, Object};
@@ -20,6 +25,14 @@ impl<'a> Target<'a> {
             namespace: T::RESOURCE.namespaced.then_some(&*meta.namespace),
             name: Some(&meta.name),
             subresource: None,
+        }
+    }
+
+    /// The object of type `T` with this name in `namespace`.
+    pub fn named<T: Object>(namespace: &'a str, name: &'a str) -> Self {
+        Self {
+            name: Some(name),
+            ..Self::collection::<T>(namespace)
         }
     }
 
@@ -68,6 +81,14 @@ mod tests {
         assert_eq!(
             parts(Target::of::<Node>(&node.meta)),
             r#"nodes None Some("a") None"#
+        );
+        assert_eq!(
+            parts(Target::named::<Pod>("shop", "b")),
+            r#"pods Some("shop") Some("b") None"#
+        );
+        assert_eq!(
+            parts(Target::named::<Node>("", "b")),
+            r#"nodes None Some("b") None"#
         );
         assert_eq!(
             parts(Target::collection::<Pod>("shop")),

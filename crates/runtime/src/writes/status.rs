@@ -3,13 +3,11 @@
 //! Upstream sends the whole object, and its roles grant `update` but not `patch`. The body is the
 //! served document with another status, so that fields unknown to this program survive.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Map;
-use serde_json::value::{RawValue, to_raw_value};
 
+use super::member::with_member;
 use crate::client::{ApiClient, ApiError, Target};
 use crate::object::{DecodeError, Document, Identity, Meta, Object, Uid};
 
@@ -55,9 +53,8 @@ pub async fn write_status<T: Object>(
 ) -> Result<Bytes, StatusError> {
     let object = Target::of::<T>(seen);
     let put = async |document: &Document| {
-        client
-            .replace(object.status(), &replacement::<T>(document, status))
-            .await
+        let body = with_member::<T>(document, "status", status);
+        client.replace(object.status(), &body).await
     };
     let written = match put(document).await {
         Err(error) if !error.is_fenced() && on_failure == OnFailure::RepeatOnLiveObject => {
@@ -87,52 +84,4 @@ async fn read<T: Object>(client: &ApiClient, seen: &Meta) -> Result<Document, St
     };
     let live: Map<String, _> = serde_json::from_slice(&live).map_err(malformed)?;
     Ok(Document::new(live))
-}
-
-/// The body of a PUT: the object of type `T` in `document`, with another status.
-pub fn replacement<T: Object>(document: &Document, status: &impl Serialize) -> Box<RawValue> {
-    let text = |text: &str| to_raw_value(text).expect("a string is JSON");
-    let (api_version, kind) = (text(&T::RESOURCE.api_version()), text(&T::RESOURCE.kind));
-    let status = to_raw_value(status).expect("a status has string keys only");
-    let mut object: BTreeMap<String, &RawValue> =
-        serde_json::from_str(document.as_str()).expect("a document is a JSON object");
-    // Objects in a list lack these two fields.
-    object
-        .entry("apiVersion".to_owned())
-        .or_insert(&api_version);
-    object.entry("kind".to_owned()).or_insert(&kind);
-    object.insert("status".to_owned(), &status);
-    to_raw_value(&object).expect("raw JSON under string keys is JSON")
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::object::{ReplicaSet, ReplicaSetStatus};
-
-    #[test]
-    fn a_replacement_keeps_everything_but_the_status() {
-        let json = json!({
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "managedFields": [{}], "x": 1},
-            "spec": {"replicas": 2, "selector": {}, "template": {}, "fromTheFuture": {"a": [1.50]}},
-            "status": {"replicas": 0}
-        });
-        let rs = ReplicaSet::decode(json.to_string().as_bytes()).unwrap();
-        let status = ReplicaSetStatus {
-            replicas: 2,
-            terminating_replicas: Some(0),
-            ..rs.status.clone()
-        };
-        let found: Value =
-            serde_json::from_str(replacement::<ReplicaSet>(&rs.document, &status).get()).unwrap();
-        let expected = json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "x": 1},
-            "spec": {"replicas": 2, "selector": {}, "template": {}, "fromTheFuture": {"a": [1.50]}},
-            "status": {"replicas": 2, "terminatingReplicas": 0}
-        });
-        assert_eq!(found, expected);
-    }
 }

@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::StatusWire;
+use super::placement::WireNodeAffinity;
+use super::{ContainerStatusWire, StatusWire};
 
 use crate::intern::Sym;
+use crate::object::document::Document;
 use crate::object::view::view;
 
 /// Fields that few pods have. A field that a pod lacks has its default.
@@ -19,10 +21,27 @@ pub struct PodDetails {
     pub deletion_grace_period_seconds: Option<i64>,
     /// The complete `DisruptionTarget` condition.
     pub disruption: Option<PodCondition>,
+    /// The served JSON of a pod whose `DisruptionTarget` condition may become stale. The disruption
+    /// controller PUTs the status of such a pod if it stays. Upstream:
+    /// `nonTerminatingPodHasStaleDisruptionCondition`.
+    pub disrupted: Option<Document>,
     /// Name of the node to which the affinity of an unbound DaemonSet pod restricts the pod.
     pub target_node: Option<Sym>,
     /// Terminated containers, in the order of their statuses. Init containers come last.
     pub terminated: Vec<TerminatedContainer>,
+    /// Time at which the last container ended, once all of them have; see
+    /// [`containers_finished`].
+    pub containers_finished: Option<Timestamp>,
+    /// Restarts of all containers and init containers, minus [`Pod::restarts`](super::Pod). It is 0
+    /// unless two containers were restarted.
+    pub further_restarts: i32,
+    /// Annotation `batch.kubernetes.io/job-completion-index`; `None` when missing or malformed.
+    pub completion_index: Option<i64>,
+    /// Annotation `batch.kubernetes.io/job-index-failure-count`; `None` when missing or malformed.
+    pub index_failures: Option<i32>,
+    /// Annotation `batch.kubernetes.io/job-index-ignored-failure-count`; `None` when missing or
+    /// malformed.
+    pub index_ignored_failures: Option<i32>,
     /// ResourceClaims that were created for the pod.
     pub resource_claim_statuses: Vec<ResourceClaimStatus>,
     /// Name of the ResourceClaim for the extended resources of the pod.
@@ -34,8 +53,14 @@ impl PodDetails {
     pub(super) const NONE: Self = Self {
         deletion_grace_period_seconds: None,
         disruption: None,
+        disrupted: None,
         target_node: None,
         terminated: Vec::new(),
+        containers_finished: None,
+        further_restarts: 0,
+        completion_index: None,
+        index_failures: None,
+        index_ignored_failures: None,
         resource_claim_statuses: Vec::new(),
         extended_resource_claim: None,
     };
@@ -92,6 +117,24 @@ pub(super) fn disruption(
     Ok(found.map(PodCondition))
 }
 
+/// The document of the pod `json`, if its condition `disruption` may become stale.
+///
+/// Such a pod is active, its condition is `True`, and another component than the kubelet has set it.
+pub(super) fn disrupted(
+    disruption: Option<&PodCondition>,
+    is_active: bool,
+    json: &str,
+) -> Result<Option<Document>, serde_json::Error> {
+    let may_become_stale = |condition: &PodCondition| {
+        let is = |field: &str, text: &str| condition.0.get(field).is_some_and(|v| v == text);
+        is("status", "True") && !is("reason", "TerminationByKubelet")
+    };
+    if !is_active || !disruption.is_some_and(may_become_stale) {
+        return Ok(None);
+    }
+    serde_json::from_str(json).map(|object| Some(Document::new(object)))
+}
+
 /// The terminated containers in `status`.
 pub(super) fn terminated(status: &StatusWire<'_>) -> Vec<TerminatedContainer> {
     let containers = status.container_statuses.iter().map(|s| (s, false));
@@ -110,14 +153,51 @@ pub(super) fn terminated(status: &StatusWire<'_>) -> Vec<TerminatedContainer> {
     terminated.collect()
 }
 
+/// The time at which the last container of the pod ended. `None` while one of them runs.
+///
+/// Sidecars end after the other containers, so they count too. Only they count if another container
+/// still runs, as in upstream's `getFinishTimeFromContainers`.
+pub(super) fn containers_finished(
+    status: &StatusWire<'_>,
+    is_sidecar: impl Fn(&str) -> bool,
+) -> Option<Timestamp> {
+    fn latest<'a>(
+        before: Option<Timestamp>,
+        mut statuses: impl Iterator<Item = &'a ContainerStatusWire<'a>>,
+    ) -> Option<Timestamp> {
+        statuses.try_fold(before, |latest, status| {
+            let end = status.state.terminated.as_ref()?.finished_at?;
+            Some(latest.max(Some(end)))
+        })?
+    }
+    let containers = latest(None, status.container_statuses.iter());
+    let sidecars = status.init_container_statuses.iter();
+    latest(
+        containers,
+        sidecars.filter(|status| is_sidecar(&status.name)),
+    )
+}
+
+/// The restarts of all containers, minus the highest restart count of the regular ones.
+pub(super) fn further_restarts(status: &StatusWire<'_>) -> i32 {
+    let restarts = |statuses: &[ContainerStatusWire<'_>]| -> i32 {
+        statuses
+            .iter()
+            .fold(0, |sum, status| sum.saturating_add(status.restart_count))
+    };
+    let all = restarts(&status.container_statuses)
+        .saturating_add(restarts(&status.init_container_statuses));
+    all - super::max_restarts(status.container_statuses.iter())
+}
+
 /// The node that the required node affinity names with a match of the field `metadata.name`. The
 /// DaemonSet controller writes such a term. Upstream: `GetTargetNodeName`.
 pub(super) fn target_node(node_affinity: &str) -> Result<Option<Sym>, serde_json::Error> {
-    let affinity: NodeAffinity = serde_json::from_str(node_affinity)?;
+    let affinity: WireNodeAffinity = serde_json::from_str(node_affinity)?;
     let fields = affinity
         .required
-        .node_selector_terms
         .iter()
+        .flat_map(|selector| &selector.node_selector_terms)
         .flat_map(|term| &term.match_fields);
     let mut names = fields.filter(|field| field.key == *"metadata.name" && field.operator == *"In");
     // Upstream reads only the first such field, and requires exactly one value.
@@ -125,35 +205,4 @@ pub(super) fn target_node(node_affinity: &str) -> Result<Option<Sym>, serde_json
         [name] => Some(name.clone()),
         _ => None,
     }))
-}
-
-view! {
-    /// The part of the affinity to nodes that can name a node.
-    struct NodeAffinity {
-        /// Required terms.
-        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-        required: NodeSelector,
-    }
-
-    /// A list of terms. A node matches if it matches one of them.
-    struct NodeSelector {
-        /// The terms.
-        node_selector_terms: Vec<NodeSelectorTerm>,
-    }
-
-    /// A term.
-    struct NodeSelectorTerm {
-        /// Requirements on fields.
-        match_fields: Vec<FieldRequirement>,
-    }
-
-    /// A requirement on a field.
-    struct FieldRequirement {
-        /// Field.
-        key: Sym,
-        /// Operator.
-        operator: Sym,
-        /// Values.
-        values: Vec<Sym>,
-    }
 }

@@ -18,7 +18,9 @@
 //!
 //! Upstream: `Pod` of `k8s.io/api/core/v1`, and predicates of `pkg/controller/controller_utils.go`.
 
+mod availability;
 mod details;
+mod placement;
 mod spec;
 mod volumes;
 
@@ -28,7 +30,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use self::availability::next_availability_check;
 pub use self::details::{PodCondition, PodDetails, ResourceClaimStatus, TerminatedContainer};
+pub(crate) use self::placement::{
+    WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm,
+};
 use self::spec::SpecWire;
 pub use self::spec::{
     Container, ContainerPort, PodAffinities, PodAffinity, PodAffinityTerm, PodResourceClaim,
@@ -37,6 +43,7 @@ pub use self::spec::{
 pub use self::volumes::{PodVolume, VolumeSource};
 use super::Object;
 use super::conditions::Conditions;
+use super::document::Document;
 use super::meta::Meta;
 use super::view::view;
 use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable, parse};
@@ -46,7 +53,7 @@ use crate::resource::{self, ResourceType};
 /// A pod: the fields that upstream's controllers read.
 #[derive(Debug, Clone)]
 pub struct Pod {
-    /// Metadata. The view drops all annotations except the deletion cost.
+    /// Metadata. The view drops all annotations except the deletion cost and those of Jobs.
     pub meta: Meta,
     /// The part of the spec that pods of one template share.
     pub spec: Arc<PodSpec>,
@@ -76,9 +83,14 @@ pub struct Pod {
     pub sidecar_restarts: i32,
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`; 0 when missing or malformed.
     pub deletion_cost: i32,
+    /// Whether the pod has the finalizer [`JOB_TRACKING`].
+    pub has_job_tracking: bool,
     /// Fields that few pods have; see [`Pod::details`].
     details: Option<Box<PodDetails>>,
 }
+
+/// The finalizer that a pod of a Job keeps until its end is in the status of the Job.
+pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// `status.phase`. Empty and unknown strings become [`Phase::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,6 +108,13 @@ pub enum Phase {
     /// Any other string.
     #[default]
     Other,
+}
+
+impl Phase {
+    /// Whether all containers have ended for good.
+    fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
 }
 
 /// Status and time of the `Ready` condition.
@@ -120,7 +139,7 @@ impl Pod {
 
     /// Whether the phase is `Succeeded` or `Failed`.
     pub fn is_finished(&self) -> bool {
-        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+        self.phase.is_final()
     }
 
     /// Whether the `Ready` condition is `True`.
@@ -141,11 +160,20 @@ impl Pod {
 }
 
 view! {
-    /// The annotation that the decoder reads.
+    /// The annotations that the decoder reads.
     struct PodAnnotations {
         /// Deletion cost as served.
         #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
         deletion_cost: Option<String>,
+        /// Index of a pod of an Indexed Job as served.
+        #[serde(rename = "batch.kubernetes.io/job-completion-index")]
+        completion_index: Option<String>,
+        /// Counted failures of the index before this pod, as served.
+        #[serde(rename = "batch.kubernetes.io/job-index-failure-count")]
+        index_failures: Option<String>,
+        /// Ignored failures of the index before this pod, as served.
+        #[serde(rename = "batch.kubernetes.io/job-index-ignored-failure-count")]
+        index_ignored_failures: Option<String>,
     }
 }
 
@@ -247,7 +275,9 @@ impl Object for Pod {
     fn heap_size(&self) -> usize {
         self.meta.name.len()
             + self.ips.len()
-            + self.details.as_ref().map_or(0, |_| size_of::<PodDetails>())
+            + self.details.as_ref().map_or(0, |details| {
+                size_of::<PodDetails>() + details.disrupted.as_ref().map_or(0, Document::size)
+            })
     }
 }
 
@@ -265,9 +295,21 @@ impl PodWire<'_> {
         } = self;
         let shared = spec.shared(json).map_err(error)?;
         let node = spec.node_name.as_deref().filter(|name| !name.is_empty());
+        let is_sidecar = |name: &str| {
+            shared
+                .init_containers
+                .iter()
+                .any(|c| c.restarts_always() && c.name == *name)
+        };
+        let annotations = &metadata.annotations;
+        let disruption = details::disruption(&status, json).map_err(error)?;
+        let phase = parse_phase(status.phase.as_deref().unwrap_or_default());
+        let is_active = !metadata.is_terminating() && !phase.is_final();
+        let disrupted = details::disrupted(disruption.as_ref(), is_active, json);
         let details = PodDetails {
             deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
-            disruption: details::disruption(&status, json).map_err(error)?,
+            disruption,
+            disrupted: disrupted.map_err(error)?,
             target_node: match node {
                 // A bound pod is on its node, so its affinity no longer matters.
                 Some(_) => None,
@@ -277,6 +319,11 @@ impl PodWire<'_> {
                 }
             },
             terminated: details::terminated(&status),
+            containers_finished: details::containers_finished(&status, is_sidecar),
+            further_restarts: details::further_restarts(&status),
+            completion_index: parse_annotation(&annotations.completion_index),
+            index_failures: parse_annotation(&annotations.index_failures),
+            index_ignored_failures: parse_annotation(&annotations.index_ignored_failures),
             resource_claim_statuses: std::mem::take(&mut status.resource_claim_statuses),
             extended_resource_claim: status
                 .extended_resource_claim_status
@@ -288,18 +335,11 @@ impl PodWire<'_> {
             .iter()
             .map(|c| (&*c.kind, c.status.as_deref().unwrap_or_default()));
         let ready = status.conditions.iter().find(|c| &*c.kind == "Ready");
-        let is_sidecar = |name: &str| {
-            shared
-                .init_containers
-                .iter()
-                .any(|c| c.restarts_always() && c.name == *name)
-        };
         let sidecars = status
             .init_container_statuses
             .iter()
             .filter(|s| is_sidecar(&s.name));
-        let deletion_cost = metadata
-            .annotations
+        let deletion_cost = annotations
             .deletion_cost
             .as_deref()
             .map_or(0, parse_deletion_cost);
@@ -308,6 +348,7 @@ impl PodWire<'_> {
             .iter()
             .filter_map(|ip| ip.ip.as_deref())
             .collect();
+        let has_job_tracking = metadata.has_finalizer(JOB_TRACKING);
         let meta = metadata.into_meta("Pod")?;
         Ok(Pod {
             volumes: volumes::shared(spec.volumes),
@@ -320,7 +361,7 @@ impl PodWire<'_> {
                 }
             }),
             ips: ips.join(",").into(),
-            phase: parse_phase(status.phase.as_deref().unwrap_or_default()),
+            phase,
             reason: status.reason.as_deref().map(Sym::new),
             start_time: status.start_time,
             observed_generation: status.observed_generation,
@@ -332,6 +373,7 @@ impl PodWire<'_> {
             restarts: max_restarts(status.container_statuses.iter()),
             sidecar_restarts: max_restarts(sidecars),
             deletion_cost,
+            has_job_tracking,
             details: (details != PodDetails::NONE).then(|| Box::new(details)),
             spec: shared,
             meta,
@@ -367,6 +409,13 @@ fn parse_deletion_cost(text: &str) -> i32 {
     } else {
         0
     }
+}
+
+/// The number in an annotation of a pod of a Job. Upstream reads it with Go's `Atoi`, which accepts
+/// a leading `+` and zeros, and treats negative numbers like malformed ones.
+fn parse_annotation<T: TryFrom<i64>>(text: &Option<String>) -> Option<T> {
+    let number: i64 = text.as_deref()?.parse().ok()?;
+    T::try_from(number).ok().filter(|_| number >= 0)
 }
 
 #[cfg(test)]
@@ -705,6 +754,38 @@ mod tests {
         assert_eq!((pod.spec.containers.len(), pod.ips().count()), (2, 0));
         assert_eq!(pod.spec.containers[0].resources, Resources::default());
         assert!(pod.details() == &PodDetails::NONE && !pod.is_ready());
+    }
+
+    #[test]
+    fn annotations_of_jobs_are_parsed_as_go_parses_them() {
+        // (annotation, completion index, failures)
+        let cases = [
+            (json!("0"), Some(0), Some(0)),
+            (json!("+7"), Some(7), Some(7)),
+            (json!("007"), Some(7), Some(7)),
+            (json!("2147483648"), Some(2_147_483_648), None),
+            (json!("-1"), None, None),
+            (json!("1 "), None, None),
+            (json!(""), None, None),
+            (json!(null), None, None),
+        ];
+        for (text, index, failures) in cases {
+            let annotations = json!({
+                "batch.kubernetes.io/job-completion-index": text,
+                "batch.kubernetes.io/job-index-failure-count": text,
+                "batch.kubernetes.io/job-index-ignored-failure-count": text,
+            });
+            let finalizers = json!(["a/b", JOB_TRACKING]);
+            let metadata =
+                json!({"name": "p", "annotations": annotations, "finalizers": finalizers});
+            let pod = decode(&json!({ "metadata": metadata }));
+            let details = pod.details();
+            let found = (details.completion_index, details.index_failures);
+            assert_eq!(found, (index, failures), "{text}");
+            assert_eq!(details.index_ignored_failures, failures, "{text}");
+            assert!(pod.has_job_tracking);
+        }
+        assert!(!decode(&json!({"metadata": {"name": "p"}})).has_job_tracking);
     }
 
     #[test]

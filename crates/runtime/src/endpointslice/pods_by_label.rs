@@ -1,0 +1,122 @@
+//! The pods that a Service selects, by an index over labels.
+//!
+//! Upstream reads all pods of a namespace for each sync. Here an index finds the pods with one pair
+//! of key and value, and the selector is compared with these pods only.
+
+use std::sync::Arc;
+
+use crate::informer::{Index, IndexKey, Store};
+use crate::labels::Labels;
+use crate::object::Pod;
+
+/// The ends of label keys that selectors of Services rarely have, because their values are hashes,
+/// UIDs or numbers. Such labels would make the index large and are left out.
+const SKIPPED: [&str; 6] = [
+    "pod-template-hash",
+    "controller-revision-hash",
+    "pod-template-generation",
+    "controller-uid",
+    "job-completion-index",
+    "pod-index",
+];
+
+/// Finds pods by labels. Cheap to clone.
+#[derive(Clone)]
+pub struct PodsByLabel {
+    index: Index<Pod>,
+}
+
+impl PodsByLabel {
+    /// Adds the index to `pods` and reads from it.
+    pub fn of(pods: &Store<Pod>) -> Self {
+        Self {
+            index: pods.add_index("label", values),
+        }
+    }
+
+    /// The pods of `namespace` with all labels of `selector`, sorted by name.
+    pub fn selected(&self, namespace: &str, selector: &Labels) -> Vec<Arc<Pod>> {
+        let indexed = selector.iter().filter(|(key, _)| is_indexed(key));
+        let smallest = indexed
+            .map(|(key, value)| pair(namespace, key, value))
+            .min_by_key(|pair| self.index.count(pair));
+        let mut pods = match smallest {
+            Some(pair) => self.index.get(&pair),
+            None => self.index.store().in_namespace(namespace),
+        };
+        // A text that is a key here may be two other labels elsewhere, so namespaces are compared.
+        pods.retain(|pod| {
+            pod.meta.namespace == *namespace && pod.meta.labels.contains_all(selector)
+        });
+        pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        pods
+    }
+}
+
+/// The text of a pair of key and value in `namespace`.
+pub(super) fn pair(namespace: &str, key: &str, value: &str) -> String {
+    format!("{namespace}/{key}={value}")
+}
+
+fn is_indexed(key: &str) -> bool {
+    !SKIPPED.iter().any(|skipped| key.ends_with(skipped))
+}
+
+fn values(pod: &Pod) -> Vec<IndexKey> {
+    let labels = pod.meta.labels.iter();
+    labels
+        .filter(|(key, _)| is_indexed(key))
+        .map(|(key, value)| IndexKey::new(&pair(&pod.meta.namespace, key, value)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::object::Object;
+
+    fn pods() -> PodsByLabel {
+        // (namespace, name, labels)
+        let pods = [
+            (
+                "ns",
+                "b",
+                json!({"app": "web", "tier": "front", "pod-template-hash": "1"}),
+            ),
+            (
+                "ns",
+                "a",
+                json!({"app": "web", "tier": "back", "pod-template-hash": "2"}),
+            ),
+            ("ns", "db", json!({"app": "db"})),
+            ("other", "a", json!({"app": "web", "tier": "front"})),
+        ];
+        let pods = pods.map(|(namespace, name, labels)| {
+            let metadata = json!({"namespace": namespace, "name": name, "labels": labels});
+            let pod = json!({ "metadata": metadata }).to_string();
+            Arc::new(Pod::decode(pod.as_bytes()).unwrap())
+        });
+        PodsByLabel::of(&pods.into_iter().collect())
+    }
+
+    #[test]
+    fn pods_with_all_labels_of_a_selector_are_found() {
+        // (selector, names)
+        let cases: [(Value, &[&str]); 6] = [
+            (json!({"app": "web"}), &["a", "b"]),
+            (json!({"app": "web", "tier": "front"}), &["b"]),
+            (json!({"pod-template-hash": "2"}), &["a"]),
+            (json!({"app": "web", "pod-template-hash": "1"}), &["b"]),
+            (json!({"app": "none"}), &[]),
+            (json!({"app": "db", "tier": "front"}), &[]),
+        ];
+        for (selector, expected) in cases {
+            let labels: Labels = serde_json::from_value(selector.clone()).unwrap();
+            let found = pods().selected("ns", &labels);
+            let names: Vec<&str> = found.iter().map(|pod| &*pod.meta.name).collect();
+            assert_eq!(names, expected, "{selector}");
+        }
+    }
+}

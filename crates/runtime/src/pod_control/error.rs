@@ -1,0 +1,29 @@
+//! The failures of creations and deletions of pods.
+
+use crate::client::ApiError;
+use crate::pod_control::TemplateError;
+
+/// A failed creation or deletion of pods. The texts are upstream's; the condition `ReplicaFailure`
+/// shows them.
+#[derive(Debug, thiserror::Error)]
+pub enum PodsError {
+    /// The template of the owner makes no pod.
+    #[error("{0}")]
+    Template(#[source] TemplateError),
+    /// A pod could not be created.
+    #[error("{0}")]
+    Create(#[source] ApiError),
+    /// A pod could not be deleted.
+    #[error("unable to delete pods: {0}")]
+    Delete(#[source] ApiError),
+    /// A pod could not lose its finalizer, which comes before its deletion.
+    #[error("removing completion finalizer: {0}")]
+    Release(#[source] ApiError),
+}
+
+impl PodsError {
+    /// See [`ApiError::is_fenced`].
+    pub fn is_fenced(&self) -> bool {
+        ApiError::within(self).is_some_and(ApiError::is_fenced)
+    }
+}

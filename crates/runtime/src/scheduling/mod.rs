@@ -1,0 +1,10 @@
+//! The rules by which a node accepts a pod, and the pods of each node.
+//!
+//! The rules are part of the views, because a view holds the parsed rules of its pod template.
+
+mod by_node;
+
+pub use self::by_node::PodsByNode;
+pub use crate::object::scheduling::{
+    Comparisons, Constraints, NodeSelector, tolerates, untolerated,
+};

@@ -1,0 +1,162 @@
+//! Defaults of the types in a pod template, as data where possible.
+//!
+//! [`fill`] sets the constants of a type (`defaults.txt`), and then the fields that follow from
+//! other fields. The in-memory API server fills whole objects with it, and adds the defaults of all
+//! other types. Revisions are compared after it (see [`defaulted`](super::defaulted)).
+//!
+//! Upstream: `defaults.go` in `pkg/apis/core/v1`.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+/// Constant defaults of the types in a pod template.
+pub static POD_TEMPLATE: LazyLock<Defaults> =
+    LazyLock::new(|| Defaults::parse(include_str!("defaults.txt")));
+
+/// Constant defaults by type name, such as `core.Container`.
+pub struct Defaults(HashMap<&'static str, Vec<Constant>>);
+
+/// One constant default of a field.
+struct Constant {
+    field: &'static str,
+    value: Value,
+    /// The constant applies only if this other field has this text.
+    condition: Option<(&'static str, &'static str)>,
+}
+
+impl Defaults {
+    /// Parses a table in the format of `defaults.txt`. A malformed table is a defect of the
+    /// program, so it panics.
+    pub fn parse(text: &'static str) -> Self {
+        let mut constants: HashMap<&'static str, Vec<Constant>> = HashMap::new();
+        let mut current = "";
+        for line in text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+        {
+            let Some(entry) = line.strip_prefix(' ') else {
+                current = line;
+                continue;
+            };
+            let (entry, condition) = match entry.split_once(" if ") {
+                Some((entry, condition)) => (entry, condition.split_once('=')),
+                None => (entry, None),
+            };
+            let (field, value) = entry.split_once(' ').expect("a field and its value");
+            let value = serde_json::from_str(value).expect("values are JSON");
+            constants.entry(current).or_default().push(Constant {
+                field,
+                value,
+                condition,
+            });
+        }
+        Self(constants)
+    }
+
+    /// Sets the unset fields of an object of the type `type_name` that have a constant default.
+    pub fn fill(&self, type_name: &str, fields: &mut Map<String, Value>) {
+        for constant in self.0.get(type_name).into_iter().flatten() {
+            let applies = constant.condition.is_none_or(|(other, text)| {
+                fields.get(other).and_then(Value::as_str) == Some(text)
+            });
+            if applies && is_unset(fields, constant.field) {
+                fields.insert(constant.field.to_owned(), constant.value.clone());
+            }
+        }
+    }
+
+    /// Each type name with each field that has a default.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let entries = self.0.iter();
+        entries.flat_map(|(name, constants)| constants.iter().map(|c| (*name, c.field)))
+    }
+}
+
+/// Sets the defaults of an object of the type `type_name`, such as `core.Container`. Objects below
+/// it stay unchanged, and so do objects of types outside pod templates.
+pub fn fill(type_name: &str, fields: &mut Map<String, Value>) {
+    POD_TEMPLATE.fill(type_name, fields);
+    match type_name {
+        "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
+        "core.PodSpec" => service_account_alias(fields),
+        "core.Volume" => empty_volume(fields),
+        _ => {}
+    }
+}
+
+/// Whether a field is absent, or has the empty value that the server writes for it.
+pub fn is_unset(fields: &Map<String, Value>, name: &str) -> bool {
+    fields
+        .get(name)
+        .is_none_or(|value| value.is_null() || value == "")
+}
+
+/// `Always` for the tag `latest`, which is also the tag of an image without one.
+fn image_pull_policy(fields: &mut Map<String, Value>) {
+    if !is_unset(fields, "imagePullPolicy") {
+        return;
+    }
+    let image = fields.get("image").and_then(Value::as_str).unwrap_or("");
+    let policy = if is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
+    fields.insert("imagePullPolicy".to_owned(), json!(policy));
+}
+
+/// Whether an image has the tag `latest`, which is also the tag of references like `app`.
+fn is_latest(image: &str) -> bool {
+    // References with a digest (`@`) and invalid references are never `latest`.
+    let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
+    if image.is_empty() || !image.chars().all(is_reference) {
+        return false;
+    }
+    // A colon before the last slash precedes the port of the registry.
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+/// The deprecated field and the new one always have the same value.
+fn service_account_alias(fields: &mut Map<String, Value>) {
+    for (from, to) in [
+        ("serviceAccountName", "serviceAccount"),
+        ("serviceAccount", "serviceAccountName"),
+    ] {
+        if let Some(name) = fields.get(from).cloned() {
+            fields.insert(to.to_owned(), name);
+        }
+    }
+}
+
+/// A volume without a source is an emptyDir.
+fn empty_volume(fields: &mut Map<String, Value>) {
+    if fields.keys().all(|name| name == "name") {
+        fields.insert("emptyDir".to_owned(), json!({}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_with_tag_latest_are_always_pulled() {
+        let cases = [
+            ("app", true),
+            ("app:latest", true),
+            ("app:v1", false),
+            ("registry:5000/app", true),
+            ("registry:5000/app:v1", false),
+            ("app@sha256:0123", false),
+            ("app:latest@sha256:0123", false),
+            (" app ", false),
+            ("", false),
+        ];
+        for (image, expected) in cases {
+            assert_eq!(is_latest(image), expected, "{image}");
+        }
+    }
+}

@@ -23,6 +23,8 @@ pub enum Problem {
     Required(String),
     /// `Invalid value: <json>[: detail]`.
     Invalid(Value, String),
+    /// `Invalid value: detail`, for a whole object that is not shown.
+    InvalidWhole(String),
     /// `Invalid value` for a value of another type than the schema has.
     TypeInvalid(Value, String),
     /// `Unsupported value: "x": supported values: "A", "B"`.
@@ -44,7 +46,7 @@ impl FieldError {
     pub fn reason(&self) -> &'static str {
         match self.problem {
             Problem::Required(_) => "FieldValueRequired",
-            Problem::Invalid(..) => "FieldValueInvalid",
+            Problem::Invalid(..) | Problem::InvalidWhole(_) => "FieldValueInvalid",
             Problem::TypeInvalid(..) => "FieldValueTypeInvalid",
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Forbidden(_) => "FieldValueForbidden",
@@ -69,6 +71,7 @@ impl FieldError {
             Problem::Invalid(value, detail) | Problem::TypeInvalid(value, detail) => {
                 format!("Invalid value: {value}{}", tail(detail))
             }
+            Problem::InvalidWhole(detail) => format!("Invalid value: {detail}"),
             Problem::NotSupported(value, supported) => {
                 let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
                 format!(

@@ -16,7 +16,7 @@
 //! Upstream: `k8s.io/apiserver`, `k8s.io/apiextensions-apiserver`, and `pkg/apis`, `pkg/registry`
 //! and `plugin/pkg` of `k8s.io/kubernetes`.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! Admission: quotas, limits, ServiceAccounts and priorities.
+//! Admission: quotas, limits, ServiceAccounts, priorities and storage classes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -389,4 +389,75 @@ async fn a_fork_keeps_its_admission_plugins_by_default() {
     let bare = DevCluster::new(clock());
     assert!(!has_account(&bare.fork()).await);
     assert!(has_account(&begun(Some(Admission::FULL), &bare.snapshot()).await).await);
+}
+
+fn class(name: &str, mark: &str) -> Value {
+    let rest = json!({"provisioner": "example.com/disk", "allowVolumeExpansion": name == "grows"});
+    let mut class = object("storage.k8s.io/v1", "StorageClass", name, rest);
+    class["metadata"] =
+        json!({"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": mark}});
+    class
+}
+
+fn claim(name: &str, class: Value) -> Value {
+    let requests = json!({"requests": {"storage": "1Gi"}});
+    let spec =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": requests, "storageClassName": class});
+    object("v1", "PersistentVolumeClaim", name, json!({ "spec": spec }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_without_a_class_get_the_newest_default_class() {
+    let cluster = DevCluster::new(clock());
+    let class_of = async |name: &str, class: Value| {
+        let made = cluster.create(claim(name, class)).await.unwrap();
+        made["spec"]["storageClassName"].clone()
+    };
+    cluster.create(class("other", "false")).await.unwrap();
+    assert_eq!(class_of("none", Value::Null).await, Value::Null);
+    for name in ["b", "a"] {
+        cluster.create(class(name, "true")).await.unwrap();
+    }
+    assert_eq!(class_of("first-name", Value::Null).await, "a");
+    tokio::time::advance(std::time::Duration::from_secs(2)).await;
+    cluster.create(class("newer", "true")).await.unwrap();
+    assert_eq!(class_of("newest", Value::Null).await, "newer");
+    assert_eq!(class_of("own", json!("other")).await, "other");
+    assert_eq!(class_of("unclassed", json!("")).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bound_claims_grow_where_their_class_allows_it() {
+    let cluster = DevCluster::new(clock());
+    for name in ["grows", "fixed"] {
+        cluster.create(class(name, "false")).await.unwrap();
+        cluster.create(claim(name, json!(name))).await.unwrap();
+    }
+    let path = |name: &str| cluster.path("persistentvolumeclaims", "default", name);
+    let request = async |name: &str, size: &str| {
+        let body = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        cluster.patch(&path(name), body).await
+    };
+    let (code, message) = refused(request("grows", "2Gi").await);
+    let immutable = "PersistentVolumeClaim \"grows\" is invalid: spec: Forbidden: spec is immutable after creation except \
+                     resources.requests and volumeAttributesClassName for bound claims\n";
+    assert!(code == 422 && message.starts_with(immutable), "{message}");
+    for name in ["grows", "fixed"] {
+        let status = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+        let path = format!("{}/status", path(name));
+        cluster.patch(&path, status).await.unwrap();
+    }
+    let fixed = "persistentvolumeclaims \"fixed\" is forbidden: only dynamically provisioned pvc can be resized and the \
+                 storageclass that provisions the pvc must support resize";
+    let shrunk = "PersistentVolumeClaim \"grows\" is invalid: spec.resources.requests.storage: Forbidden: field can not be less \
+                  than status.capacity";
+    assert_eq!(
+        refused(request("fixed", "2Gi").await),
+        (403, fixed.to_owned())
+    );
+    request("grows", "2Gi").await.unwrap();
+    assert_eq!(
+        refused(request("grows", "1Mi").await),
+        (422, shrunk.to_owned())
+    );
 }

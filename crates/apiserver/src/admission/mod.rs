@@ -4,8 +4,8 @@
 //! upstream's (`pkg/kubeapiserver/options/plugins.go`): mutating plugins run before validation, and
 //! quota runs last, so that only accepted objects count.
 //!
-//! defaults -> limits' defaults -> account -> priority -> validation -> limits -> pod security ->
-//! quota -> store
+//! defaults -> limits' defaults -> account -> priority, storage class -> validation -> limits, size of
+//! claims -> pod security -> quota -> store
 
 mod accounts;
 mod amounts;
@@ -13,6 +13,7 @@ mod limits;
 mod pod_security;
 mod priority;
 mod quota;
+mod storage;
 
 use serde_json::Value;
 
@@ -59,6 +60,9 @@ impl Server {
         if resource.is("PriorityClass") {
             return self.check_priority_class(object).map_err(refused);
         }
+        if resource.is("PersistentVolumeClaim") {
+            self.set_default_class(object);
+        }
         if !resource.is("Pod") {
             return Ok(());
         }
@@ -81,6 +85,21 @@ impl Server {
     pub(crate) fn permit(&self, target: &Target, object: &Value) -> Result<(), Status> {
         self.permit_by_limits(target, object)?;
         self.check_pod_security(target, object, None)
+    }
+
+    /// Runs the validating plugins except quota on a change of the spec. 403 if one of them refuses.
+    pub(crate) fn permit_change(
+        &self,
+        target: &Target,
+        object: &Value,
+        old: &Value,
+    ) -> Result<(), Status> {
+        if target.resource().is("PersistentVolumeClaim") {
+            let named = target.resource().named();
+            self.check_resize(object, old)
+                .map_err(|why| Status::forbidden(named, &target.name, why))?;
+        }
+        self.check_pod_security(target, object, Some(old))
     }
 
     /// 403 for a pod or claim that violates a LimitRange. Limits apply to these two kinds only.

@@ -57,6 +57,11 @@ impl Errors {
         self.add(field, Problem::Invalid(value.into(), detail.into()));
     }
 
+    /// Adds an error that shows no value, because it is about a whole object.
+    pub(crate) fn invalid_whole(&mut self, field: impl Into<String>, detail: &str) {
+        self.add(field, Problem::InvalidWhole(detail.to_owned()));
+    }
+
     pub(crate) fn not_supported(
         &mut self,
         field: impl Into<String>,

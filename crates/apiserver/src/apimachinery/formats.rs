@@ -8,6 +8,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 fn too_long(max: usize) -> String {
@@ -90,6 +91,17 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
         .filter(|part| text.contains(**part))
         .map(|part| format!("may not contain '{part}'"))
         .collect()
+}
+
+/// IP addresses in their only canonical form, which are the names of IPAddresses.
+pub(crate) fn ip_address(text: &str) -> Vec<String> {
+    match text.parse::<std::net::IpAddr>() {
+        Ok(address) if address.to_string() == text => Vec::new(),
+        Ok(address) => vec![format!("must be in canonical form (\"{address}\")")],
+        Err(_) => {
+            vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+        }
+    }
 }
 
 /// A name with an optional subdomain as prefix: keys of labels, annotations and taints.
@@ -180,6 +192,19 @@ pub(crate) fn port_name(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The part of a domain-prefixed path after the domain.
+pub(crate) fn http_path(text: &str) -> Vec<String> {
+    const FORM: &str = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+    if !text.is_empty() && text.chars().all(is_allowed) {
+        Vec::new()
+    } else {
+        vec![format!(
+            "Invalid path (regex used for validation is '{FORM}')"
+        )]
+    }
+}
+
 pub(crate) fn percent(text: &str) -> Vec<String> {
     let is_percent = text.strip_suffix('%').is_some_and(|digits| {
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -191,6 +216,20 @@ pub(crate) fn percent(text: &str) -> Vec<String> {
     }
 }
 
+pub(crate) fn condition_reason(text: &str) -> Vec<String> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_reason = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().last().is_some_and(is_word)
+        && text
+            .bytes()
+            .all(|byte| is_word(byte) || matches!(byte, b',' | b':'));
+    if is_reason {
+        Vec::new()
+    } else {
+        vec![REASON.to_owned()]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +238,7 @@ mod tests {
     fn formats_accept_and_reject_texts() {
         type Format = fn(&str) -> Vec<String>;
         let long = "a".repeat(64);
-        let cases: [(Format, &str, bool); 27] = [
+        let cases: [(Format, &str, bool); 32] = [
             (label, "a-1", true),
             (label, "1a", true),
             (label, "A", false),
@@ -227,6 +266,11 @@ mod tests {
             (port_name, "80", false),
             (percent, "10%", true),
             (percent, "%", false),
+            (condition_reason, "A", true),
+            (condition_reason, "ReasonA:Reason_B,c9", true),
+            (condition_reason, "9A", false),
+            (condition_reason, "A:", false),
+            (condition_reason, "A b", false),
         ];
         for (format, text, valid) in cases {
             assert_eq!(format(text).is_empty(), valid, "{text}: {:?}", format(text));

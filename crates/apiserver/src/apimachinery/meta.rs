@@ -24,6 +24,7 @@ fn name_format(kind: &str) -> Format {
         | "ClusterRoleBinding"
         | "Role"
         | "RoleBinding" => formats::path_segment,
+        "IPAddress" => formats::ip_address,
         _ => formats::subdomain,
     }
 }

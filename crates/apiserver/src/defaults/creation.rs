@@ -70,14 +70,24 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
             .iter()
             .for_each(|name| drop(metadata.remove(*name)));
     }
+    // A Job without labels shares those of its template, the generated ones included.
+    let shares_labels = object["metadata"]["labels"]
+        .as_object()
+        .is_none_or(|labels| labels.is_empty());
     apply(kind, object);
     defaulted(object);
     match kind {
         "CustomResourceDefinition" => stored_version(object),
-        "DaemonSet" => set_template_generation(object, 1),
-        "Job" => job_identity(object),
+        "DaemonSet" => first_template_generation(object),
+        "Job" => job_identity(object, shares_labels),
         "Namespace" => namespace(object),
-        "PersistentVolume" | "PersistentVolumeClaim" => phase(object, "Pending"),
+        "PersistentVolume" => {
+            phase(object, "Pending");
+            if let Some(created) = object["metadata"].get("creationTimestamp").cloned() {
+                object["status"]["lastPhaseTransitionTime"] = created;
+            }
+        }
+        "PersistentVolumeClaim" => phase(object, "Pending"),
         "Pod" => pod(object),
         "Service" => cluster_ips(object),
         _ => return,
@@ -182,8 +192,9 @@ fn tolerate_node_loss(pod: &mut Value) {
     }
 }
 
-/// A Job selects its pods by its UID, unless `manualSelector` is true.
-fn job_identity(job: &mut Value) {
+/// A Job selects its pods by its UID, unless `manualSelector` is true. Labels that the client has
+/// set stay, and validation compares them.
+fn job_identity(job: &mut Value, shares_labels: bool) {
     if job["spec"]["manualSelector"] == json!(true) {
         return;
     }
@@ -193,11 +204,24 @@ fn job_identity(job: &mut Value) {
     );
     let labels = object_at(job, &["spec", "template", "metadata", "labels"]);
     for (label, value) in [("controller-uid", &uid), ("job-name", &name)] {
-        labels.insert(label.to_owned(), value.clone());
-        labels.insert(format!("batch.kubernetes.io/{label}"), value.clone());
+        for label in [label.to_owned(), format!("batch.kubernetes.io/{label}")] {
+            labels.entry(label).or_insert_with(|| value.clone());
+        }
     }
     object_at(job, &["spec", "selector", "matchLabels"])
-        .insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
+        .entry("batch.kubernetes.io/controller-uid")
+        .or_insert(uid);
+    if shares_labels {
+        let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+        object_at(job, &["metadata"]).insert("labels".to_owned(), labels);
+    }
+}
+
+/// The template generation starts at the value of the client, or at 1.
+fn first_template_generation(daemon_set: &mut Value) {
+    let given = daemon_set["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+    let given = given.and_then(|count| count.parse::<i64>().ok());
+    set_template_generation(daemon_set, given.unwrap_or(1).max(1));
 }
 
 /// Increments the template generation with every change of the template. The server ignores the

@@ -1,15 +1,16 @@
 //! Defaulting of built-in kinds, as data where possible.
 //!
 //! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that depend on other
-//! fields (`rules`). [`on_create`]: additions at creation (`creation`), with the same result
+//! fields (`rules`). The types of pod templates have theirs in
+//! [`steersman_runtime::template::defaults`], because controllers need them too. [`on_create`]: additions at creation (`creation`), with the same result
 //! whether [`apply`] ran before or not.
 //!
 //! Upstream: the `defaults.go` files in `pkg/apis`.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use steersman_runtime::template::defaults::{self, Defaults};
 
 use crate::schema::{self, Struct, Type, shape};
 
@@ -20,17 +21,9 @@ mod rules;
 pub use creation::{on_create, on_update};
 pub use qos::qos_class;
 
-/// Constant defaults by type name.
-static CONSTANTS: LazyLock<HashMap<&'static str, Vec<Constant>>> =
-    LazyLock::new(|| parse(include_str!("constants.txt")));
-
-/// One constant default of a field.
-struct Constant {
-    field: &'static str,
-    value: Value,
-    /// The constant applies only if this other field has this text.
-    condition: Option<(&'static str, &'static str)>,
-}
+/// Constant defaults of all types outside pod templates.
+static CONSTANTS: LazyLock<Defaults> =
+    LazyLock::new(|| Defaults::parse(include_str!("constants.txt")));
 
 /// Sets the defaults of an object of built-in kind `kind`, and brings it into the form that the
 /// server writes (see [`shape::normalize`]). Idempotent. Kinds without a shape stay unchanged.
@@ -48,9 +41,8 @@ fn fill(shape: &Struct, object: &mut Value) {
     let Some(fields) = object.as_object_mut() else {
         return;
     };
-    for constant in CONSTANTS.get(shape.name()).into_iter().flatten() {
-        constant.fill(fields);
-    }
+    defaults::fill(shape.name(), fields);
+    CONSTANTS.fill(shape.name(), fields);
     rules::apply(shape.name(), fields);
     for (name, value) in fields {
         if let Some(field) = shape.field(name) {
@@ -74,51 +66,6 @@ fn fill_value(ty: &Type, value: &mut Value) {
         }
         _ => {}
     }
-}
-
-impl Constant {
-    fn fill(&self, fields: &mut Map<String, Value>) {
-        let applies = self
-            .condition
-            .is_none_or(|(other, text)| fields.get(other).and_then(Value::as_str) == Some(text));
-        if applies && is_unset(fields, self.field) {
-            fields.insert(self.field.to_owned(), self.value.clone());
-        }
-    }
-}
-
-/// Whether a field is absent, or has the empty value that the server writes for it.
-fn is_unset(fields: &Map<String, Value>, name: &str) -> bool {
-    fields
-        .get(name)
-        .is_none_or(|value| value.is_null() || value == "")
-}
-
-/// Parses the table. A broken table is a defect of this crate, so it panics.
-fn parse(text: &'static str) -> HashMap<&'static str, Vec<Constant>> {
-    let mut constants: HashMap<&'static str, Vec<Constant>> = HashMap::new();
-    let mut current = "";
-    for line in text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
-        let Some(entry) = line.strip_prefix(' ') else {
-            current = line;
-            continue;
-        };
-        let (entry, condition) = match entry.split_once(" if ") {
-            Some((entry, condition)) => (entry, condition.split_once('=')),
-            None => (entry, None),
-        };
-        let (field, value) = entry.split_once(' ').expect("a field and its value");
-        let value = serde_json::from_str(value).expect("values are JSON");
-        constants.entry(current).or_default().push(Constant {
-            field,
-            value,
-            condition,
-        });
-    }
-    constants
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 //! Upstream: the `SetDefaults_*` functions in `pkg/apis`.
 
 use serde_json::{Map, Value, json};
-
-use super::is_unset;
+use steersman_runtime::template::defaults::is_unset;
 
 type Fields = Map<String, Value>;
 
@@ -12,15 +11,17 @@ type Fields = Map<String, Value>;
 pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     match type_name {
         "apiextensions.CustomResourceDefinitionSpec" => definition_names(fields),
+        "apps.StatefulSetSpec" => claim_templates(fields),
+        "apps.StatefulSetUpdateStrategy" => rolling_update(fields),
         "autoscaling.HorizontalPodAutoscalerBehavior" => scaling_rules(fields),
-        "batch.Job" => labels_from_template(fields),
-        "batch.JobSpec" => job_spec(fields),
-        "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
+        "batch.Job" => {
+            labels_from_template(fields);
+            job_spec(fields);
+        }
         "core.Namespace" => namespace_label(fields),
         "core.NodeSpec" => list_of_one(fields, "podCIDR", "podCIDRs", |cidr| cidr),
         "core.NodeStatus" => allocatable(fields),
         "core.Pod" => pod(fields),
-        "core.PodSpec" => service_account_alias(fields),
         "core.PodStatus" => pod_ips(fields),
         "core.ReplicationController" => {
             labels_from_template(fields);
@@ -29,7 +30,6 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.Secret" => fold_string_data(fields),
         "core.ServicePort" => target_port(fields),
         "core.ServiceSpec" => ip_families(fields),
-        "core.Volume" => empty_volume(fields),
         "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
         "flowcontrol.QueuingConfiguration" => not_zero(
             fields,
@@ -37,6 +37,32 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         ),
         "networking.NetworkPolicySpec" => policy_types(fields),
         _ => {}
+    }
+}
+
+/// Claim templates are whole claims, with kind, version and phase.
+fn claim_templates(fields: &mut Fields) {
+    let templates = fields
+        .get_mut("volumeClaimTemplates")
+        .and_then(Value::as_array_mut);
+    for template in templates.into_iter().flatten() {
+        let Some(template) = template.as_object_mut() else {
+            continue;
+        };
+        set_if_unset(template, "kind", json!("PersistentVolumeClaim"));
+        set_if_unset(template, "apiVersion", json!("v1"));
+        set_if_unset(template, "status", json!({}));
+        if let Some(status) = template.get_mut("status").and_then(Value::as_object_mut) {
+            set_if_unset(status, "phase", json!("Pending"));
+        }
+    }
+}
+
+/// A StatefulSet without a strategy gets one with a partition. A type alone gets nothing.
+fn rolling_update(fields: &mut Fields) {
+    if is_unset(fields, "type") {
+        fields.insert("type".to_owned(), json!("RollingUpdate"));
+        set_if_unset(fields, "rollingUpdate", json!({}));
     }
 }
 
@@ -79,29 +105,6 @@ fn has_entries(value: Option<&Value>) -> bool {
     value
         .and_then(Value::as_object)
         .is_some_and(|entries| !entries.is_empty())
-}
-
-/// `Always` for the tag `latest`, which is also the tag of an image without one.
-fn image_pull_policy(fields: &mut Fields) {
-    let image = fields.get("image").and_then(Value::as_str).unwrap_or("");
-    let policy = if is_latest(image) {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
-    set_if_unset(fields, "imagePullPolicy", json!(policy));
-}
-
-/// Whether an image has the tag `latest`, which is also the tag of references like `app`.
-fn is_latest(image: &str) -> bool {
-    // References with a digest (`@`) and invalid references are never `latest`.
-    let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
-    if image.is_empty() || !image.chars().all(is_reference) {
-        return false;
-    }
-    // A colon before the last slash precedes the port of the registry.
-    let name = image.rsplit('/').next().unwrap_or(image);
-    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
 /// Defaults of pods that do not apply to pod templates.
@@ -164,18 +167,6 @@ fn host_ports(container: &mut Value) {
     }
 }
 
-/// The deprecated field and the new one always have the same value.
-fn service_account_alias(fields: &mut Fields) {
-    for (from, to) in [
-        ("serviceAccountName", "serviceAccount"),
-        ("serviceAccount", "serviceAccountName"),
-    ] {
-        if let Some(name) = fields.get(from).cloned() {
-            fields.insert(to.to_owned(), name);
-        }
-    }
-}
-
 /// Fields that became lists keep their first element in the old field.
 fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Value) -> Value) {
     if let Some(value) = fields.get(one).cloned() {
@@ -198,13 +189,6 @@ fn pod_ips(fields: &mut Fields) {
 fn allocatable(fields: &mut Fields) {
     if let Some(capacity) = fields.get("capacity").cloned() {
         set_if_unset(fields, "allocatable", capacity);
-    }
-}
-
-/// A volume without a source is an emptyDir.
-fn empty_volume(fields: &mut Fields) {
-    if fields.keys().all(|name| name == "name") {
-        fields.insert("emptyDir".to_owned(), json!({}));
     }
 }
 
@@ -256,8 +240,15 @@ fn controller_selector(fields: &mut Fields) {
     }
 }
 
-/// `completions` defaults to 1 only together with `parallelism`.
-fn job_spec(fields: &mut Fields) {
+/// The spec of a Job. The templates of CronJobs stay as they are, because their Jobs get these
+/// defaults. `completions` defaults to 1 only together with `parallelism`.
+fn job_spec(job: &mut Fields) {
+    let Some(fields) = job.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    set_if_unset(fields, "completionMode", json!("NonIndexed"));
+    set_if_unset(fields, "suspend", json!(false));
+    set_if_unset(fields, "manualSelector", json!(false));
     if is_unset(fields, "parallelism") {
         set_if_unset(fields, "completions", json!(1));
         fields.insert("parallelism".to_owned(), json!(1));
@@ -344,27 +335,4 @@ fn policy_types(fields: &mut Fields) {
         json!(["Ingress"])
     };
     set_if_unset(fields, "policyTypes", types);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_with_tag_latest_are_always_pulled() {
-        let cases = [
-            ("app", true),
-            ("app:latest", true),
-            ("app:v1", false),
-            ("registry:5000/app", true),
-            ("registry:5000/app:v1", false),
-            ("app@sha256:0123", false),
-            ("app:latest@sha256:0123", false),
-            (" app ", false),
-            ("", false),
-        ];
-        for (image, expected) in cases {
-            assert_eq!(is_latest(image), expected, "{image}");
-        }
-    }
 }

@@ -31,7 +31,7 @@ pub(super) struct DeleteOptions {
     policy: Option<String>,
     orphan_dependents: Option<bool>,
     pub(super) uid: Option<String>,
-    revision: Option<String>,
+    pub(super) revision: Option<String>,
     pub(super) dry_run: bool,
 }
 

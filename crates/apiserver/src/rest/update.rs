@@ -186,6 +186,9 @@ impl Server {
             }
             certificates::date_conditions(&mut new, old, &metadata::time(self.clock.now()));
         }
+        if part == Some("status") && resource.is("PersistentVolume") {
+            date_phase(&mut new, old, &metadata::time(self.clock.now()));
+        }
         resource.complete(&mut new);
         if resource.is("Namespace") {
             label_namespace(&mut new);
@@ -212,7 +215,7 @@ impl Server {
             return Err(Status::invalid(resource.named_kind(), &target.name, &errors).into());
         }
         if part.is_none() || part == Some("ephemeralcontainers") {
-            self.check_pod_security(target, &new, Some(old))?;
+            self.permit_change(target, &new, old)?;
         }
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
             metadata::grow_generation(&mut new);
@@ -304,6 +307,15 @@ fn check_identity(
         return Err(Status::modified(resource.named(), &target.name));
     }
     Ok(())
+}
+
+/// Sets the time of a volume's new phase, unless the client has set one.
+fn date_phase(volume: &mut Value, old: &Value, now: &Value) {
+    const TIME: &str = "lastPhaseTransitionTime";
+    let (status, before) = (&mut volume["status"], &old["status"]);
+    if status["phase"] != before["phase"] && status[TIME] == before[TIME] {
+        status[TIME] = now.clone();
+    }
 }
 
 /// Restores the fields that this endpoint cannot change.

@@ -6,13 +6,20 @@
 
 use serde_json::Value;
 
-use crate::apimachinery::errors::{self, Errors};
+use crate::apimachinery::errors::{self, Errors, at};
 use crate::apimachinery::{formats, meta};
 use crate::custom;
 use crate::fielderror::FieldError;
 
 mod autoscaler;
 mod certificates;
+mod claim;
+mod cron_job;
+mod daemon_set;
+mod disruption;
+mod indexes;
+mod job;
+mod job_status;
 mod pod;
 mod pod_spec;
 mod pod_update;
@@ -20,6 +27,7 @@ mod rbac;
 mod replicas;
 mod selector;
 mod small;
+mod stateful_set;
 mod workload;
 
 pub(crate) use certificates::organizations;
@@ -61,15 +69,13 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
 pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
     match kind {
         "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),
-        "DaemonSet"
-        | "Deployment"
-        | "Job"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "StatefulSet" => pod_spec::warnings(
-            "spec.template.spec",
-            errors::at(object, "spec.template.spec"),
-        ),
+        "StatefulSet" => stateful_set::warnings(object),
+        "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "ReplicationController" => {
+            pod_spec::warnings(
+                "spec.template.spec",
+                errors::at(object, "spec.template.spec"),
+            )
+        }
         _ => Vec::new(),
     }
 }
@@ -79,17 +85,19 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "CertificateSigningRequest" => certificates::request(object, errors),
         "ConfigMap" => small::config_map(object, errors),
-        "CronJob" => workload::cron_job(object, errors),
+        "ControllerRevision" => small::revision(object, errors),
+        "CronJob" => cron_job::check(object, None, errors),
         "CustomResourceDefinition" => custom::definition::check(object, errors),
-        "DaemonSet" => workload::daemon_set(object, errors),
+        "DaemonSet" => daemon_set::check(object, errors),
         "Deployment" => workload::deployment(object, errors),
         "Event" => small::event(object, errors),
         "HorizontalPodAutoscaler" => autoscaler::check(object, errors),
-        "Job" => workload::job(object, errors),
+        "Job" => job::job(object, true, errors),
         "Lease" => small::lease(object, errors),
         "Node" => small::node(object, errors),
+        "PersistentVolumeClaim" => claim::spec("spec", at(object, "spec"), errors),
         "Pod" => pod::pod(object, errors),
-        "PodDisruptionBudget" => small::disruption_budget(object, errors),
+        "PodDisruptionBudget" => disruption::disruption_budget(object, errors),
         "ClusterRole" | "Role" => rbac::role(kind, object, errors),
         "ClusterRoleBinding" | "RoleBinding" => rbac::binding(kind, object, errors),
         "ReplicaSet" => workload::replica_set(object, errors),
@@ -97,7 +105,7 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "Scale" => errors.non_negative(object, "spec.replicas"),
         "Secret" => small::secret(object, errors),
         "Service" => small::service(object, errors),
-        "StatefulSet" => workload::stateful_set(object, errors),
+        "StatefulSet" => stateful_set::check(object, None, errors),
         _ => {}
     }
 }
@@ -118,13 +126,21 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         }
         "CustomResourceDefinition" => custom::definition::check_update(new, old, errors),
         "Service" => small::cluster_ip_unchanged(new, old, errors),
-        "StatefulSet" => return workload::stateful_set_update(new, old, errors),
+        "StatefulSet" => return stateful_set::update(new, old, errors),
+        "CronJob" => return cron_job::check(new, Some(old), errors),
+        "DaemonSet" => errors.immutable(new, old, "spec.selector"),
+        "Job" => {
+            job::job(new, job::has_prefixed_labels(old), errors);
+            meta::check_update(new, old, errors);
+            return job::update(new, old, errors);
+        }
         _ => {}
     }
     content(kind, new, errors);
     match kind {
-        "Deployment" | "ReplicaSet" | "DaemonSet" => errors.immutable(new, old, "spec.selector"),
-        "Job" => workload::job_update(new, old, errors),
+        "ControllerRevision" => errors.immutable(new, old, "data"),
+        "Deployment" | "ReplicaSet" => errors.immutable(new, old, "spec.selector"),
+        "PersistentVolumeClaim" => claim::update(new, old, errors),
         "ClusterRoleBinding" | "RoleBinding" => rbac::role_unchanged(new, old, errors),
         _ => {}
     }
@@ -132,12 +148,18 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
 
 fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     match kind {
+        "DaemonSet" => daemon_set::status(new, old, errors),
         "Deployment" => replicas::deployment_status(new, old, errors),
+        "Job" => job_status::update(new, old, errors),
         "ReplicaSet" | "ReplicationController" => replicas::replica_set_status(new, errors),
         "Pod" => pod_update::pod_status(new, old, errors),
+        "StatefulSet" => replicas::stateful_set_status(new, old, errors),
+        "PodDisruptionBudget" => disruption::disruption_budget_status(new, errors),
         _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod workload_tests;

@@ -18,6 +18,12 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A pod template at `field`.
 pub(super) fn template(field: &str, template: &Value, errors: &mut Errors) {
+    template_metadata(field, template, errors);
+    spec(&format!("{field}.spec"), at(template, "spec"), errors);
+}
+
+/// Labels and annotations of a pod template at `field`.
+pub(super) fn template_metadata(field: &str, template: &Value, errors: &mut Errors) {
     // Upstream's paths of these two fields lack `metadata`.
     meta::labels(
         &format!("{field}.labels"),
@@ -29,7 +35,6 @@ pub(super) fn template(field: &str, template: &Value, errors: &mut Errors) {
         at(template, "metadata.annotations"),
         errors,
     );
-    spec(&format!("{field}.spec"), at(template, "spec"), errors);
 }
 
 /// A pod spec at `field`.

@@ -146,7 +146,7 @@ fn with_mutable_parts(new: &Value, old: &Value) -> Value {
 }
 
 /// The top-level fields that differ. Upstream shows a longer diff of the whole spec.
-fn difference(old: &Value, new: &Value) -> String {
+pub(super) fn difference(old: &Value, new: &Value) -> String {
     let names = |spec: &Value| {
         spec.as_object()
             .map(|fields| fields.keys().cloned().collect::<Vec<_>>())

@@ -1,4 +1,5 @@
-//! Replica counters in the status of Deployments, ReplicaSets and ReplicationControllers.
+//! Replica counters in the status of Deployments, ReplicaSets, ReplicationControllers and
+//! StatefulSets.
 
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ fn at_most(object: &Value, field: &str, limit: &str, limit_text: &str, errors: &
     }
 }
 
-fn non_negative(object: &Value, fields: &[&str], errors: &mut Errors) {
+pub(super) fn non_negative(object: &Value, fields: &[&str], errors: &mut Errors) {
     for field in fields {
         errors.non_negative(object, &format!("status.{field}"));
     }
@@ -48,6 +49,14 @@ pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
         "readyReplicas",
         errors,
     );
+    collisions(new, old, errors);
+}
+
+/// Requires that the count of hash collisions does not fall, once it is set.
+pub(super) fn collisions(new: &Value, old: &Value, errors: &mut Errors) {
+    if at(old, "status.collisionCount").is_null() {
+        return;
+    }
     if count(new, "collisionCount") < count(old, "collisionCount") {
         errors.invalid(
             "status.collisionCount",
@@ -55,6 +64,29 @@ pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
             "cannot be decremented",
         );
     }
+}
+
+pub(super) fn stateful_set_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let parts = [
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    ];
+    non_negative(new, &["replicas"], errors);
+    non_negative(new, &parts, errors);
+    non_negative(new, &["observedGeneration", "collisionCount"], errors);
+    for part in parts {
+        at_most(new, part, "replicas", "status.replicas", errors);
+    }
+    at_most(
+        new,
+        "availableReplicas",
+        "readyReplicas",
+        "status.readyReplicas",
+        errors,
+    );
+    collisions(new, old, errors);
 }
 
 pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {

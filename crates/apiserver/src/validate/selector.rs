@@ -59,6 +59,11 @@ pub(super) fn check(field: &str, selector: &Value, errors: &mut Errors) -> bool 
     errors.len() == before
 }
 
+/// Whether the selector is valid.
+pub(super) fn is_valid(selector: &Value) -> bool {
+    check("", selector, &mut Errors::default())
+}
+
 /// Whether `labels` match `selector`. A missing selector matches no labels, an empty one all.
 pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
     if selector.is_null() {

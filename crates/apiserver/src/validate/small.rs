@@ -1,15 +1,14 @@
-//! Kinds with few rules: ConfigMap, Secret, Lease, Namespace, Node, Event, Service,
-//! PodDisruptionBudget.
+//! Kinds with few rules: ConfigMap, ControllerRevision, Secret, Lease, Namespace, Node, Event,
+//! Service.
 //!
 //! Upstream is `pkg/apis/core/validation` and the validation package of each group.
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
-use super::workload::{at_most_all, int_or_percent};
-use super::{formats, meta, pod_spec, selector};
+use super::{formats, meta, pod_spec};
 
 /// Most bytes of all data of a ConfigMap or Secret.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
@@ -43,6 +42,15 @@ pub(super) fn config_map(object: &Value, errors: &mut Errors) {
     }
     if bytes > MAX_DATA_BYTES {
         errors.too_long("", MAX_DATA_BYTES);
+    }
+}
+
+pub(super) fn revision(object: &Value, errors: &mut Errors) {
+    errors.non_negative(object, "revision");
+    match at(object, "data") {
+        Value::Null => errors.required("data", "data is mandatory"),
+        Value::Object(_) => {}
+        _ => errors.required("data", "data must be a valid JSON object"),
     }
 }
 
@@ -245,32 +253,4 @@ pub(super) fn cluster_ip_unchanged(new: &Value, old: &Value, errors: &mut Errors
             "may not change once set",
         );
     }
-}
-
-pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
-    let spec = at(object, "spec");
-    let (least, most) = (at(spec, "minAvailable"), at(spec, "maxUnavailable"));
-    if !least.is_null() && !most.is_null() {
-        // Upstream shows the Go form of the whole spec.
-        let internal = json!({"MinAvailable": least, "Selector": at(spec, "selector"), "MaxUnavailable": most,
-            "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy")});
-        errors.invalid(
-            "spec",
-            internal,
-            "minAvailable and maxUnavailable cannot be both set",
-        );
-    }
-    for (field, value) in [("spec.minAvailable", least), ("spec.maxUnavailable", most)] {
-        int_or_percent(field, value, errors);
-        at_most_all(field, value, errors);
-    }
-    let policy = text(spec, "unhealthyPodEvictionPolicy");
-    if !policy.is_empty() {
-        errors.one_of(
-            "spec.unhealthyPodEvictionPolicy",
-            policy,
-            &["AlwaysAllow", "IfHealthyBudget"],
-        );
-    }
-    selector::check("spec.selector", at(spec, "selector"), errors);
 }

@@ -77,6 +77,17 @@ fn names_follow_the_format_of_their_kind() {
     };
     assert_eq!(error("ConfigMap", "a.b"), None);
     assert_eq!(error("ClusterRole", "system:A"), None);
+    let not_canonical =
+        "metadata.name: Invalid value: \"fd00:0::7\": must be in canonical form (\"fd00::7\")";
+    assert_eq!(
+        error("IPAddress", "fd00:0::7").as_deref(),
+        Some(not_canonical)
+    );
+    assert!(
+        error("IPAddress", "fd00::x")
+            .unwrap()
+            .contains("must be a valid IP address")
+    );
     let dots = "metadata.name: Invalid value: \"a.b\": must not contain dots";
     assert_eq!(error("Namespace", "a.b").as_deref(), Some(dots));
     let missing = "metadata.name: Required value: name or generateName is required";
@@ -398,7 +409,72 @@ fn a_suspended_job_has_mutable_scheduling() {
         let mut new = old.clone();
         json_patch::merge(&mut new["spec"]["template"], &change);
         let mut errors = super::errors::Errors::default();
-        super::workload::job_update(&new, &old, &mut errors);
+        super::job::template_update(&new, &old, &mut errors);
         assert_eq!(errors.len() == 0, may, "{why}");
+    }
+}
+
+#[test]
+fn the_status_of_a_budget_has_no_negative_numbers_and_complete_conditions() {
+    let complete = json!({"type": "Ours", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let broken = |field: &str, value: Value| {
+        let mut condition = complete.clone();
+        condition[field] = value;
+        json!({"conditions": [condition]})
+    };
+    // (status, errors)
+    let cases: [(Value, &[&str]); 9] = [
+        (
+            json!({"disruptionsAllowed": 1, "currentHealthy": 0, "conditions": [complete]}),
+            &[],
+        ),
+        (
+            json!({"disruptionsAllowed": -1, "currentHealthy": -2, "desiredHealthy": -3, "expectedPods": -4}),
+            &[
+                "status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0",
+                "status.currentHealthy: Invalid value: -2: must be greater than or equal to 0",
+                "status.desiredHealthy: Invalid value: -3: must be greater than or equal to 0",
+                "status.expectedPods: Invalid value: -4: must be greater than or equal to 0",
+            ],
+        ),
+        (
+            json!({"conditions": [complete, complete]}),
+            &["status.conditions[1].type: Duplicate value: \"Ours\""],
+        ),
+        (
+            broken("status", json!("Maybe")),
+            &[
+                "status.conditions[0].status: Unsupported value: \"Maybe\": supported values: \"False\", \"True\", \"Unknown\"",
+            ],
+        ),
+        (
+            broken("observedGeneration", json!(-1)),
+            &[
+                "status.conditions[0].observedGeneration: Invalid value: -1: must be greater than or equal to zero",
+            ],
+        ),
+        (
+            broken("lastTransitionTime", Value::Null),
+            &["status.conditions[0].lastTransitionTime: Required value"],
+        ),
+        (
+            broken("reason", json!("")),
+            &["status.conditions[0].reason: Required value"],
+        ),
+        (
+            broken("reason", json!("A".repeat(1025))),
+            &["status.conditions[0].reason: Too long: may not be more than 1024 bytes"],
+        ),
+        (
+            broken("message", json!("m".repeat(32 * 1024 + 1))),
+            &["status.conditions[0].message: Too long: may not be more than 32768 bytes"],
+        ),
+    ];
+    for (status, expected) in cases {
+        let old = json!({"spec": {"minAvailable": 1}});
+        let found = updated("PodDisruptionBudget", Some("status"), old, |new| {
+            new["status"] = status.clone();
+        });
+        assert_eq!(found, expected, "{status}");
     }
 }

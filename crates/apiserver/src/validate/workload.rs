@@ -1,10 +1,10 @@
-//! Deployments, ReplicaSets, ReplicationControllers, DaemonSets, StatefulSets, Jobs and CronJobs.
+//! Deployments, ReplicaSets and ReplicationControllers, and the parts that other workloads share.
 //!
-//! Upstream is `pkg/apis/apps/validation` and `pkg/apis/batch/validation`.
+//! Upstream is `pkg/apis/apps/validation`.
 
 use serde_json::{Value, json};
 
-use super::errors::{Errors, at, list, text};
+use super::errors::{Errors, at, text};
 use super::{formats, pod_spec, selector};
 
 const TEMPLATE: &str = "spec.template";
@@ -38,63 +38,6 @@ pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
     selector_and_template(object, "deployment", "ReplicaSet", errors);
 }
 
-pub(super) fn daemon_set(object: &Value, errors: &mut Errors) {
-    selector_and_template(object, "daemonset", "DaemonSet", errors);
-    errors.non_negative(object, "spec.minReadySeconds");
-    errors.non_negative(object, "spec.revisionHistoryLimit");
-    let kind = text(object, "spec.updateStrategy.type");
-    errors.one_of(
-        "spec.updateStrategy.type",
-        kind,
-        &["RollingUpdate", "OnDelete"],
-    );
-}
-
-pub(super) fn stateful_set(object: &Value, errors: &mut Errors) {
-    errors.one_of(
-        "spec.podManagementPolicy",
-        text(object, "spec.podManagementPolicy"),
-        &["OrderedReady", "Parallel"],
-    );
-    let kind = text(object, "spec.updateStrategy.type");
-    errors.one_of(
-        "spec.updateStrategy.type",
-        kind,
-        &["RollingUpdate", "OnDelete"],
-    );
-    errors.non_negative(object, "spec.replicas");
-    errors.non_negative(object, "spec.minReadySeconds");
-    selector_and_template(object, "statefulset", "StatefulSet", errors);
-}
-
-/// Checks an update. All fields of the spec outside the list are immutable.
-pub(super) fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
-    const MUTABLE: [&str; 7] = [
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    ];
-    stateful_set(new, errors);
-    let frozen = |object: &Value| {
-        let fields = at(object, "spec").as_object().cloned().unwrap_or_default();
-        fields
-            .into_iter()
-            .filter(|(name, _)| !MUTABLE.contains(&name.as_str()))
-            .collect::<serde_json::Map<_, _>>()
-    };
-    if frozen(new) != frozen(old) {
-        errors.forbidden(
-            "spec",
-            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
-             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-        );
-    }
-}
-
 pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "spec.minReadySeconds");
     let labels = at(object, "spec.selector");
@@ -111,143 +54,6 @@ pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
         matching_labels(&json!({ "matchLabels": labels }), object, errors);
     }
     template(object, "ReplicationController", errors);
-}
-
-pub(super) fn job(object: &Value, errors: &mut Errors) {
-    job_spec(object, "spec", errors);
-    let selector = at(object, "spec.selector");
-    if selector.is_null() {
-        errors.required("spec.selector", "");
-    } else if selector::check("spec.selector", selector, errors) {
-        let labels = at(object, "spec.template.metadata.labels");
-        if !selector::matches(selector, labels) {
-            errors.invalid(
-                "spec.template.metadata.labels",
-                labels.clone(),
-                "`selector` does not match template `labels`",
-            );
-        }
-    }
-}
-
-/// Checks an update. Indexed Jobs are elastic, so their completions can change.
-pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let indexed = text(new, "spec.completionMode") == "Indexed";
-    if !indexed {
-        errors.immutable(new, old, "spec.completions");
-    }
-    for field in [
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        errors.immutable(new, old, &format!("spec.{field}"));
-    }
-    if has_mutable_scheduling(old) {
-        let (spec, before) = (at(new, "spec.template.spec"), at(old, "spec.template.spec"));
-        if *spec != with_scheduling_of(spec, before) {
-            errors.invalid("spec.template.spec", spec.clone(), "field is immutable");
-        }
-    } else {
-        errors.immutable(new, old, TEMPLATE);
-    }
-}
-
-/// Whether the scheduling fields and resources of the Job's template can change: the Job is
-/// suspended and has no active pods.
-fn has_mutable_scheduling(job: &Value) -> bool {
-    let conditions = at(job, "status.conditions")
-        .as_array()
-        .into_iter()
-        .flatten();
-    let is_suspended = |condition: &Value| {
-        text(condition, "type") == "Suspended" && text(condition, "status") == "True"
-    };
-    let stopped = at(job, "status.startTime").is_null() || conditions.into_iter().any(is_suspended);
-    at(job, "spec.suspend") == &Value::Bool(true)
-        && stopped
-        && at(job, "status.active").as_i64().unwrap_or(0) == 0
-}
-
-/// The old pod spec with the scheduling fields and resources of `new`.
-fn with_scheduling_of(new: &Value, old: &Value) -> Value {
-    let mut spec = old.clone();
-    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-        copy_field(new, &mut spec, field);
-    }
-    let mut affinity = old.get("affinity").cloned().unwrap_or_else(|| json!({}));
-    copy_field(at(new, "affinity"), &mut affinity, "nodeAffinity");
-    let is_left = !at(new, "affinity").is_null() || affinity != json!({});
-    let kept = if is_left {
-        json!({"affinity": affinity})
-    } else {
-        Value::Null
-    };
-    copy_field(&kept, &mut spec, "affinity");
-    for containers in ["containers", "initContainers"] {
-        let asked = list(new, containers);
-        let mine = spec
-            .get_mut(containers)
-            .and_then(Value::as_array_mut)
-            .filter(|mine| mine.len() == asked.len());
-        let Some(mine) = mine else { continue };
-        for (container, asked) in mine
-            .iter_mut()
-            .zip(asked)
-            .filter(|(container, asked)| container["name"] == asked["name"])
-        {
-            copy_field(asked, container, "resources");
-        }
-    }
-    spec
-}
-
-/// Copies the field from `from` to `to`, or removes it if `from` lacks it.
-fn copy_field(from: &Value, to: &mut Value, field: &str) {
-    let Some(fields) = to.as_object_mut() else {
-        return;
-    };
-    match from.get(field) {
-        Some(value) => fields.insert(field.to_owned(), value.clone()),
-        None => fields.remove(field),
-    };
-}
-
-pub(super) fn cron_job(object: &Value, errors: &mut Errors) {
-    if text(object, "spec.schedule").is_empty() {
-        errors.required("spec.schedule", "");
-    }
-    errors.non_negative(object, "spec.startingDeadlineSeconds");
-    errors.one_of(
-        "spec.concurrencyPolicy",
-        text(object, "spec.concurrencyPolicy"),
-        &["Allow", "Forbid", "Replace"],
-    );
-    errors.non_negative(object, "spec.successfulJobsHistoryLimit");
-    errors.non_negative(object, "spec.failedJobsHistoryLimit");
-    job_spec(object, "spec.jobTemplate.spec", errors);
-}
-
-fn job_spec(object: &Value, path: &str, errors: &mut Errors) {
-    for field in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-    ] {
-        errors.non_negative(object, &format!("{path}.{field}"));
-    }
-    let template = format!("{path}.template");
-    pod_spec::template(&template, at(object, &template), errors);
-    let field = format!("{template}.spec.restartPolicy");
-    match text(object, &field) {
-        "Always" => errors.required(field, "valid values: \"OnFailure\", \"Never\""),
-        other => errors.one_of(field, other, &["OnFailure", "Never"]),
-    }
 }
 
 /// Checks the selector, and that it matches the labels of the template.
@@ -277,7 +83,7 @@ fn selector_and_template(object: &Value, noun: &str, owner: &str, errors: &mut E
     template(object, owner, errors);
 }
 
-fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
+pub(super) fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
     let field = format!("{TEMPLATE}.metadata.labels");
     let labels = at(object, &field);
     if !selector::matches(selector, labels) {
@@ -291,8 +97,13 @@ fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
 
 /// Checks the template of pods that a controller replaces after they end.
 fn template(object: &Value, owner: &str, errors: &mut Errors) {
+    pod_spec::template(TEMPLATE, at(object, TEMPLATE), errors);
+    long_running(object, owner, errors);
+}
+
+/// The pods of the template run until their owner ends them.
+pub(super) fn long_running(object: &Value, owner: &str, errors: &mut Errors) {
     let template = at(object, TEMPLATE);
-    pod_spec::template(TEMPLATE, template, errors);
     errors.one_of(
         format!("{TEMPLATE}.spec.restartPolicy"),
         text(template, "spec.restartPolicy"),
@@ -353,7 +164,7 @@ fn rolling_update(rolling: &Value, errors: &mut Errors) {
 }
 
 /// The integer before an optional percent sign; 0 for other values.
-fn magnitude(value: &Value) -> i64 {
+pub(super) fn magnitude(value: &Value) -> i64 {
     match value {
         Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),
         other => other.as_i64().unwrap_or(0),

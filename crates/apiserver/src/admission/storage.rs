@@ -1,0 +1,85 @@
+//! The storage admission plugins: the default class of claims, and claims that may grow.
+//!
+//! Upstream: `DefaultStorageClass` in `plugin/pkg/admission/storage/storageclass/setdefault`, and
+//! `plugin/pkg/admission/storage/persistentvolume/resize`.
+
+use serde_json::Value;
+
+use crate::Server;
+use crate::schema::quantity::Quantity;
+
+/// Annotation of the default StorageClass, and its older form.
+const DEFAULT: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+/// Older form of `spec.storageClassName`.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+impl Server {
+    /// Gives a new claim without a class the default class, if there is one. Of several, the
+    /// newest wins, then the first name.
+    pub(super) fn set_default_class(&self, claim: &mut Value) {
+        let has_class = !claim["spec"]["storageClassName"].is_null()
+            || !claim["metadata"]["annotations"][CLASS].is_null();
+        if has_class {
+            return;
+        }
+        let is_default = |class: &Value| {
+            let annotations = &class["metadata"]["annotations"];
+            DEFAULT.iter().any(|mark| annotations[*mark] == "true")
+        };
+        let text = |class: &Value, field: &str| {
+            let value = class["metadata"][field].as_str();
+            value.unwrap_or_default().to_owned()
+        };
+        // Times have one format, so their order is the order of their texts.
+        let rank = |class: &Value| {
+            (
+                std::cmp::Reverse(text(class, "creationTimestamp")),
+                text(class, "name"),
+            )
+        };
+        let classes = self.storage_classes().into_iter();
+        if let Some(class) = classes.filter(is_default).min_by_key(rank) {
+            claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
+        }
+    }
+
+    /// Refuses a larger request, unless the class of the claim allows expansion.
+    pub(super) fn check_resize(&self, claim: &Value, old: &Value) -> Result<(), &'static str> {
+        const UNBOUND: &str = "Only bound persistent volume claims can be expanded";
+        const FIXED: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                             support resize";
+        let size = |claim: &Value| {
+            let text = &claim["spec"]["resources"]["requests"]["storage"];
+            text.as_str().and_then(Quantity::parse)
+        };
+        if size(claim) <= size(old) {
+            return Ok(());
+        }
+        if old["status"]["phase"] != "Bound" {
+            return Err(UNBOUND);
+        }
+        let name = claim["metadata"]["annotations"][CLASS]
+            .as_str()
+            .or_else(|| claim["spec"]["storageClassName"].as_str());
+        let grows = |class: &Value| {
+            class["metadata"]["name"].as_str() == name && class["allowVolumeExpansion"] == true
+        };
+        if self.storage_classes().iter().any(grows) {
+            Ok(())
+        } else {
+            Err(FIXED)
+        }
+    }
+
+    fn storage_classes(&self) -> Vec<Value> {
+        let entry = self
+            .registry
+            .find("storage.k8s.io", "v1", "storageclasses")
+            .expect("storage classes are built in");
+        let classes = entry.store.list(&self.revisions, "").objects;
+        classes.iter().map(|class| class.to_value()).collect()
+    }
+}

@@ -1,23 +1,24 @@
-//! Shows rollouts: one row per Deployment on a terminal, one line per change elsewhere.
+//! Shows rollouts: one row per workload on a terminal, one line per change elsewhere.
 //!
-//! changes of Deployments -> state -> rows, ten times a second -> terminal
+//! changes of workloads -> state -> rows, ten times a second -> terminal
 //!
 //! Each draw uses the current size of the terminal. Escape codes are only written to a terminal,
 //! and colours only if `NO_COLOR` is unset.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use console::Term;
 use steersman_runtime::informer::Change;
-use steersman_runtime::object::{Deployment, Object, ObjectKey};
+use steersman_runtime::object::{Object, ObjectKey};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
 use super::block::{Block, fitting};
-use super::progress::{Images, Progress, State, assess};
+use super::progress::{Images, Progress, State};
 use super::row::{Colour, Columns, cut, facts, image_changes, painted, printable, row};
 
 /// Interval between two draws. A resized terminal looks wrong for at most this time.
@@ -38,7 +39,7 @@ pub(super) struct Display {
 /// The content of the display.
 #[derive(Default)]
 struct Shown {
-    deployments: BTreeMap<ObjectKey, Entry>,
+    workloads: BTreeMap<Workload, Entry>,
     /// Lines to print at the next draw.
     said: Vec<String>,
     block: Block,
@@ -48,10 +49,24 @@ struct Shown {
     is_closed: bool,
 }
 
-/// The state of one Deployment.
+/// Kind and key of a workload.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Workload {
+    /// The kind in lower case.
+    kind: String,
+    key: ObjectKey,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+/// The state of one workload.
 struct Entry {
     progress: Progress,
-    /// Start of the current rollout; `None` when the Deployment is complete.
+    /// Start of the current rollout; `None` when the workload is complete.
     began: Option<Instant>,
     /// Images at the last time when it was complete.
     settled: Images,
@@ -136,13 +151,21 @@ impl Display {
         }
     }
 
-    /// Applies a change of a Deployment to the display.
-    pub(super) fn update(&self, change: &Change<'_, Deployment>) {
+    /// Applies a change of a workload to the display.
+    pub(super) fn update<T: Object>(
+        &self,
+        change: &Change<'_, T>,
+        assess: impl Fn(&T) -> Progress,
+    ) {
+        let workload = Workload {
+            kind: T::RESOURCE.kind.to_ascii_lowercase(),
+            key: change.object().key(),
+        };
         let mut shown = self.shown();
         match change {
             Change::Added { object, .. } | Change::Updated { new: object, .. } => {
                 let line = shown.update(
-                    object.key(),
+                    workload,
                     assess(object),
                     self.terminal.is_some(),
                     self.colours,
@@ -151,9 +174,9 @@ impl Display {
                     self.say_in(&mut shown, line);
                 }
             }
-            Change::Deleted { object, .. } => {
-                shown.deployments.remove(&object.key());
-                self.say_in(&mut shown, format!("deployment {} deleted", object.key()));
+            Change::Deleted { .. } => {
+                self.say_in(&mut shown, format!("{workload} deleted"));
+                shown.workloads.remove(&workload);
             }
         }
     }
@@ -167,16 +190,16 @@ fn write(mut terminal: &Term, output: &str) {
 }
 
 impl Shown {
-    /// Stores the progress of a Deployment. Returns a line about the change if no row shows it.
+    /// Stores the progress of a workload. Returns a line about the change if no row shows it.
     fn update(
         &mut self,
-        key: ObjectKey,
+        workload: Workload,
         progress: Progress,
         has_rows: bool,
         colours: bool,
     ) -> Option<String> {
         let is_complete = progress.state == State::Complete;
-        let before = self.deployments.get(&key);
+        let before = self.workloads.get(&workload);
         if before.is_some_and(|entry| entry.progress == progress) {
             return None;
         }
@@ -184,7 +207,7 @@ impl Shown {
         let settled = before.map(|entry| entry.settled.clone());
         let changes = image_changes(settled.as_deref().unwrap_or_default(), &progress.images);
         let line = line(
-            &key,
+            &workload,
             &progress,
             &changes,
             began.map(|began| began.elapsed()),
@@ -202,26 +225,34 @@ impl Shown {
             },
             progress,
         };
-        self.deployments.insert(key, entry);
+        self.workloads.insert(workload, entry);
         Some(line).filter(|_| !is_row)
     }
 
-    /// The rows of all Deployments with a rollout in progress, as many as fit.
+    /// The rows of all workloads with a rollout in progress, as many as fit.
     fn rows(&self, (height, width): (u16, u16), colours: bool) -> Vec<String> {
         let is_row =
             |entry: &Entry| matches!(entry.progress.state, State::Rolling(_) | State::Paused(_));
         let under_way: Vec<_> = self
-            .deployments
+            .workloads
             .iter()
             .filter(|(_, entry)| is_row(entry))
             .collect();
-        let names: Vec<String> = under_way.iter().map(|(key, _)| key.to_string()).collect();
+        let name = |workload: &Workload| match &*workload.kind {
+            // Deployments are the usual case, and short of room for their kind.
+            "deployment" => workload.key.to_string(),
+            _ => workload.to_string(),
+        };
+        let names: Vec<String> = under_way
+            .iter()
+            .map(|(workload, _)| name(workload))
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let columns = Columns::of(
             width.into(),
             names.iter().map(|name| name.len()).max().unwrap_or(0),
         );
-        let draw = |((_, entry), name): (&(&ObjectKey, &Entry), &&str)| {
+        let draw = |((_, entry), name): (&(&Workload, &Entry), &&str)| {
             let changes = image_changes(&entry.settled, &entry.progress.images);
             let elapsed = entry.began.map(|began| began.elapsed()).unwrap_or_default();
             row(
@@ -244,9 +275,9 @@ impl Shown {
     }
 }
 
-/// The line about a change of one Deployment.
+/// The line about a change of one workload.
 fn line(
-    key: &ObjectKey,
+    workload: &Workload,
     progress: &Progress,
     images: &str,
     elapsed: Option<Duration>,
@@ -259,26 +290,27 @@ fn line(
     };
     let facts = Some(facts(progress, images)).filter(|facts| !facts.is_empty());
     match &progress.state {
-        State::Rolling(text) => format!("deployment {key} rolling out: {}", printable(text)),
-        State::Paused(text) => format!("deployment {key} paused: {}", printable(text)),
+        State::Rolling(text) => format!("{workload} rolling out: {}", printable(text)),
+        State::Paused(text) => format!("{workload} paused: {}", printable(text)),
         State::Complete => {
             let (complete, note) = (
                 painted("complete", Colour::Green, colours),
                 if progress.paused { " (paused)" } else { "" },
             );
-            let pods = if progress.wanted == 1 { "pod" } else { "pods" };
+            let plural = if progress.wanted == 1 { "" } else { "s" };
             let facts = facts
                 .map(|facts| format!(", {}", printable(&facts)))
                 .unwrap_or_default();
             format!(
-                "deployment {key} {complete}{note}{}: {} {pods}{facts}",
+                "{workload} {complete}{note}{}: {} {}{plural}{facts}",
                 time("in"),
-                progress.wanted
+                progress.wanted,
+                progress.unit
             )
         }
         State::Stuck(text) => {
             format!(
-                "deployment {key} {}{}: {}",
+                "{workload} {}{}: {}",
                 painted("stuck", Colour::Red, colours),
                 time("after"),
                 printable(text)
@@ -315,10 +347,18 @@ mod tests {
         Progress {
             wanted: 3,
             done: 0,
+            unit: "pod",
             state,
             paused: false,
             revision: Some("2".to_owned()),
             images,
+        }
+    }
+
+    fn workload(kind: &str, name: &str) -> Workload {
+        Workload {
+            kind: kind.to_owned(),
+            key: ObjectKey::new("default", name),
         }
     }
 
@@ -331,7 +371,7 @@ mod tests {
         let mut shown = Shown::default();
         let mut tell = |state, image| {
             shown.update(
-                ObjectKey::new("default", "web"),
+                workload("deployment", "web"),
                 progress(state, image),
                 false,
                 false,
@@ -366,12 +406,14 @@ mod tests {
     async fn rows_fit_the_size_of_the_terminal() {
         let mut shown = Shown::default();
         for number in 0..45 {
-            let key = ObjectKey::new(
-                "default",
-                &format!("checkout-production-eu-{number:02}-service-frontend"),
-            );
+            let name = format!("checkout-production-eu-{number:02}-service-frontend");
             assert_eq!(
-                shown.update(key, progress(rolling(), "web:1"), true, false),
+                shown.update(
+                    workload("deployment", &name),
+                    progress(rolling(), "web:1"),
+                    true,
+                    false
+                ),
                 None,
                 "a row replaces the line"
             );

@@ -12,6 +12,7 @@ mod parent;
 mod playground;
 mod progress;
 mod row;
+mod served;
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -45,7 +45,8 @@ struct NodesArgs {
     /// A table of stages, in YAML, that comes before the built-in one.
     #[arg(long, value_name = "FILE")]
     stages: Option<PathBuf>,
-    /// Bind unscheduled pods to these nodes: for API servers without a scheduler.
+    /// Bind unscheduled pods to these nodes, and provision volumes for claims: for API servers
+    /// without a scheduler and a provisioner.
     #[arg(long)]
     schedule: bool,
 }

@@ -21,6 +21,9 @@ use super::display::{Display, LogLines};
 use super::duration;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
 use super::outcome::{Applied, Caches, Outcome, Unavailable};
+use super::progress::{
+    Progress, assess, assess_cron_job, assess_daemon_set, assess_job, assess_stateful_set,
+};
 use crate::config::{Access, Config, Serving};
 use crate::signals::Signals;
 use steersman_options::duration::GoDuration;
@@ -132,15 +135,9 @@ async fn work(
         manifest.apply(cluster).await?;
     }
     let mut applied = Applied::default();
-    let mut idle = BTreeSet::new();
     for manifest in manifests {
         let key = ObjectKey::new(manifest.namespace(), manifest.name());
-        let kind = manifest.kind();
-        if !applied.add(kind, key)
-            && matches!(kind, "StatefulSet" | "DaemonSet" | "Job" | "CronJob")
-        {
-            idle.insert(kind.to_owned());
-        }
+        applied.add(manifest.kind(), key);
     }
     if !manifests.is_empty() {
         let files: BTreeSet<&Path> = manifests
@@ -151,12 +148,6 @@ async fn work(
             "applied {} from {}",
             counted(manifests.len(), "object"),
             counted(files.len(), "file")
-        ));
-    }
-    if !idle.is_empty() {
-        let kinds = idle.into_iter().collect::<Vec<_>>().join(", ");
-        watch.display.say(&format!(
-            "note: {kinds}: stored and served, but no controller acts on them yet"
         ));
     }
     if !args.once {
@@ -198,11 +189,16 @@ impl Watch {
             InformerFactory::new(embedded.client.clone(), Duration::ZERO, &Registry::new())?;
         let caches = Caches::of(&informers);
         let changed = Arc::new(Notify::new());
-        let (shown, wake) = (Arc::clone(&display), Arc::clone(&changed));
-        caches.deployments.add_handler(move |change| {
-            shown.update(&change);
-            wake.notify_one();
-        });
+        show(&caches.deployments, &display, &changed, assess);
+        show(
+            &caches.stateful_sets,
+            &display,
+            &changed,
+            assess_stateful_set,
+        );
+        show(&caches.daemon_sets, &display, &changed, assess_daemon_set);
+        show(&caches.jobs, &display, &changed, assess_job);
+        show(&caches.cron_jobs, &display, &changed, assess_cron_job);
         wake_for_unowned(&caches.replica_sets, &changed);
         wake_for_unowned(&caches.replication_controllers, &changed);
         wake_for_unowned(&caches.pods, &changed);
@@ -228,6 +224,20 @@ impl Watch {
             }
         }
     }
+}
+
+/// Shows the progress of the workloads in a cache, and signals their changes.
+fn show<T: Object>(
+    cache: &SharedInformer<T>,
+    display: &Arc<Display>,
+    changed: &Arc<Notify>,
+    assess: fn(&T) -> Progress,
+) {
+    let (display, wake) = (Arc::clone(display), Arc::clone(changed));
+    cache.add_handler(move |change| {
+        display.update(&change, assess);
+        wake.notify_one();
+    });
 }
 
 /// Signals changes of objects without a controller. Other objects count through their owners.

@@ -129,7 +129,8 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// The progress bar: available pods of the current template, relative to the desired number.
+/// The progress bar: available pods of the current template, or completions, relative to the
+/// desired number.
 fn bar(progress: &Progress, width: usize) -> String {
     let part = |number: i32| usize::try_from(number).unwrap_or(0);
     let (done, wanted) = (part(progress.done), part(progress.wanted));
@@ -215,6 +216,7 @@ mod tests {
         Progress {
             wanted: 10,
             done,
+            unit: "pod",
             state,
             paused: false,
             revision,

@@ -1,19 +1,23 @@
 //! Simulated nodes: they bind, start, probe and end pods as a scheduler and kubelets would, without
-//! containers.
+//! containers, and provision the volumes of claims.
 //!
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
+//! claims, classes, volumes (informers) -> queue -> provisioner
 //!
 //! The nodes use an API client and informers, so they work with any API server. A table of
 //! [`Stages`] decides each pod's next step; its built-in rows read the annotation [`BEHAVIOUR`]. A
 //! table, as in the kwok project, lets tests add behaviours without code.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+mod ending;
+mod placement;
 mod pod;
 mod register;
 mod scheduler;
 mod stages;
 mod status;
+mod volumes;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -32,10 +36,13 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
+pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
 use pod::SimPod;
 use register::SimNode;
 use stages::Action;
 pub use stages::{Latency, Stages, StagesError};
+use volumes::{Claims, Provisioner, Readiness};
+pub use volumes::{DEFAULT_CLASS, PROVISIONER};
 
 /// Annotation on a pod (or pod template) that selects the behaviour of its simulated containers.
 pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
@@ -64,13 +71,13 @@ pub struct NodesConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pods {
     /// Pods on every Node of the cluster, for clusters with simulated nodes only. Unscheduled pods
-    /// are bound to any ready node.
+    /// are bound to nodes that fit, and claims get volumes.
     All,
     /// Pods that are bound to these nodes. The cluster's scheduler binds pods, and other nodes have
     /// kubelets.
     OfOwnNodes,
-    /// As `OfOwnNodes`, and unscheduled pods are bound to these nodes: the cluster has no
-    /// scheduler.
+    /// As `OfOwnNodes`, for a cluster without scheduler and provisioner: unscheduled pods are bound
+    /// to these nodes, and claims get volumes.
     OfOwnNodesAndUnscheduled,
 }
 
@@ -100,6 +107,9 @@ pub enum NodesError {
         #[source]
         source: ApiError,
     },
+    /// The default StorageClass could not be created.
+    #[error("create the default StorageClass: {0}")]
+    Class(#[source] ApiError),
     /// A Node of this name exists without the label of simulated nodes.
     #[error("node {0} exists and is not simulated; choose another prefix")]
     Taken(String),
@@ -122,7 +132,8 @@ pub async fn start(
     register::register_all(&client, &names, &clock).await?;
 
     let registry = Registry::new();
-    let queue = WorkQueue::new("simulated_pods", &QueueMetrics::register(&registry)?);
+    let metrics = QueueMetrics::register(&registry)?;
+    let queue = WorkQueue::new("simulated_pods", &metrics);
     let informers = InformerFactory::new(client.clone(), Duration::ZERO, &registry)?;
     let pods = informers.shared::<SimPod>();
     let nodes = informers.shared::<SimNode>();
@@ -144,27 +155,44 @@ pub async fn start(
     });
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
-    let (pods, addresses) = (pods.store(), status::Addresses::default());
+    let volumes = if duties.binds {
+        volumes::create_default_class(&client)
+            .await
+            .map_err(NodesError::Class)?;
+        let work = WorkQueue::new("simulated_volumes", &metrics);
+        let retry = retry_pods_of_claim(&pods.store(), &queue, &duties);
+        let provisioner = Provisioner::new(client.clone(), &informers, &work, retry);
+        Some((work, Arc::new(provisioner)))
+    } else {
+        None
+    };
     let kubelet = Kubelet {
         client: client.clone(),
         clock: clock.clone(),
-        pods,
+        pods: pods.store(),
         scheduler,
-        addresses,
+        claims: volumes.as_ref().map(|(_, volumes)| volumes.claims()),
+        addresses: status::Addresses::default(),
         duties,
     };
 
     informers.start(tasks, stop);
-    tasks.spawn(
-        "simulated nodes",
-        run_workers(
-            "simulated-nodes",
-            queue,
-            WORKERS,
-            Arc::new(kubelet),
-            stop.clone(),
-        ),
-    );
+    let (synced, ended) = (informers.clone(), stop.clone());
+    tasks.spawn("simulated nodes", async move {
+        // A pod is judged by its claims, so the claims have to be known first.
+        if synced.wait_synced(&ended).await {
+            let name = "simulated-nodes";
+            run_workers(name, queue, WORKERS, Arc::new(kubelet), ended).await;
+        }
+    });
+    if let Some((work, provisioner)) = volumes {
+        let (synced, ended) = (informers, stop.clone());
+        tasks.spawn("simulated volumes", async move {
+            if synced.wait_synced(&ended).await {
+                run_workers("simulated-volumes", work, WORKERS, provisioner, ended).await;
+            }
+        });
+    }
     tasks.spawn(
         "node leases",
         register::renew_leases(client, clock, names, stop.clone()),
@@ -180,6 +208,8 @@ struct Due {
     /// Position in the table. A pod that left the stage early has a different position now, so the
     /// older key has no effect.
     stage: usize,
+    /// Restarts of its containers. A pod that returns to a stage after a restart is due again.
+    restarts: i32,
 }
 
 impl fmt::Display for Due {
@@ -207,13 +237,13 @@ struct Duties {
 
 impl Duties {
     /// Delay of the stage, with a new random part on each call.
-    fn delay(&self, due: &Due) -> Duration {
+    fn delay(&self, due: &Due, pod: &SimPod) -> Duration {
         let fraction = self
             .jitter
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .random();
-        self.stages.delay(due.stage, &self.latency, fraction)
+        self.stages.delay(due.stage, pod, &self.latency, fraction)
     }
 
     fn has_node(&self, name: &str) -> bool {
@@ -224,7 +254,6 @@ impl Duties {
     }
 
     /// The stage that `pod` waits for. `None` if no row fits, or for pods of other nodes.
-    /// simulated.
     fn due(&self, pod: &SimPod) -> Option<Due> {
         let in_scope = pod
             .pod
@@ -240,6 +269,7 @@ impl Duties {
             key: pod.key(),
             uid: pod.meta().uid.clone(),
             stage,
+            restarts: pod.pod.restarts,
         })
     }
 }
@@ -262,14 +292,33 @@ fn enqueue_on_new_stages(
         if due != before
             && let Some(due) = due
         {
-            let delay = duties.delay(&due);
+            let delay = duties.delay(&due, pod);
             queue.add_after(due, delay);
         }
     });
 }
 
-/// Keeps the scheduler's nodes up to date. Queues unscheduled pods when a node becomes usable, and
-/// bound pods when their Node appears after them.
+/// The function that queues the unscheduled pods of a changed claim.
+fn retry_pods_of_claim(
+    pods: &Store<SimPod>,
+    queue: &WorkQueue<Due>,
+    duties: &Arc<Duties>,
+) -> impl Fn(&ObjectKey) + Send + Sync + 'static {
+    let (pods, queue, duties) = (Store::clone(pods), queue.clone(), Arc::clone(duties));
+    move |claim| {
+        let waits = |pod: &&Arc<SimPod>| {
+            pod.pod.node.is_none() && pod.claims().any(|name| name == &*claim.name)
+        };
+        let pods = pods.in_namespace(claim.namespace.as_str());
+        pods.iter()
+            .filter(waits)
+            .filter_map(|pod| duties.due(pod))
+            .for_each(|due| queue.add(due));
+    }
+}
+
+/// Keeps the scheduler's nodes up to date. Queues unscheduled pods when a node may fit them now,
+/// and bound pods when their Node appears after them.
 fn act_on_new_nodes(
     nodes: &SharedInformer<SimNode>,
     pods: &Store<SimPod>,
@@ -284,10 +333,10 @@ fn act_on_new_nodes(
         Arc::clone(duties),
     );
     nodes.add_handler(move |change| {
-        let (node, usable, was_usable) = match change {
-            Change::Added { object, .. } => (object, object.is_usable(), false),
-            Change::Updated { old, new } => (new, new.is_usable(), old.is_usable()),
-            Change::Deleted { object, .. } => (object, false, true),
+        let (node, facts, before) = match change {
+            Change::Added { object, .. } => (object, object.facts(), None),
+            Change::Updated { old, new } => (new, new.facts(), old.facts()),
+            Change::Deleted { object, .. } => (object, None, object.facts()),
         };
         let name = &*node.meta().name;
         let is_new = matches!(change, Change::Added { .. });
@@ -295,9 +344,13 @@ fn act_on_new_nodes(
         if matches!(duties.scope, NodeScope::Named(_)) && !duties.has_node(name) {
             return;
         }
-        let takes_pods = duties.binds && usable && !was_usable;
-        if duties.binds {
-            scheduler.note(name, usable);
+        let is_same = match (facts, before) {
+            (Some(now), Some(before)) => now.takes_same_pods(before),
+            (now, before) => now.is_none() && before.is_none(),
+        };
+        let takes_pods = duties.binds && facts.is_some() && !is_same;
+        if duties.binds && !is_same {
+            scheduler.note(name, facts.cloned());
         }
         if takes_pods || is_new {
             let waits = |pod: &&Arc<SimPod>| {
@@ -310,7 +363,7 @@ fn act_on_new_nodes(
                 match duties.due(pod) {
                     Some(due) if pod.pod.node.is_none() => queue.add(due),
                     Some(due) => {
-                        let delay = duties.delay(&due);
+                        let delay = duties.delay(&due, pod);
                         queue.add_after(due, delay);
                     }
                     None => {}
@@ -326,8 +379,83 @@ struct Kubelet {
     clock: Clock,
     pods: Store<SimPod>,
     scheduler: scheduler::Scheduler,
+    /// Claims that decide whether pods can start; `None` where pods are not bound either.
+    claims: Option<Claims>,
     addresses: status::Addresses,
     duties: Arc<Duties>,
+}
+
+/// The answer of the scheduler about a pod.
+enum Placement {
+    /// The pod goes to this node.
+    Node(Arc<str>),
+    /// The pod goes to this node after its claims are bound.
+    Reserved(Arc<str>, Vec<ObjectKey>),
+    /// The claims of the pod are about to be bound.
+    Later,
+    /// The pod fits nowhere, for this reason.
+    Nowhere(String),
+}
+
+impl Kubelet {
+    fn place(&self, pod: &SimPod) -> Placement {
+        let readiness = self.claims.as_ref().map_or(Readiness::Bound, |claims| {
+            claims.readiness(pod.meta().namespace.as_str(), pod.claims())
+        });
+        let unbound = match readiness {
+            Readiness::Bound => Vec::new(),
+            Readiness::NeedNode(claims) => claims,
+            Readiness::Soon => return Placement::Later,
+            // The tail is the answer of kube-scheduler's preemption about such pods.
+            Readiness::Missing(why) => {
+                let nodes = self.scheduler.nodes();
+                let message = format!("0/{nodes} nodes are available: {why}. not found");
+                return Placement::Nowhere(message);
+            }
+        };
+        match self.scheduler.pick(pod) {
+            Ok(node) if unbound.is_empty() => Placement::Node(node),
+            Ok(node) => Placement::Reserved(node, unbound),
+            Err(message) => Placement::Nowhere(message),
+        }
+    }
+
+    /// Binds the pod, or reports why it fits nowhere.
+    async fn schedule(&self, pod: &SimPod, target: Target<'_>) -> Result<(), ApiError> {
+        match self.place(pod) {
+            Placement::Node(node) => {
+                let at = Target {
+                    subresource: Some("binding"),
+                    ..target
+                };
+                self.client
+                    .create(at, &scheduler::binding(pod, &node))
+                    .await?;
+            }
+            Placement::Reserved(node, claims) => {
+                for claim in claims {
+                    volumes::select_node(&self.client, &claim, &node).await?;
+                }
+            }
+            Placement::Later => {}
+            Placement::Nowhere(message) if pod.unscheduled.as_deref() == Some(&message) => {}
+            Placement::Nowhere(message) => {
+                let now = self.clock.now_seconds();
+                self.report(target, &status::unschedulable(pod, &message, now))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn report(&self, target: Target<'_>, body: &serde_json::Value) -> Result<(), ApiError> {
+        let at = Target {
+            subresource: Some("status"),
+            ..target
+        };
+        self.client.patch(at, PatchKind::Strategic, body).await?;
+        Ok(())
+    }
 }
 
 impl Syncer<Due> for Kubelet {
@@ -349,60 +477,30 @@ impl Syncer<Due> for Kubelet {
             subresource: None,
         };
         let stage = self.duties.stages.row(due.stage);
+        let now = self.clock.now_seconds();
         let result = match stage.then {
             Action::Nothing => return Ok(Requeue::Never),
-            Action::Bind => {
-                let Some(node) = self.scheduler.pick() else {
-                    return Ok(Requeue::Never);
-                };
-                let at = Target {
-                    subresource: Some("binding"),
-                    ..target
-                };
-                self.client
-                    .create(at, &scheduler::binding(&pod, &node))
-                    .await
-            }
+            Action::Bind => self.schedule(&pod, target).await,
             Action::Report(health) => {
-                let body = status::report(
-                    &pod,
-                    health,
-                    stage,
-                    &self.addresses,
-                    self.clock.now_seconds(),
-                );
-                self.client
-                    .patch(
-                        Target {
-                            subresource: Some("status"),
-                            ..target
-                        },
-                        PatchKind::Strategic,
-                        &body,
-                    )
+                let body = status::report(&pod, health, stage, &self.addresses, now);
+                self.report(target, &body).await
+            }
+            Action::Exit => self.report(target, &status::exit(&pod, stage, now)).await,
+            Action::Stop => {
+                self.report(target, &status::stopped(&pod, stage, now))
                     .await
             }
             Action::Debug => {
-                let body = status::ephemeral(&pod, stage, self.clock.now_seconds());
-                self.client
-                    .patch(
-                        Target {
-                            subresource: Some("status"),
-                            ..target
-                        },
-                        PatchKind::Strategic,
-                        &body,
-                    )
+                self.report(target, &status::ephemeral(&pod, stage, now))
                     .await
             }
             Action::Remove => {
-                self.client
-                    .delete(target, &stages::remove_options(&pod))
-                    .await
+                let options = stages::remove_options(&pod);
+                self.client.delete(target, &options).await.map(drop)
             }
         };
         match result {
-            Ok(_) => Ok(Requeue::Never),
+            Ok(()) => Ok(Requeue::Never),
             // The pod changed or is gone; the next watch event queues its next step.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(Requeue::Never),
             Err(error) => Err(error),

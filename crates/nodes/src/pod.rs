@@ -1,14 +1,18 @@
 //! Pods with the fields that the simulated kubelet reads.
 //!
-//! [`SimPod`] wraps the controllers' `Pod` view and adds container statuses and the behaviour
-//! annotation. Pods are decoded once, in the informer.
+//! [`SimPod`] wraps the controllers' `Pod` view and adds container statuses, the rules about its
+//! node, and the annotations of the simulation. Pods are decoded once, in the informer.
+
+use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use steersman_runtime::object::{DecodeError, Meta, Object, Pod};
+use steersman_runtime::object::{DecodeError, Meta, Object, Pod, VolumeSource};
 use steersman_runtime::resource::{self, ResourceType};
+use steersman_runtime::scheduling::Constraints;
 
 use super::BEHAVIOUR;
+use super::ending::Ending;
 
 /// The scheduler of pods without `spec.schedulerName`.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -20,6 +24,15 @@ pub(super) struct SimPod {
     pub(super) pod: Pod,
     /// Value of the behaviour annotation; empty without the annotation.
     pub(super) behaviour: Box<str>,
+    /// The end of its containers, if they exit by themselves. The error names a malformed
+    /// annotation.
+    pub(super) ending: Result<Option<Ending>, String>,
+    /// Whether it has a finalizer, so that it outlives its containers.
+    pub(super) is_held: bool,
+    /// The rules of its spec about its node.
+    pub(super) constraints: Constraints,
+    /// The message of its condition `PodScheduled`, if that is false.
+    pub(super) unscheduled: Option<Box<str>>,
     /// `spec.containers`, in order.
     pub(super) containers: Vec<Container>,
     /// `spec.initContainers`, in order.
@@ -33,7 +46,7 @@ pub(super) struct SimPod {
     pub(super) schedulable: bool,
     /// Whether a container's state is `waiting`, for example with `CrashLoopBackOff`.
     pub(super) waiting: bool,
-    /// Reported statuses of its containers and ephemeral containers.
+    /// Reported statuses of its containers, init containers and ephemeral containers.
     pub(super) reported: Vec<Reported>,
     /// `status.podIP`, if assigned.
     pub(super) address: Option<Box<str>>,
@@ -41,10 +54,20 @@ pub(super) struct SimPod {
 
 /// A container of the spec.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Container {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
+    #[serde(default)]
+    restart_policy: Option<Box<str>>,
+}
+
+impl Container {
+    /// Whether an init container is a sidecar, which runs until the containers have ended.
+    pub(super) fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
 }
 
 /// The reported status of a container.
@@ -52,6 +75,8 @@ pub(super) struct Container {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Reported {
     name: Box<str>,
+    /// Whether its readiness probe has passed.
+    pub(super) ready: bool,
     /// Number of restarts.
     pub(super) restart_count: i32,
     /// State before the latest restart.
@@ -64,6 +89,16 @@ impl Reported {
     /// Start time of the running container.
     pub(super) fn running_since(&self) -> Option<&str> {
         self.state.running.as_ref()?.started_at.as_deref()
+    }
+
+    /// The state of a container that has ended, as reported.
+    pub(super) fn ended(&self) -> Option<&Value> {
+        self.state.terminated.as_ref()
+    }
+
+    /// Whether the container has ended and waits for its restart.
+    pub(super) fn waits_for_restart(&self) -> bool {
+        self.state.waiting.is_some() && self.last_state.is_some()
     }
 }
 
@@ -89,7 +124,9 @@ struct Wire {
 #[derive(Deserialize)]
 struct MetaWire {
     #[serde(default)]
-    annotations: std::collections::HashMap<String, Box<str>>,
+    annotations: HashMap<String, Box<str>>,
+    #[serde(default)]
+    finalizers: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -112,10 +149,21 @@ impl SpecWire {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct StatusWire {
+    conditions: Vec<ConditionWire>,
     container_statuses: Vec<Reported>,
+    init_container_statuses: Vec<Reported>,
     ephemeral_container_statuses: Vec<Reported>,
     #[serde(rename = "podIP")]
     pod_ip: Option<Box<str>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ConditionWire {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    message: Box<str>,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -123,6 +171,7 @@ struct StatusWire {
 struct StateWire {
     waiting: Option<serde::de::IgnoredAny>,
     running: Option<RunningWire>,
+    terminated: Option<Value>,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -132,11 +181,41 @@ struct RunningWire {
 }
 
 impl SimPod {
+    /// The names of the claims that its volumes use. Claims of ephemeral volumes are missing,
+    /// because a controller creates them.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
+        self.pod
+            .volumes
+            .iter()
+            .filter_map(|volume| match &volume.source {
+                VolumeSource::Claim(name) => Some(name.as_str()),
+                VolumeSource::Ephemeral(_) | VolumeSource::Inline { .. } => None,
+            })
+    }
+
     /// Whether the pod has an ephemeral container without a status, which must start now.
     pub(super) fn is_debugged(&self) -> bool {
         self.ephemeral_containers
             .iter()
             .any(|container| self.reported_of(&container.name).is_none())
+    }
+
+    /// Whether every container is ready or has ended, and at least one is ready. Further reports
+    /// would not make such a pod readier.
+    pub(super) fn is_settled(&self) -> bool {
+        let found = |container: &Container| self.reported_of(&container.name);
+        let is_ready = |container| found(container).is_some_and(|status| status.ready);
+        let has_ended = |container| found(container).is_some_and(|s| s.ended().is_some());
+        self.containers.iter().any(is_ready)
+            && self
+                .containers
+                .iter()
+                .all(|container| is_ready(container) || has_ended(container))
+    }
+
+    /// The end of its containers; `None` if they run for ever.
+    pub(super) fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref().ok()?.as_ref()
     }
 
     /// The reported status of a container, by its name.
@@ -152,32 +231,50 @@ impl Object for SimPod {
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let pod = Pod::decode(json)?;
-        let mut wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+        let malformed = |source| DecodeError::Json {
             kind: "Pod",
             source,
-        })?;
+        };
+        let wire: Wire = serde_json::from_slice(json).map_err(malformed)?;
+        let constraints = Constraints::of_pod(json).map_err(malformed)?;
+        let schedulable = wire.spec.schedulable();
+        let annotations = &wire.metadata.annotations;
+        let behaviour = annotations.get(BEHAVIOUR).cloned().unwrap_or_default();
+        let is_of_job = pod
+            .meta
+            .controller()
+            .is_some_and(|owner| *owner.kind == *"Job");
+        let ending = Ending::of(
+            |key| annotations.get(key).map(|value| &**value),
+            is_of_job,
+            *behaviour == *"fail",
+        );
+        let unscheduled =
+            wire.status.conditions.into_iter().find(|condition| {
+                *condition.kind == *"PodScheduled" && *condition.status == *"False"
+            });
+        let waiting = wire
+            .status
+            .container_statuses
+            .iter()
+            .any(|status| status.state.waiting.is_some());
+        let mut reported = wire.status.container_statuses;
+        reported.extend(wire.status.init_container_statuses);
+        reported.extend(wire.status.ephemeral_container_statuses);
         Ok(Self {
             pod,
-            behaviour: wire
-                .metadata
-                .annotations
-                .remove(BEHAVIOUR)
-                .unwrap_or_default(),
-            schedulable: wire.spec.schedulable(),
+            behaviour,
+            ending,
+            is_held: !wire.metadata.finalizers.is_empty(),
+            constraints,
+            unscheduled: unscheduled.map(|condition| condition.message),
+            schedulable,
             containers: wire.spec.containers,
             init_containers: wire.spec.init_containers,
             ephemeral_containers: wire.spec.ephemeral_containers,
             restart_policy: wire.spec.restart_policy,
-            waiting: wire
-                .status
-                .container_statuses
-                .iter()
-                .any(|status| status.state.waiting.is_some()),
-            reported: {
-                let mut reported = wire.status.container_statuses;
-                reported.extend(wire.status.ephemeral_container_statuses);
-                reported
-            },
+            waiting,
+            reported,
             address: wire.status.pod_ip,
         })
     }

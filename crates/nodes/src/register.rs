@@ -18,6 +18,7 @@ use steersman_runtime::resource::{LEASES, NODES, ResourceType};
 use steersman_runtime::tasks::CancellationToken;
 
 use super::NodesError;
+use super::placement::NodeFacts;
 
 /// Namespace of node Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -31,15 +32,12 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// The fields of a Node that the simulated scheduler reads.
 #[derive(Debug)]
-pub(super) struct SimNode {
-    node: Node,
-    unschedulable: bool,
-}
+pub(super) struct SimNode(NodeFacts);
 
 impl SimNode {
-    /// Whether the node is ready, schedulable and not being deleted.
-    pub(super) fn is_usable(&self) -> bool {
-        self.node.is_ready() && !self.unschedulable && !self.node.meta.is_terminating()
+    /// The fields that decide which pods the node takes; `None` for a node that is being deleted.
+    pub(super) fn facts(&self) -> Option<&NodeFacts> {
+        (!self.meta().is_terminating()).then_some(&self.0)
     }
 }
 
@@ -53,22 +51,22 @@ impl Object for SimNode {
             spec: Spec,
         }
         #[derive(Deserialize, Default)]
+        #[serde(default)]
         struct Spec {
-            #[serde(default)]
             unschedulable: bool,
         }
         let wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
             kind: "Node",
             source,
         })?;
-        Ok(Self {
+        Ok(Self(NodeFacts {
             node: Node::decode(json)?,
             unschedulable: wire.spec.unschedulable,
-        })
+        }))
     }
 
     fn meta(&self) -> &Meta {
-        &self.node.meta
+        &self.0.node.meta
     }
 }
 

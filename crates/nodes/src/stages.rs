@@ -1,8 +1,8 @@
 //! The stages of a simulated pod's life, as a table. Each row selects pods in one state, and has a
 //! delay and an action of the node.
 //!
-//! unscheduled -bind-> pending -running-> running -ready-> ready; any state -remove-> gone, once
-//! the pod is terminating
+//! unscheduled -bind-> pending -running-> running -ready-> ready -exit-> ended, if the containers
+//! exit; any state -remove-> gone, once the pod is terminating
 //!
 //! The first matching row applies. Rows of the user precede those of `stages.yaml`, so they can
 //! override any of them.
@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::object::{Object, Phase};
 
+use super::ending::back_off;
 use super::pod::SimPod;
 
 /// Durations of the built-in stages.
@@ -59,7 +60,7 @@ impl Latency {
             State::Unscheduled => self.schedule,
             State::Pending | State::Creating | State::Debugged => self.start,
             State::Running => self.ready,
-            State::Terminating => self.terminate,
+            State::Stopping | State::Terminating => self.terminate,
             State::Ready | State::Waiting | State::Ended => Duration::ZERO,
         }
     }
@@ -77,12 +78,14 @@ pub(super) enum State {
     Creating,
     /// Containers run and are not ready.
     Running,
-    /// Running and ready.
+    /// Running and ready, as far as its containers have not ended.
     Ready,
     /// Running, with an ephemeral container that has not started yet.
     Debugged,
     /// Running, with a container that waits for its restart.
     Waiting,
+    /// Being deleted and held by a finalizer, with containers that have not ended.
+    Stopping,
     /// Being deleted, and bound to a node.
     Terminating,
     /// Succeeded or failed. Also pods that wait for another program, such as gated pods.
@@ -94,13 +97,11 @@ impl State {
     fn of(pod: &SimPod) -> Self {
         let view = &pod.pod;
         match view.phase {
-            _ if view.meta.is_terminating() => {
-                if view.node.is_some() {
-                    Self::Terminating
-                } else {
-                    Self::Ended
-                }
-            }
+            _ if view.meta.is_terminating() => match view.node {
+                None => Self::Ended,
+                Some(_) if pod.is_held && !view.is_finished() => Self::Stopping,
+                Some(_) => Self::Terminating,
+            },
             Phase::Succeeded | Phase::Failed => Self::Ended,
             _ if view.node.is_none() => {
                 if pod.schedulable {
@@ -111,7 +112,7 @@ impl State {
             }
             Phase::Running if pod.is_debugged() => Self::Debugged,
             Phase::Running if pod.waiting => Self::Waiting,
-            Phase::Running if view.is_ready() => Self::Ready,
+            Phase::Running if view.is_ready() || pod.is_settled() => Self::Ready,
             Phase::Running => Self::Running,
             _ if pod.waiting => Self::Creating,
             _ => Self::Pending,
@@ -129,6 +130,10 @@ pub(super) enum Action {
     Bind,
     /// Writes its status with this health.
     Report(Health),
+    /// Ends its containers with their exit codes, and restarts them as its restart policy says.
+    Exit,
+    /// Ends its containers by a signal, without a restart.
+    Stop,
     /// Starts its ephemeral containers.
     Debug,
     /// Deletes it without grace.
@@ -142,7 +147,7 @@ pub(super) enum Health {
     Creating,
     /// Running; the readiness probe has not passed.
     Unready,
-    /// Running and ready.
+    /// Running and ready, as far as its containers have not ended.
     Ready,
     /// Exited with an error, waiting for a restart.
     CrashLooping,
@@ -164,6 +169,8 @@ enum Word {
     CrashLoop,
     Failed,
     Succeeded,
+    Exit,
+    Stopped,
     Debug,
     Remove,
 }
@@ -179,6 +186,8 @@ impl From<Word> for Action {
             Word::CrashLoop => Self::Report(Health::CrashLooping),
             Word::Failed => Self::Report(Health::Failed),
             Word::Succeeded => Self::Report(Health::Succeeded),
+            Word::Exit => Self::Exit,
+            Word::Stopped => Self::Stop,
             Word::Debug => Self::Debug,
             Word::Remove => Self::Remove,
         }
@@ -198,6 +207,8 @@ pub(super) struct Stage {
     #[serde(default)]
     selector: BTreeMap<String, String>,
     restart_policy: Option<String>,
+    /// Whether the containers of the pod exit by themselves; without it, the row fits both.
+    ends: Option<bool>,
     #[serde(default, deserialize_with = "duration")]
     after: Option<Duration>,
     /// Upper limit of the random part of the delay.
@@ -234,6 +245,9 @@ impl Stage {
                 .restart_policy
                 .as_ref()
                 .is_none_or(|wanted| **wanted == *pod.restart_policy)
+            && self
+                .ends
+                .is_none_or(|wanted| wanted == pod.ending().is_some())
             && self.selector.iter().all(|(key, value)| {
                 pod.meta()
                     .labels
@@ -303,17 +317,36 @@ impl Stages {
         &self.0[position]
     }
 
-    /// Delay of the row at a position, from `latency` if the row has no `after`. `random`, from 0
-    /// to 1, selects the part of the jitter.
-    pub(super) fn delay(&self, position: usize, latency: &Latency, random: f64) -> Duration {
+    /// Delay of `pod` in the row at a position. Without `after` it is the pod's own time, or else
+    /// the one of `latency`. `random`, from 0 to 1, selects the part of the jitter.
+    pub(super) fn delay(
+        &self,
+        position: usize,
+        pod: &SimPod,
+        latency: &Latency,
+        random: f64,
+    ) -> Duration {
         let row = &self.0[position];
-        row.after.unwrap_or_else(|| latency.of(row.state))
+        row.after
+            .or_else(|| own_time(row.state, pod))
+            .unwrap_or_else(|| latency.of(row.state))
             + row.jitter.unwrap_or_default().mul_f64(random)
     }
 
     /// Names of the rows, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|stage| stage.name.as_str())
+    }
+}
+
+/// The time in a state that the pod itself defines: the run time of containers that exit, and the
+/// back-off of their restart.
+fn own_time(state: State, pod: &SimPod) -> Option<Duration> {
+    let ending = pod.ending()?;
+    match state {
+        State::Ready => Some(ending.run_time),
+        State::Waiting => Some(back_off(pod.pod.restarts)),
+        _ => None,
     }
 }
 
@@ -507,7 +540,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             stages.names().take(3).collect::<Vec<_>>(),
-            ["slow", "hold", "hang"]
+            ["slow", "hold", "fail-at-once"]
         );
         let other = json!({ "metadata": { "labels": { "app": "web" } } });
         // (annotation, extra, action)
@@ -524,11 +557,10 @@ mod tests {
             );
         }
         let latency = Latency::default();
-        assert_eq!(stages.delay(0, &latency, 0.5), Duration::from_secs(95));
-        let start = stages
-            .find(&pod(None, Some("n"), "Pending", &other))
-            .unwrap();
-        assert_eq!(stages.delay(start, &latency, 0.5), latency.start);
+        let web = pod(None, Some("n"), "Pending", &other);
+        let delay = |row| stages.delay(row, &web, &latency, 0.5);
+        assert_eq!(delay(0), Duration::from_secs(95));
+        assert_eq!(delay(stages.find(&web).unwrap()), latency.start);
     }
 
     #[test]

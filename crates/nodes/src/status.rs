@@ -1,7 +1,7 @@
-//! Bodies of the status patches that the simulated kubelet sends.
+//! Bodies of the status patches that the simulated kubelet and scheduler send.
 //!
 //! Field by field they equal those of upstream's kubelet (`pkg/kubelet/kubelet_pods.go` and
-//! `pkg/kubelet/status`), because controllers read conditions, reasons and times.
+//! `pkg/kubelet/status`) and scheduler, because controllers read conditions, reasons and times.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,8 +9,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_runtime::object::Object;
 
+use super::ending::back_off;
 use super::pod::{Container, Reported, SimPod};
 use super::stages::{Health, Stage};
+
+/// Exit code of a container that a signal has ended: 128 and SIGTERM.
+const TERMINATED: i32 = 143;
 
 /// Assigns pod addresses from 10.244.0.0/16. Addresses repeat after 65,000 pods.
 #[derive(Debug, Default)]
@@ -25,6 +29,48 @@ impl Addresses {
     }
 }
 
+/// The next state of a container.
+#[derive(Debug, Clone, PartialEq)]
+enum Next {
+    /// Waiting to be created, with reason and message.
+    Creating(&'static str, Option<String>),
+    /// Running; `ready` if its readiness probe has passed.
+    Running { ready: bool },
+    /// An init container that has done its work.
+    Initialized,
+    /// Ended for good.
+    Ended(i32),
+    /// Ended by a signal.
+    Killed,
+    /// Ended before; the status stays.
+    Kept,
+    /// Ended, and running again at once.
+    Restarted(i32),
+    /// Ended; its restart waits.
+    BackOff(i32),
+    /// Ended with an error, and never restarted. The restart counts nevertheless, because
+    /// controllers rank pods by it.
+    CrashLoop,
+}
+
+impl Next {
+    /// Whether the status has `ready: true`.
+    fn is_ready(&self) -> bool {
+        matches!(self, Self::Running { ready: true } | Self::Initialized)
+    }
+
+    fn failed(&self, before: Option<&Reported>) -> bool {
+        match self {
+            Self::Ended(code) => *code != 0,
+            Self::Killed => true,
+            Self::Kept => before
+                .and_then(Reported::ended)
+                .is_some_and(|ended| ended["exitCode"] != 0),
+            _ => false,
+        }
+    }
+}
+
 /// Body of a strategic merge patch of `pods/<name>/status` that reports `health`. The reason and
 /// message of `stage` replace the default ones.
 pub(super) fn report(
@@ -34,32 +80,33 @@ pub(super) fn report(
     addresses: &Addresses,
     now: Timestamp,
 ) -> Value {
-    let meta = pod.meta();
-    let started = health != Health::Creating;
-    let mut status = Map::new();
-    status.insert("observedGeneration".into(), meta.generation.into());
-    status.insert("phase".into(), phase(health).into());
-    status.insert("conditions".into(), conditions(pod, health, now));
-    let containers: Vec<Value> = pod
-        .containers
-        .iter()
-        .map(|c| container(c, health, pod.reported_of(&c.name), stage, now))
-        .collect();
-    status.insert("containerStatuses".into(), containers.into());
-    if !pod.init_containers.is_empty() {
-        let outcome = if started {
-            Health::Succeeded
-        } else {
-            Health::Creating
-        };
-        let containers: Vec<Value> = pod
-            .init_containers
-            .iter()
-            .map(|c| container(c, outcome, None, stage, now))
-            .collect();
-        status.insert("initContainerStatuses".into(), containers.into());
-    }
-    if matches!(health, Health::Creating | Health::Unready) {
+    // A kubelet cannot create containers from a wrong configuration, and says so.
+    let error = pod.ending.as_ref().err().cloned();
+    let health = match error {
+        Some(_) if health == Health::Unready => Health::Creating,
+        _ => health,
+    };
+    let reason = match error {
+        Some(_) => "CreateContainerConfigError",
+        None => "ContainerCreating",
+    };
+    let containers = pod.containers.iter().map(|container| {
+        let has_ended = pod
+            .reported_of(&container.name)
+            .is_some_and(|status| status.ended().is_some());
+        match health {
+            Health::Creating => Next::Creating(reason, error.clone()),
+            Health::Unready | Health::Ready if has_ended => Next::Kept,
+            Health::Unready => Next::Running { ready: false },
+            Health::Ready => Next::Running { ready: true },
+            Health::CrashLooping => Next::CrashLoop,
+            Health::Failed => Next::Ended(1),
+            Health::Succeeded => Next::Ended(0),
+        }
+    });
+    let containers: Vec<Next> = containers.collect();
+    let mut status = statuses(pod, phase(health), &containers, stage, now);
+    if matches!(health, Health::Creating | Health::Unready) && pod.pod.start_time.is_none() {
         status.insert("startTime".into(), json!(now));
         if let Some(node) = &pod.pod.node {
             status.insert("hostIP".into(), host_address(node).into());
@@ -71,18 +118,82 @@ pub(super) fn report(
         status.insert("podIPs".into(), json!([{ "ip": address }]));
         status.insert("podIP".into(), address.into());
     }
-    // The UID makes the patch fail for a new pod of the same name.
-    json!({ "metadata": { "uid": meta.uid.to_string() }, "status": status })
+    body(pod, status)
+}
+
+/// Body that reports the exit of all running containers with their exit codes. The restart policy
+/// decides which of them start again, and thereby the phase.
+pub(super) fn exit(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
+    let containers = pod.containers.iter().map(|container| {
+        let before = pod.reported_of(&container.name);
+        if before.is_some_and(|status| status.ended().is_some()) {
+            return Next::Kept;
+        }
+        let restarts = before.map_or(0, |status| status.restart_count);
+        let code = pod
+            .ending()
+            .map_or(0, |ending| ending.code(&container.name, restarts));
+        let restarted = match &*pod.restart_policy {
+            "Never" => false,
+            "OnFailure" => code != 0,
+            _ => true,
+        };
+        match restarts {
+            _ if !restarted => Next::Ended(code),
+            0 => Next::Restarted(code),
+            _ => Next::BackOff(code),
+        }
+    });
+    let containers: Vec<Next> = containers.collect();
+    let phase = end_phase(pod, &containers);
+    body(pod, statuses(pod, phase, &containers, stage, now))
+}
+
+/// Body that reports the end of all containers by a signal.
+pub(super) fn stopped(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
+    let containers = pod.containers.iter().map(|container| {
+        let before = pod.reported_of(&container.name);
+        match before.and_then(Reported::ended) {
+            Some(_) => Next::Kept,
+            None => Next::Killed,
+        }
+    });
+    let containers: Vec<Next> = containers.collect();
+    let phase = end_phase(pod, &containers);
+    body(pod, statuses(pod, phase, &containers, stage, now))
 }
 
 /// Body that reports all ephemeral containers as running. They have no probes, so they never become
 /// ready.
 pub(super) fn ephemeral(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
-    let containers = pod.ephemeral_containers.iter();
-    let containers: Vec<Value> = containers
-        .map(|c| container(c, Health::Unready, pod.reported_of(&c.name), stage, now))
+    let next = Next::Running { ready: false };
+    let containers: Vec<Value> = pod
+        .ephemeral_containers
+        .iter()
+        .map(|container| container_status(pod, container, &next, stage, now))
         .collect();
-    json!({ "metadata": { "uid": pod.meta().uid.to_string() }, "status": { "ephemeralContainerStatuses": containers } })
+    let status = json!({ "ephemeralContainerStatuses": containers });
+    body(pod, status.as_object().cloned().unwrap_or_default())
+}
+
+/// Body of the scheduler's report that the pod fits no node.
+pub(super) fn unschedulable(pod: &SimPod, message: &str, now: Timestamp) -> Value {
+    let mut condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message, "lastProbeTime": null,
+        "observedGeneration": pod.meta().generation,
+    });
+    if pod.unscheduled.is_none() {
+        condition["lastTransitionTime"] = json!(now);
+    }
+    json!({
+        "metadata": { "uid": pod.meta().uid.to_string() },
+        "status": { "conditions": [condition] },
+    })
+}
+
+/// The patch of a status. The UID makes it fail for a new pod of the same name.
+fn body(pod: &SimPod, status: Map<String, Value>) -> Value {
+    json!({ "metadata": { "uid": pod.meta().uid.to_string() }, "status": status })
 }
 
 fn phase(health: Health) -> &'static str {
@@ -94,88 +205,239 @@ fn phase(health: Health) -> &'static str {
     }
 }
 
-/// The conditions that change with `health`. The patch merges them by type, so all others stay.
-fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
-    let not_ready = match health {
-        Health::Succeeded => "PodCompleted",
-        Health::Failed => "PodFailed",
-        _ => "ContainersNotReady",
+/// The phase after these states of the containers.
+fn end_phase(pod: &SimPod, containers: &[Next]) -> &'static str {
+    let goes_on = |next: &Next| matches!(next, Next::Restarted(_) | Next::BackOff(_));
+    let failed =
+        |(next, container): (&Next, &Container)| next.failed(pod.reported_of(&container.name));
+    if containers.iter().any(goes_on) {
+        "Running"
+    } else if containers.iter().zip(&pod.containers).any(failed) {
+        "Failed"
+    } else {
+        "Succeeded"
+    }
+}
+
+/// Phase, conditions, and statuses of containers and init containers.
+fn statuses(
+    pod: &SimPod,
+    phase: &str,
+    containers: &[Next],
+    stage: &Stage,
+    now: Timestamp,
+) -> Map<String, Value> {
+    let inits: Vec<Next> = pod
+        .init_containers
+        .iter()
+        .map(|container| init_state(pod, container, phase, containers))
+        .collect();
+    let listed = |list: &[Container], states: &[Next]| -> Value {
+        list.iter()
+            .zip(states)
+            .map(|(container, next)| container_status(pod, container, next, stage, now))
+            .collect::<Vec<_>>()
+            .into()
     };
-    let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
+    let mut status = Map::new();
+    status.insert("observedGeneration".into(), pod.meta().generation.into());
+    status.insert("phase".into(), phase.into());
+    status.insert(
+        "conditions".into(),
+        conditions(pod, phase, containers, &inits, now),
+    );
+    status.insert(
+        "containerStatuses".into(),
+        listed(&pod.containers, containers),
+    );
+    if !inits.is_empty() {
+        status.insert(
+            "initContainerStatuses".into(),
+            listed(&pod.init_containers, &inits),
+        );
+    }
+    status
+}
+
+/// The state of an init container. Sidecars run as long as containers do, and end after them.
+fn init_state(pod: &SimPod, container: &Container, phase: &str, containers: &[Next]) -> Next {
+    let before = pod.reported_of(&container.name);
+    let creating = containers
+        .iter()
+        .find(|next| matches!(next, Next::Creating(..)));
+    match creating {
+        Some(creating) => creating.clone(),
+        None if before.is_some_and(|status| status.ended().is_some()) => Next::Kept,
+        None if !container.is_sidecar() => Next::Initialized,
+        None if matches!(phase, "Succeeded" | "Failed") => Next::Ended(0),
+        None => Next::Running { ready: true },
+    }
+}
+
+/// The conditions of the kubelet. The patch merges them by type, so all others stay, and so does
+/// the time of a condition with the same status.
+fn conditions(
+    pod: &SimPod,
+    phase: &str,
+    containers: &[Next],
+    inits: &[Next],
+    now: Timestamp,
+) -> Value {
+    let sidecars = pod.init_containers.iter().zip(inits);
+    let unready: Vec<&str> = sidecars
+        .filter(|(container, _)| container.is_sidecar())
+        .chain(pod.containers.iter().zip(containers))
+        .filter(|(_, next)| !next.is_ready())
+        .map(|(container, _)| container.name.as_str())
+        .collect();
+    let has_started = !containers
+        .iter()
+        .any(|next| matches!(next, Next::Creating(..)));
+    let has_ended = matches!(phase, "Succeeded" | "Failed");
+    let (reason, message) = match phase {
+        "Succeeded" => (Some("PodCompleted"), None),
+        "Failed" => (Some("PodFailed"), None),
+        _ if unready.is_empty() => (None, None),
+        _ => (
+            Some("ContainersNotReady"),
+            Some(format!(
+                "containers with unready status: [{}]",
+                unready.join(" ")
+            )),
+        ),
+    };
+    let known = &pod.pod.conditions;
     let condition = |kind: &str, is_true: bool| {
         let mut fields = json!({
-            "type": kind, "status": if is_true { "True" } else { "False" }, "lastTransitionTime": now, "lastProbeTime": null,
+            "type": kind, "status": if is_true { "True" } else { "False" }, "lastProbeTime": null,
             "observedGeneration": pod.meta().generation
         });
-        if !is_true {
-            fields["reason"] = not_ready.into();
-            if not_ready == "ContainersNotReady" {
-                fields["message"] =
-                    format!("containers with unready status: [{}]", names.join(" ")).into();
-            }
+        let is_known = known.iter().any(|state| state.kind == *kind);
+        if !is_known || known.is_true(kind) != is_true {
+            fields["lastTransitionTime"] = json!(now);
         }
         fields
     };
-    let ready = health == Health::Ready;
-    if health == Health::Ready || health == Health::CrashLooping {
-        // The other conditions were reported when the containers started. A second report would
-        // move their transition times.
-        return json!([
-            condition("Ready", ready),
-            condition("ContainersReady", ready)
-        ]);
+    let readiness = |kind: &str| {
+        let mut fields = condition(kind, reason.is_none());
+        fields["reason"] = json!(reason);
+        fields["message"] = json!(message);
+        fields
+    };
+    // Pods without init containers are initialized from the start.
+    let is_initialized = has_started || inits.is_empty();
+    let mut initialized = condition("Initialized", is_initialized);
+    if !is_initialized {
+        let names: Vec<&str> = pod
+            .init_containers
+            .iter()
+            .map(|c| c.name.as_str())
+            .collect();
+        initialized["reason"] = "ContainersNotInitialized".into();
+        initialized["message"] =
+            format!("containers with incomplete status: [{}]", names.join(" ")).into();
+    } else {
+        let is_completed = phase == "Succeeded";
+        initialized["reason"] = json!(is_completed.then_some("PodCompleted"));
+        initialized["message"] = Value::Null;
     }
     json!([
-        condition("PodReadyToStartContainers", health != Health::Creating),
-        condition("Initialized", health != Health::Creating),
-        condition("Ready", ready),
-        condition("ContainersReady", ready)
+        condition("PodReadyToStartContainers", has_started && !has_ended),
+        initialized,
+        readiness("Ready"),
+        readiness("ContainersReady")
     ])
 }
 
-/// The status of a container. It keeps the start time and the restarts of the `before` status.
-fn container(
+/// The status of a container. It keeps the start time and the restarts of its status before.
+fn container_status(
+    pod: &SimPod,
     container: &Container,
-    health: Health,
-    before: Option<&Reported>,
+    next: &Next,
     stage: &Stage,
     now: Timestamp,
 ) -> Value {
+    let before = pod.reported_of(&container.name);
     let id = format!("simulated://{}", container.name);
-    let or_default = |own: &Option<String>, usual: String| own.clone().unwrap_or(usual);
-    let ended = |code: i32, reason: String| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id } });
-    let failed = || ended(1, or_default(&stage.reason, "Error".to_owned()));
-    let state = match health {
-        Health::Creating => {
-            let mut waiting =
-                json!({ "reason": or_default(&stage.reason, "ContainerCreating".to_owned()) });
-            if let Some(message) = &stage.message {
+    let or_default = |own: &Option<String>, usual: &str| own.clone().unwrap_or(usual.to_owned());
+    let running_since = before.and_then(Reported::running_since);
+    let ended = |code: i32, usual: &str| {
+        json!({ "terminated": {
+            "exitCode": code,
+            "reason": or_default(&stage.reason, usual),
+            "startedAt": running_since.map_or_else(|| json!(now), |since| json!(since)),
+            "finishedAt": now,
+            "containerID": id
+        }})
+    };
+    let exited = |code: i32| ended(code, if code == 0 { "Completed" } else { "Error" });
+    let restarts = before.map_or(0, |before| before.restart_count);
+    let crash_loop = |wait: &str| {
+        let meta = pod.meta();
+        let usual = format!(
+            "back-off {wait} restarting failed container={} pod={}_{}({})",
+            container.name, meta.name, meta.namespace, meta.uid
+        );
+        json!({ "waiting": { "reason": "CrashLoopBackOff", "message": or_default(&stage.message, &usual) } })
+    };
+    let kept = before
+        .and_then(|before| before.last_state.clone())
+        .unwrap_or_else(|| json!({}));
+    let (state, last, restarts) = match next {
+        Next::Creating(reason, message) => {
+            let mut waiting = json!({ "reason": or_default(&stage.reason, reason) });
+            if let Some(message) = stage.message.as_ref().or(message.as_ref()) {
                 waiting["message"] = message.as_str().into();
             }
-            json!({ "waiting": waiting })
+            (json!({ "waiting": waiting }), kept, restarts)
         }
-        Health::Unready | Health::Ready => match before.and_then(Reported::running_since) {
-            Some(since) => json!({ "running": { "startedAt": since } }),
-            None => json!({ "running": { "startedAt": now } }),
-        },
-        Health::CrashLooping => json!({ "waiting": {
-            "reason": "CrashLoopBackOff",
-            "message": or_default(&stage.message, format!("back-off 5m0s restarting failed container={}", container.name))
-        }}),
-        Health::Failed => failed(),
-        Health::Succeeded => ended(0, or_default(&stage.reason, "Completed".to_owned())),
+        Next::Running { .. } => {
+            let since = running_since.map_or_else(|| json!(now), |since| json!(since));
+            // A container without an end of its own has counted its restart at the crash.
+            let is_restart =
+                pod.ending().is_some() && before.is_some_and(Reported::waits_for_restart);
+            let running = json!({ "running": { "startedAt": since } });
+            (running, kept, restarts + i32::from(is_restart))
+        }
+        Next::Initialized => (exited(0), kept, restarts),
+        Next::Ended(code) => (exited(*code), kept, restarts),
+        Next::Killed => (
+            match running_since {
+                Some(_) => exited(TERMINATED),
+                None => ended(137, "ContainerStatusUnknown"),
+            },
+            kept,
+            restarts,
+        ),
+        Next::Kept => {
+            let state = before.and_then(Reported::ended).cloned();
+            (json!({ "terminated": state }), kept, restarts)
+        }
+        Next::Restarted(code) => (
+            json!({ "running": { "startedAt": now } }),
+            exited(*code),
+            restarts + 1,
+        ),
+        Next::BackOff(code) => {
+            let wait = format!("{}s", back_off(restarts).as_secs());
+            (crash_loop(&wait), exited(*code), restarts)
+        }
+        Next::CrashLoop => (crash_loop("5m0s"), exited(1), restarts + 1),
     };
-    let crashed = health == Health::CrashLooping;
+    let is_created = !matches!(next, Next::Creating(..));
     json!({
         "name": container.name,
         "image": container.image,
         "imageID": format!("simulated://{}", container.image),
-        "containerID": if health == Health::Creating { "" } else { &id },
-        "ready": health == Health::Ready,
-        "started": matches!(health, Health::Unready | Health::Ready),
-        "restartCount": before.map_or(0, |before| before.restart_count) + i32::from(crashed),
+        "containerID": if is_created { &id } else { "" },
+        "ready": match next {
+            Next::Kept => before.is_some_and(|before| before.ready),
+            _ => next.is_ready(),
+        },
+        "started": matches!(next, Next::Running { .. } | Next::Restarted(_)),
+        "restartCount": restarts,
         "state": state,
-        "lastState": if crashed { failed() } else { before.and_then(|before| before.last_state.clone()).unwrap_or_else(|| json!({})) }
+        "lastState": last
     })
 }
 

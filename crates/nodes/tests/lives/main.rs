@@ -10,6 +10,10 @@ use tokio::time::{Instant, sleep_until};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::{NodesConfig, Stages};
 
+mod endings;
+mod placement;
+mod volumes;
+
 const PATH: &str = "/api/v1/namespaces/default/pods/p";
 
 async fn cluster(table: &str) -> DevCluster {
@@ -30,6 +34,25 @@ fn pod(app: &str) -> Value {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": app}},
         "spec": {"containers": [{"name": "c", "image": "i"}]}
     })
+}
+
+/// Waits for the only pod to fulfil `is_met`, and returns it.
+async fn wait(cluster: &DevCluster, is_met: impl Fn(&Value) -> bool) -> Value {
+    let pods = cluster
+        .wait_for("pods", Duration::from_secs(600), |pods| {
+            pods.first().is_some_and(&is_met)
+        })
+        .await
+        .unwrap();
+    pods[0].clone()
+}
+
+/// Status and reason of a condition.
+fn condition(pod: &Value, kind: &str) -> (String, String) {
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|c| c["type"] == kind).unwrap();
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
 }
 
 /// Whole seconds from now until the pod is running.

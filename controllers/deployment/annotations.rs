@@ -22,7 +22,7 @@ pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
 /// Annotations that a Deployment and its ReplicaSets do not share.
 const NOT_COPIED: [&str; 6] = [
-    "kubectl.kubernetes.io/last-applied-configuration",
+    Annotations::LAST_APPLIED,
     REVISION,
     REVISION_HISTORY,
     DESIRED_REPLICAS,
@@ -41,10 +41,10 @@ pub(super) fn is_copied(key: &str) -> bool {
 pub(super) fn missing<'a>(
     d: &'a Deployment,
     rs: &'a Annotations,
-) -> impl Iterator<Item = (&'a String, &'a String)> {
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     d.annotations
         .iter()
-        .filter(|(key, value)| is_copied(key) && rs.get(*key) != Some(value))
+        .filter(|(key, value)| is_copied(key) && rs.get(key) != Some(*value))
 }
 
 /// The size annotations of a ReplicaSet of `d`.
@@ -59,7 +59,7 @@ pub(super) fn sizes(d: &Deployment) -> [(&'static str, String); 2] {
 pub(super) fn sizes_are_current(d: &Deployment, rs: &ReplicaSet) -> bool {
     sizes(d)
         .iter()
-        .all(|(key, value)| rs.annotations.get(*key) == Some(value))
+        .all(|(key, value)| rs.annotations.get(key) == Some(value))
 }
 
 /// The annotation as a number from 0 to 2147483647; `None` for any other text and for a sign.
@@ -93,8 +93,8 @@ mod tests {
             ("a sign", Some("+13"), None),
         ];
         for (name, value, expected) in cases {
-            let mut annotations = Annotations::from([("foo".to_owned(), "2".to_owned())]);
-            annotations.extend(value.map(|value| ("test".to_owned(), value.to_owned())));
+            let pairs = [("foo", "2")];
+            let annotations = Annotations::new(pairs.into_iter().chain(value.map(|v| ("test", v))));
             assert_eq!(non_negative(&annotations, "test"), expected, "{name}");
         }
     }
@@ -135,9 +135,7 @@ mod tests {
             .annotation("same", "x")
             .annotation("own", "z")
             .build();
-        let copied: Vec<_> = missing(&d, &rs.annotations)
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
+        let copied: Vec<_> = missing(&d, &rs.annotations).collect();
         assert_eq!(copied, [("new", "y"), ("team", "a")]);
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn condition(
     kind: &str,
     status: &str,
     reason: &str,
-    message: impl Into<String>,
+    message: impl Into<Box<str>>,
     now: Timestamp,
 ) -> Condition {
     let new = conditions::new(kind, status, reason, message, now);

@@ -7,7 +7,7 @@
 //!
 //! Upstream: `MaxSurge`, `MaxUnavailable` and `ResolveFenceposts` in `deployment_util.go`.
 
-use steersman_runtime::object::{Deployment, IntOrPercent, Strategy};
+use steersman_runtime::object::{Deployment, IntOrPercent, PercentError, Strategy};
 
 /// An unreadable limit. API validation rejects it, so it occurs only if validation was bypassed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,18 +15,9 @@ pub(super) enum LimitError {
     /// `spec.strategy.rollingUpdate.maxSurge` is missing where it is needed.
     #[error("nil value for IntOrString")]
     Unset,
-    /// The limit is a text without a percent sign.
-    #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
-    NotAPercentage,
-    /// The text before the percent sign is not a whole number.
-    #[error("invalid value for IntOrString: invalid value {text:?}: {source}")]
-    NotANumber {
-        /// The limit as given.
-        text: String,
-        /// The parser's error.
-        #[source]
-        source: std::num::ParseIntError,
-    },
+    /// The limit is a text that is no percentage.
+    #[error("{0}")]
+    Percent(#[from] PercentError),
 }
 
 /// Pods allowed above `spec.replicas`; 0 for the strategy Recreate and for unreadable limits.
@@ -60,7 +51,8 @@ pub(super) fn max_replicas(d: &Deployment) -> i32 {
 /// The pods above `replicas` that `max_surge` allows, resolved without `maxUnavailable`. A missing
 /// value is an error, as in upstream's `NewRSNewReplicas`.
 pub(super) fn surge(max_surge: Option<&IntOrPercent>, replicas: i32) -> Result<i32, LimitError> {
-    scale(max_surge.ok_or(LimitError::Unset)?, replicas, f64::ceil)
+    let limit = max_surge.ok_or(LimitError::Unset)?;
+    Ok(limit.of(replicas, f64::ceil)?)
 }
 
 fn rolling(d: &Deployment) -> Option<(i32, i32)> {
@@ -86,28 +78,13 @@ fn resolve(
     max_unavailable: Option<&IntOrPercent>,
     replicas: i32,
 ) -> Result<(i32, i32), LimitError> {
-    let surge = max_surge.map_or(Ok(0), |limit| scale(limit, replicas, f64::ceil))?;
-    let unavailable = max_unavailable.map_or(Ok(0), |limit| scale(limit, replicas, f64::floor))?;
+    let surge = max_surge.map_or(Ok(0), |limit| limit.of(replicas, f64::ceil))?;
+    let unavailable = max_unavailable.map_or(Ok(0), |limit| limit.of(replicas, f64::floor))?;
     Ok(if (surge, unavailable) == (0, 0) {
         (0, 1)
     } else {
         (surge, unavailable)
     })
-}
-
-fn scale(limit: &IntOrPercent, replicas: i32, round: fn(f64) -> f64) -> Result<i32, LimitError> {
-    match limit {
-        IntOrPercent::Int(number) => Ok(*number),
-        IntOrPercent::Percent(text) => {
-            let number = text.strip_suffix('%').ok_or(LimitError::NotAPercentage)?;
-            let percent: i32 = number.parse().map_err(|source| LimitError::NotANumber {
-                text: text.clone(),
-                source,
-            })?;
-            // `as` saturates; an i32 fits into an f64 without loss.
-            Ok(round(f64::from(percent) * f64::from(replicas) / 100.0) as i32)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -699,7 +699,7 @@ mod tests {
         for (new, message) in cases {
             let status = rollout_status(&d, &sets(new, vec![]), at(5));
             assert_eq!(
-                conditions::find(&status.conditions, PROGRESSING)
+                &*conditions::find(&status.conditions, PROGRESSING)
                     .unwrap()
                     .message,
                 message
@@ -742,7 +742,7 @@ mod tests {
             assert_eq!(failure.map(|c| c.reason.as_str()), expected);
             if let Some(failure) = failure {
                 assert_eq!(
-                    (failure.message.as_str(), failure.last_update_time),
+                    (&*failure.message, failure.last_update_time),
                     ("quota", Some(at(7)))
                 );
             }

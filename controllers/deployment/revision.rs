@@ -4,6 +4,7 @@
 //! goes to the history annotation. Upstream: `SetNewReplicaSetAnnotations`, `MaxRevision` and
 //! `LastRevision` in `deployment_util.go`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
@@ -46,7 +47,7 @@ pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i
 #[derive(Debug, PartialEq)]
 pub(super) struct Wanted {
     /// All annotations, including those that stay.
-    pub(super) annotations: Annotations,
+    pub(super) annotations: BTreeMap<String, String>,
     /// Whether a write is needed for them.
     pub(super) changed: bool,
 }
@@ -54,10 +55,13 @@ pub(super) struct Wanted {
 /// The desired annotations of the new ReplicaSet, given its `current` ones: those of `d` are added,
 /// and the revision is at least `next`. The previous revision goes to the history.
 pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> Wanted {
-    let mut wanted = current.clone();
-    wanted
-        .extend(annotations::missing(d, current).map(|(key, value)| (key.clone(), value.clone())));
-    let old = current.get(REVISION).map(String::as_str);
+    let missing: Vec<_> = annotations::missing(d, current).collect();
+    let mut changed = !missing.is_empty();
+    let all = current.iter().chain(missing);
+    let mut wanted: BTreeMap<String, String> = all
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let old = current.get(REVISION);
     let number = match old {
         None | Some("") => 0,
         Some(text) => match text.parse::<i64>() {
@@ -73,13 +77,13 @@ pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> W
         },
     };
     if number < next {
-        let history = current.get(REVISION_HISTORY).map_or("", String::as_str);
+        let history = current.get(REVISION_HISTORY).unwrap_or_default();
         if let Some(history) = old.and_then(|old| longer_history(history, old, HISTORY_LIMIT)) {
             wanted.insert(REVISION_HISTORY.to_owned(), history);
         }
         wanted.insert(REVISION.to_owned(), next.to_string());
+        changed = true;
     }
-    let changed = wanted != *current;
     Wanted {
         annotations: wanted,
         changed,
@@ -147,25 +151,27 @@ mod tests {
     #[test]
     fn test_annotation_utils_set_new_replica_set_annotations() {
         let d = deployment("nginx").annotation(REVISION, "1").build();
-        let mut current = Annotations::new();
+        let mut current = Annotations::default();
         for revision in 11..=20 {
             let wanted = annotations(&d, &current, revision);
             assert!(wanted.changed);
             assert_eq!(wanted.annotations[REVISION], revision.to_string());
-            current = wanted.annotations;
+            let all = wanted.annotations.iter();
+            current = Annotations::new(all.map(|(key, value)| (&**key, &**value)));
         }
-        assert_eq!(current[REVISION_HISTORY], "11,12,13,14,15,16,17,18,19");
+        let history = current.get(REVISION_HISTORY);
+        assert_eq!(history, Some("11,12,13,14,15,16,17,18,19"));
         assert!(!annotations(&d, &current, 20).changed);
     }
 
     #[test]
     fn a_revision_is_never_lowered() {
-        let current = Annotations::from([(REVISION.to_owned(), "7".to_owned())]);
+        let current = Annotations::new([(REVISION, "7")]);
         let wanted = annotations(&deployment("web").build(), &current, 3);
         assert_eq!(
             wanted,
             Wanted {
-                annotations: current,
+                annotations: [(REVISION.to_owned(), "7".to_owned())].into(),
                 changed: false
             }
         );
@@ -173,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_empty_revision_counts_as_zero_and_enters_the_history_as_it_is() {
-        let current = Annotations::from([(REVISION.to_owned(), String::new())]);
+        let current = Annotations::new([(REVISION, "")]);
         let wanted = annotations(&deployment("web").build(), &current, 3);
         assert_eq!(
             (
@@ -186,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_revision_prevents_the_write_of_copied_annotations() {
-        let current = Annotations::from([(REVISION.to_owned(), "x".to_owned())]);
+        let current = Annotations::new([(REVISION, "x")]);
         let wanted = annotations(
             &deployment("web").annotation("team", "a").build(),
             &current,

@@ -64,14 +64,14 @@ pub(super) fn decide(d: &Deployment, sets: &ReplicaSets, revision: i64) -> Rollb
 /// annotations that users set on `d` are lost, as in upstream's `setDeploymentAnnotationsTo`.
 pub(super) fn object(d: &Deployment, to: Option<&ReplicaSet>) -> Map<String, Value> {
     let mut object = d.document.to_object();
-    let mut wanted = d.annotations.clone();
+    let mut wanted = std::mem::take(entry(entry(&mut object, "metadata"), "annotations"));
     if let Some(rs) = to {
         wanted.retain(|key, _| !annotations::is_copied(key));
         wanted.extend(
             rs.annotations
                 .iter()
                 .filter(|(key, _)| annotations::is_copied(key))
-                .map(|(k, v)| (k.clone(), v.clone())),
+                .map(|(key, value)| (key.to_owned(), Value::from(value))),
         );
         let mut source = rs.document.to_object();
         let template = entry(entry(&mut source, "spec"), "template");
@@ -79,10 +79,6 @@ pub(super) fn object(d: &Deployment, to: Option<&ReplicaSet>) -> Map<String, Val
         object["spec"]["template"] = Value::Object(std::mem::take(template));
     }
     wanted.remove(ROLLBACK_TO);
-    let wanted = wanted
-        .into_iter()
-        .map(|(key, value)| (key, Value::String(value)))
-        .collect();
     object["metadata"]["annotations"] = Value::Object(wanted);
     object
 }

@@ -209,7 +209,7 @@ impl Work<'_> {
         let Some(rs) = &self.sets.new else {
             return Ok(());
         };
-        let revision = rs.annotations.get(REVISION).cloned();
+        let revision = rs.annotations.get(REVISION).map(str::to_owned);
         let status = progress::found_new(&self.deployment, &rs.meta.name, self.now());
         self.write_status(status, revision.as_deref()).await
     }
@@ -613,7 +613,7 @@ impl Work<'_> {
             .deployment
             .annotations
             .get(REVISION)
-            .map_or("", String::as_str);
+            .unwrap_or_default();
         let revision = revision.filter(|revision| *revision != current);
         if revision.is_none() && status == self.deployment.status {
             return Ok(());

@@ -157,7 +157,7 @@ fn with_revision<'a>(d: &'a Deployment, revision: Option<&str>) -> Cow<'a, Docum
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::writes::replacement;
+    use steersman_runtime::writes::with_member;
 
     use super::*;
     use crate::testing::deployment;
@@ -167,7 +167,7 @@ mod tests {
         status: &DeploymentStatus,
         revision: Option<&str>,
     ) -> Map<String, Value> {
-        let body = replacement::<Deployment>(&with_revision(d, revision), status);
+        let body = with_member::<Deployment>(&with_revision(d, revision), "status", status);
         serde_json::from_str(body.get()).unwrap()
     }
 

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Meta, OwnerReference, Owners, Uid};
+use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 
 use super::absent::AbsentOwners;
 use super::coordinates::Coordinates;
@@ -90,10 +90,24 @@ pub(super) struct NodeView {
     pub(super) deleting_dependents: bool,
 }
 
+/// The last state of an object in its informer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Observed {
+    /// Its resource version.
+    pub(super) version: u64,
+    /// Its owner references.
+    pub(super) owners: Owners,
+    /// The finalizers of the garbage collector that it has.
+    pub(super) finalizers: CollectorFinalizers,
+}
+
 struct Node {
     coordinates: Coordinates,
     owners: Owners,
     dependents: Dependents,
+    /// Resource version of the last change in the informer; 0 for a virtual node.
+    version: u64,
+    finalizers: CollectorFinalizers,
     incarnation: u32,
     is_virtual: bool,
     being_deleted: bool,
@@ -107,6 +121,8 @@ impl Node {
             coordinates,
             owners,
             dependents: Dependents::default(),
+            version: 0,
+            finalizers: CollectorFinalizers::default(),
             incarnation,
             is_virtual: false,
             being_deleted,
@@ -196,9 +212,19 @@ impl Graph {
                 slot
             }
         };
-        self.node_mut(slot).being_deleted |= meta.is_terminating();
+        let node = self.node_mut(slot);
+        node.being_deleted |= meta.is_terminating();
+        (node.version, node.finalizers) = (meta.resource_version, meta.finalizers);
         self.start_deletion(slot, old, meta, &mut effects);
         effects
+    }
+
+    /// Notes the version after an update that changed no other field of the node. A deletion with an
+    /// older version as its precondition would be refused.
+    pub(super) fn note_version(&mut self, uid: &Uid, version: u64) {
+        if let Some(slot) = self.slot(uid) {
+            self.node_mut(slot).version = version;
+        }
     }
 
     /// Applies the deletion of an object from an informer.
@@ -254,6 +280,19 @@ impl Graph {
     /// The node of `key`; `None` if it was removed or has a new incarnation.
     pub(super) fn get(&self, key: &NodeKey) -> Option<NodeView> {
         self.found(key).map(Node::view)
+    }
+
+    /// The last state of the object in its informer. `None` for a virtual node, and for an object
+    /// without a resource version.
+    pub(super) fn observed(&self, key: &NodeKey) -> Option<Observed> {
+        let node = self
+            .found(key)
+            .filter(|node| !node.is_virtual && node.version > 0)?;
+        Some(Observed {
+            version: node.version,
+            owners: node.owners.clone(),
+            finalizers: node.finalizers,
+        })
     }
 
     /// The nodes that refer to this one.

@@ -34,7 +34,14 @@ pub(super) fn handler(
                 collector.apply(|graph| graph.removed(seen(old)));
                 collector.apply(|graph| graph.observe(seen(new), None));
             }
-            MetadataChange::Updated { old, new } if is_same(old, new) => {}
+            MetadataChange::Updated { old, new } if is_same(old, new) => {
+                // The collector deletes only objects with owners.
+                if !new.owners.is_empty() {
+                    collector
+                        .graph()
+                        .note_version(&new.uid, new.resource_version);
+                }
+            }
             MetadataChange::Updated { old, new } => {
                 collector.apply(|graph| graph.observe(seen(new), Some(old)))
             }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use steersman_runtime::client::{ApiClient, Category, Target};
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::Pod;
-use steersman_runtime::resource;
+use steersman_runtime::object::{Node, Pod};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::{Nodes, QUARANTINE};
@@ -49,13 +48,7 @@ pub(super) async fn deleted_nodes(
         }
         // The cache may still lack a new node. A node without an answer returns to quarantine in
         // the next cycle.
-        let target = Target {
-            resource: &resource::NODES,
-            namespace: None,
-            name: Some(&name),
-            subresource: None,
-        };
-        match client.get(target).await {
+        match client.get(Target::named::<Node>("", &name)).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {
                 deleted.insert(name);

@@ -5,11 +5,15 @@
 //! `PatchPodStatus`.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use steersman_runtime::object::Pod;
+use steersman_runtime::writes::{DisruptionCause, disruption_target};
 
-/// The condition of a pod that ends by a disruption, such as the loss of its node.
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// The cause that the condition `DisruptionTarget` tells.
+const NODE_IS_GONE: DisruptionCause = DisruptionCause {
+    reason: "DeletionByPodGC",
+    message: "PodGC: node no longer exists",
+};
 
 /// The patch that sets the phase of `pod` to `Failed`; `None` if the pod is finished.
 ///
@@ -28,25 +32,10 @@ pub(super) fn failure(
     if pod.is_finished() {
         return None;
     }
-    let mut status = Map::new();
-    if node_is_gone && let Some(change) = disruption(pod, tracks_generation, now) {
-        let known = pod
-            .conditions
-            .iter()
-            .map(|condition| json!({"type": &*condition.kind}));
-        let new = pod
-            .details()
-            .disruption
-            .is_none()
-            .then(|| json!({"type": DISRUPTION_TARGET}));
-        if !pod.conditions.is_empty() {
-            status.insert(
-                "$setElementOrder/conditions".to_owned(),
-                known.chain(new).collect(),
-            );
-        }
-        status.insert("conditions".to_owned(), json!([change]));
-    }
+    let disruption = node_is_gone
+        .then(|| disruption_target(pod, NODE_IS_GONE, tracks_generation, now))
+        .flatten();
+    let mut status = disruption.unwrap_or_default();
     let observed = pod.observed_generation.unwrap_or(0);
     if (tracks_generation || observed != 0) && pod.meta.generation != observed {
         status.insert(
@@ -61,45 +50,6 @@ pub(super) fn failure(
 /// `metadata.generation`, which the wire omits when it is 0.
 fn generation(pod: &Pod) -> Option<Value> {
     (pod.meta.generation != 0).then(|| pod.meta.generation.into())
-}
-
-/// The condition in the patch. A new condition is complete; an existing one has only the changed
-/// fields and the merge key `type`.
-fn disruption(pod: &Pod, tracks_generation: bool, now: Timestamp) -> Option<Map<String, Value>> {
-    let served = pod
-        .details()
-        .disruption
-        .as_ref()
-        .map(|condition| &condition.0);
-    let kept_time = served
-        .filter(|c| c.get("status").and_then(Value::as_str) == Some("True"))
-        .map(|c| c.get("lastTransitionTime").cloned().unwrap_or_default());
-    let time = kept_time.unwrap_or_else(|| json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()));
-    let mut condition = Map::new();
-    condition.insert("lastProbeTime".to_owned(), Value::Null);
-    condition.insert("lastTransitionTime".to_owned(), time);
-    condition.insert("message".to_owned(), json!("PodGC: node no longer exists"));
-    let observed = served
-        .and_then(|c| c.get("observedGeneration"))
-        .and_then(Value::as_i64);
-    if let Some(generation) =
-        generation(pod).filter(|_| tracks_generation || observed.is_some_and(|known| known != 0))
-    {
-        condition.insert("observedGeneration".to_owned(), generation);
-    }
-    condition.insert("reason".to_owned(), json!("DeletionByPodGC"));
-    condition.insert("status".to_owned(), json!("True"));
-    if let Some(served) = served {
-        condition.retain(|key, value| served.get(key).unwrap_or(&Value::Null) != value);
-        if served.contains_key("observedGeneration") && pod.meta.generation == 0 {
-            condition.insert("observedGeneration".to_owned(), Value::Null);
-        }
-        if condition.is_empty() {
-            return None;
-        }
-    }
-    condition.insert("type".to_owned(), json!(DISRUPTION_TARGET));
-    Some(condition)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod handlers;
 mod metrics;
 mod owner;
 mod ranking;
+mod related;
 mod scale;
 mod status;
 mod sync;
@@ -35,6 +36,7 @@ use steersman_runtime::reads::Read;
 
 use self::metrics::ReplicaSetMetrics;
 pub(crate) use self::owner::PodOwner;
+use self::related::SelectedPods;
 use self::sync::ReplicaController;
 
 /// The ReplicaSet controller.
@@ -121,7 +123,7 @@ pub(crate) fn build<O: PodOwner>(
         siblings: ByController::of(&owners.store()),
         written: keyed.writes_to(&owners),
         owners: owners.store(),
-        pods: pods.store(),
+        selected: SelectedPods::of(&pods.store()),
         control,
         client,
         clock: ctx.clock.clone(),

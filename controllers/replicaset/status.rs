@@ -7,10 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::clock::saturating_since;
+use jiff::Timestamp;
 use steersman_runtime::conditions;
-use steersman_runtime::object::{Condition, Pod, ReplicaSetStatus};
+use steersman_runtime::object::{Condition, Pod, ReplicaSetStatus, next_availability_check};
 
 use super::owner::PodOwner;
 
@@ -34,7 +33,7 @@ pub(super) fn compute<O: PodOwner>(
         replicas: number(active.len()),
         fully_labeled_replicas: count(&|pod| pod.meta.labels.contains_all(owner.template_labels())),
         ready_replicas: count(&Pod::is_ready),
-        available_replicas: count(&|pod| is_available(pod, owner.min_ready_seconds(), now)),
+        available_replicas: count(&|pod| pod.is_available(owner.min_ready_seconds(), now)),
         terminating_replicas: terminating.filter(|_| O::REPORTS_TERMINATING).map(number),
         observed_generation: owner.status().observed_generation,
         conditions: conditions(owner, active.len(), failure, now),
@@ -80,33 +79,6 @@ pub(super) fn needs_write(
     served != new || served.observed_generation != generation
 }
 
-/// Whether the pod has been ready for `min_ready_seconds`.
-fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    let is_old = |since: Timestamp| now.duration_since(since) >= ready_time(min_ready_seconds);
-    pod.is_ready() && (min_ready_seconds == 0 || pod.ready.since.is_some_and(is_old))
-}
-
-fn ready_time(min_ready_seconds: i32) -> SignedDuration {
-    SignedDuration::from_secs(min_ready_seconds.max(0).into())
-}
-
-/// The time from `decided_at` until a ready pod becomes available; `None` if it is available or not
-/// ready, or if its transition time is unknown.
-fn next_availability_check(
-    pod: &Pod,
-    min_ready_seconds: i32,
-    decided_at: Timestamp,
-) -> Option<Duration> {
-    let since = pod
-        .ready
-        .since
-        .filter(|_| pod.is_ready() && min_ready_seconds > 0)?;
-    // A difference of times stays in range; a sum would overflow for times near the end of the
-    // range.
-    let left = ready_time(min_ready_seconds).saturating_sub(decided_at.duration_since(since));
-    Duration::try_from(left).ok().filter(|left| !left.is_zero())
-}
-
 /// The delay after `now` until the next pod becomes available.
 ///
 /// `decided_at` is the time for which `status` was computed. The delay is zero if a pod became
@@ -122,14 +94,12 @@ pub(super) fn next_check(
     if min_ready_seconds <= 0 || status.ready_replicas == status.available_replicas {
         return None;
     }
-    let first = active
-        .iter()
-        .filter_map(|pod| next_availability_check(pod, min_ready_seconds, decided_at))
-        .min();
-    let all = Duration::try_from(ready_time(min_ready_seconds)).unwrap_or_default();
-    Some(first.map_or(all, |delay| {
-        delay.saturating_sub(saturating_since(now, decided_at))
-    }))
+    Some(next_availability_check(
+        active,
+        min_ready_seconds,
+        decided_at,
+        now,
+    ))
 }
 
 #[cfg(test)]
@@ -432,17 +402,16 @@ mod tests {
         ];
         for (why, pod, min_ready, expected) in cases {
             assert_eq!(
-                next_availability_check(&pod.build(), min_ready, at(NOW)),
+                pod.build().next_availability_check(min_ready, at(NOW)),
                 expected,
                 "{why}"
             );
         }
         assert!(
-            !is_available(
-                &pod("p").status("conditions", never).build(),
-                i32::MAX,
-                at(NOW)
-            ),
+            !pod("p")
+                .status("conditions", never)
+                .build()
+                .is_available(i32::MAX, at(NOW)),
             "the computation does not overflow"
         );
     }

@@ -10,18 +10,18 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::features::{self, FeatureGates};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::labels::Selector;
 use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{Identity, ObjectKey, Pod, ReplicaSetStatus};
+use steersman_runtime::object::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, ClaimError};
-use steersman_runtime::pod_control::{Owner, PodControl, TemplateError, from_template};
+use steersman_runtime::pod_control::{Owner, PodControl, PodsError, from_template};
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 
 use super::metrics::ReplicaSetMetrics;
 use super::owner::PodOwner;
 use super::ranking::{self, Costs};
+use super::related::SelectedPods;
 use super::scale::{self, Scale};
 use super::status;
 
@@ -36,35 +36,30 @@ pub(super) enum SyncError {
     Check(#[source] LiveError),
     /// Pods could not be created or deleted.
     #[error("scale: {0}")]
-    Scale(#[source] ScaleError),
+    Scale(#[source] PodsError),
     /// The status could not be written.
     #[error("write status: {0}")]
     Status(#[source] StatusError),
 }
 
-/// A failed creation or deletion of pods. The texts are messages of the condition
-/// `ReplicaFailure`.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ScaleError {
-    #[error("{0}")]
-    Create(#[source] ApiError),
-    #[error("{0}")]
-    Template(#[source] TemplateError),
-    #[error("unable to delete pods: {0}")]
-    Delete(#[source] ApiError),
+/// The cached pods of an owner.
+struct Pods {
+    active: Vec<Arc<Pod>>,
+    terminating: Vec<Arc<Pod>>,
 }
 
-impl ScaleError {
-    fn is_fenced(&self) -> bool {
-        matches!(self, Self::Create(error) | Self::Delete(error) if error.is_fenced())
-    }
+/// Whether a sync has compared its caches with the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caches {
+    Current,
+    Unchecked,
 }
 
 /// Syncs the owners of kind `O`.
 pub(super) struct ReplicaController<O> {
     pub(super) owners: Store<O>,
     pub(super) siblings: ByController<O>,
-    pub(super) pods: Store<Pod>,
+    pub(super) selected: SelectedPods,
     pub(super) control: PodControl,
     /// Own writes of owners, which are status updates.
     pub(super) written: WritesTo,
@@ -94,22 +89,26 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         // Read before the pods, for the reason in `PodControl::expectations`.
         let is_settled = self.control.expectations().satisfied(key);
         let may_scale = is_settled && !object.meta().is_terminating();
-        let mut candidates = self.control.candidates(owner);
-        let terminating = owner.count_terminating(&candidates);
-        candidates.retain(|pod| pod.is_active());
-        let active = self
+        let (candidates, inactive) = self
             .control
-            .claim(owner, candidates)
-            .await
-            .map_err(SyncError::Claim)?;
-        let failure = if may_scale && self.cache_is_current(owner, &active).await? {
-            self.scale(owner, &active).await.err()
-        } else {
-            None
+            .candidates(owner)
+            .into_iter()
+            .partition(|pod| pod.is_active());
+        let active = self.control.claim(owner, candidates).await;
+        let pods = Pods {
+            active: active.map_err(SyncError::Claim)?,
+            terminating: owner.terminating(inactive),
         };
-        match failure {
+        let decision = scale::decide(pods.active.len(), object.replicas());
+        if !may_scale || decision == Scale::Steady {
+            return self.report(owner, &pods, None, Caches::Unchecked).await;
+        }
+        if !self.cache_is_current(owner, &pods).await? {
+            return Ok(Requeue::Never);
+        }
+        match self.scale(owner, &pods.active).await.err() {
             Some(failure) if failure.is_fenced() => Err(SyncError::Scale(failure)),
-            failure => self.report(owner, &active, terminating, failure).await,
+            failure => self.report(owner, &pods, failure, Caches::Current).await,
         }
     }
 
@@ -130,31 +129,27 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
 }
 
 impl<O: PodOwner> ReplicaController<O> {
-    /// True if the caches are recent enough to create or delete pods. If not, the missing event
+    /// True if the caches are recent enough for the first write of a sync. If not, the missing event
     /// enqueues the key.
-    async fn cache_is_current(
-        &self,
-        owner: Owner<'_, O>,
-        active: &[Arc<Pod>],
-    ) -> Result<bool, SyncError> {
-        if scale::decide(active.len(), owner.object.replicas()) == Scale::Steady {
-            return Ok(true);
-        }
+    ///
+    /// The status counts ready pods, so the pods must have the versions of the API server.
+    async fn cache_is_current(&self, owner: Owner<'_, O>, pods: &Pods) -> Result<bool, SyncError> {
+        let meta = owner.object.meta();
         if self.written.predates_term()
-            && !live::is_current::<O>(&self.client, owner.object.meta())
+            && !live::is_current::<O>(&self.client, meta)
                 .await
                 .map_err(SyncError::Check)?
         {
             return Ok(false);
         }
-        self.control
-            .cache_is_current(owner, active)
-            .await
-            .map_err(SyncError::Check)
+        let version = |pod: &Pod| is_compared(meta, pod).then_some(pod.meta.resource_version);
+        let cached = [&*pods.active, &*pods.terminating].concat();
+        let agrees = self.control.cache_agrees(owner, &cached, version).await;
+        agrees.map_err(SyncError::Check)
     }
 
     /// Creates or deletes pods. The caller reports a failure in the status.
-    async fn scale(&self, owner: Owner<'_, O>, active: &[Arc<Pod>]) -> Result<(), ScaleError> {
+    async fn scale(&self, owner: Owner<'_, O>, active: &[Arc<Pod>]) -> Result<(), PodsError> {
         let (kind, need) = (&*O::RESOURCE.kind, owner.object.replicas());
         let scaled = match scale::decide(active.len(), need) {
             Scale::Steady => return Ok(()),
@@ -166,28 +161,19 @@ impl<O: PodOwner> ReplicaController<O> {
                 tracing::debug!(kind, need, deleting = count, "Too many replicas");
                 let victims = self.victims(owner.object, active, count);
                 let deleted = self.control.delete(owner, &victims).await;
-                deleted.map_err(ScaleError::Delete)
+                deleted.map_err(PodsError::Delete)
             }
         };
-        // The owner may have been deleted or recreated during the writes. Its expectations must not
-        // delay a new owner of that name.
-        let uid = &owner.object.meta().uid;
-        if self
-            .owners
-            .get(owner.key)
-            .is_none_or(|now| now.meta().uid != *uid)
-        {
-            self.control.forget(owner.key);
-        }
+        self.control.forget_if_replaced(owner, &self.owners);
         scaled
     }
 
-    async fn create_pods(&self, owner: Owner<'_, O>, count: usize) -> Result<(), ScaleError> {
+    async fn create_pods(&self, owner: Owner<'_, O>, count: usize) -> Result<(), PodsError> {
         let object = owner.object;
         let body = from_template::<O>(object.meta(), object.template_labels(), object.document())
-            .map_err(ScaleError::Template)?;
+            .map_err(PodsError::Template)?;
         let created = self.control.create(owner, count, &body).await;
-        created.map_err(ScaleError::Create)
+        created.map_err(PodsError::Create)
     }
 
     /// The `count` pods of `active` to delete, by upstream's ranking.
@@ -209,25 +195,18 @@ impl<O: PodOwner> ReplicaController<O> {
         victims
     }
 
-    /// The pods of all owners with the same controller as `owner`, including its own pods. The
-    /// selectors of these owners find the pods, and each pod is returned once.
+    /// The pods of all owners with the same controller as `owner`, including its own pods.
     fn related_pods(&self, owner: &O) -> Vec<Arc<Pod>> {
         let Some(group) = owner.group() else {
             return Vec::new();
         };
+        let namespace = &owner.meta().namespace;
         let siblings = self.siblings.controlled_by_uid(group);
-        let selectors: Vec<&Selector> = siblings
+        let selectors = siblings
             .iter()
-            .filter(|sibling| sibling.meta().namespace == owner.meta().namespace)
-            .filter_map(|sibling| sibling.selector().ok())
-            .collect();
-        let mut pods = self.pods.in_namespace(&owner.meta().namespace);
-        pods.retain(|pod| {
-            selectors
-                .iter()
-                .any(|selector| selector.matches(&pod.meta.labels))
-        });
-        pods
+            .filter(|sibling| sibling.meta().namespace == *namespace)
+            .filter_map(|sibling| sibling.selector().ok());
+        self.selected.of_any(namespace, selectors)
     }
 
     /// Writes the status, and returns the time of the next sync.
@@ -237,19 +216,21 @@ impl<O: PodOwner> ReplicaController<O> {
     async fn report(
         &self,
         owner: Owner<'_, O>,
-        active: &[Arc<Pod>],
-        terminating: usize,
-        failure: Option<ScaleError>,
+        pods: &Pods,
+        failure: Option<PodsError>,
+        caches: Caches,
     ) -> Result<Requeue, SyncError> {
         let Owner { key, object, .. } = owner;
+        let active = &*pods.active;
         let now = self.clock.now();
         let terminating = self
             .features
             .is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS)
-            .then_some(terminating);
+            .then_some(pods.terminating.len());
         let text = failure.as_ref().map(ToString::to_string);
         let status = status::compute(object, active, terminating, text.as_deref(), now);
-        match self.write_status(key, object, status.clone()).await {
+        let written = self.write_status(owner, pods, status.clone(), caches);
+        match written.await {
             // The owner was deleted. Its key returns when the cache shows the deletion.
             Err(SyncError::Status(error)) if error.is_object_not_found() => {
                 return Ok(Requeue::Never);
@@ -270,33 +251,77 @@ impl<O: PodOwner> ReplicaController<O> {
         Ok(next.map_or(Requeue::Never, Requeue::After))
     }
 
-    /// Writes `status` if it differs from the current one.
+    /// Writes `status` if it differs from the current one, and the caches are recent enough.
     async fn write_status(
         &self,
-        key: &ObjectKey,
-        owner: &O,
+        owner: Owner<'_, O>,
+        pods: &Pods,
         mut status: ReplicaSetStatus,
+        caches: Caches,
     ) -> Result<(), SyncError> {
-        let meta = owner.meta();
-        if !status::needs_write(owner.status(), &status, meta.generation) {
+        let Owner { key, object, .. } = owner;
+        let meta = object.meta();
+        if !status::needs_write(object.status(), &status, meta.generation) {
+            return Ok(());
+        }
+        if caches == Caches::Unchecked && !self.cache_is_current(owner, pods).await? {
             return Ok(());
         }
         // The generation that this sync acted on, even if the retry finds a newer one.
         status.observed_generation = meta.generation;
         tracing::trace!(
             replicas = status.replicas,
-            need = owner.replicas(),
+            need = object.replicas(),
             readyReplicas = status.ready_replicas,
             availableReplicas = status.available_replicas,
             "Updating status"
         );
         let repeat = OnFailure::RepeatOnLiveObject;
-        let answer = write_status::<O>(&self.client, meta, owner.document(), &status, repeat)
+        let answer = write_status::<O>(&self.client, meta, object.document(), &status, repeat)
             .await
             .map_err(SyncError::Status)?;
         let written = Identity::decode(&answer)
             .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
         self.written.record(key, written.resource_version);
         Ok(())
+    }
+}
+
+/// Whether the status of `owner` counts `pod`, or will count it after an adoption. Other orphans
+/// never become pods of the owner, so waiting for them would not end.
+fn is_compared(owner: &Meta, pod: &Pod) -> bool {
+    let may_adopt = pod.is_active() && !owner.is_terminating();
+    let is_counted = pod.is_active() || pod.is_terminating();
+    is_counted && (may_adopt || pod.meta.is_controlled_by(&owner.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::pods::pod;
+    use crate::testing::{replica_set, time};
+
+    #[test]
+    fn pods_of_the_status_and_orphans_to_adopt_are_compared() {
+        let owners = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true}]);
+        let own = || pod("a").metadata("ownerReferences", owners.clone());
+        // (why, pod, compared, compared with a terminating owner)
+        let cases = [
+            ("own", own(), true, true),
+            ("own, terminating", own().deleted(1), true, true),
+            ("own, finished", own().phase("Failed"), false, false),
+            ("an orphan", pod("a"), true, false),
+            ("a terminating orphan", pod("a").deleted(1), false, false),
+        ];
+        let set = replica_set("web").metadata("uid", "u");
+        let terminating = set.clone().metadata("deletionTimestamp", time(1)).build();
+        let set = set.build();
+        for (why, pod, running, ending) in cases {
+            let pod = pod.build();
+            let found = [&set, &terminating].map(|set| is_compared(&set.meta, &pod));
+            assert_eq!(found, [running, ending], "{why}");
+        }
     }
 }

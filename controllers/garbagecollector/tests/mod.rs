@@ -15,7 +15,8 @@ mod unseen;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::EVERY_GROUP;
+use steersman_devcluster::faults::{EVERY_GROUP, Matcher};
+use steersman_devcluster::status::{Qualified, Status};
 
 use super::DESCRIPTOR;
 use crate::testing::NAMESPACE;
@@ -129,14 +130,42 @@ async fn background_deletion_deletes_dependents_level_by_level() {
     world.config_map("c", &[(&b, true)]).await;
     world.config_map("d", &[]).await;
     tokio::time::sleep(A_WHILE).await;
+    // An update without a meaning for the graph, as the kubelet's updates of pods are.
+    let data = json!({"data": {"x": "y"}});
+    world.patch("configmaps", "b", data).await;
+    tokio::time::sleep(A_WHILE).await;
     world.cluster.clear_requests();
     world.delete_with("a", "Background").await;
     world.until_config_maps(&["d"]).await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(
         world.collector_requests(),
-        ["get b 200", "delete b 200", "get c 200", "delete c 200"],
-        "one read and one write for each dependent"
+        ["delete b 200", "delete c 200"],
+        "one request for each dependent"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_decides_about_an_object_that_changed_since_the_watch_showed_it() {
+    let world = World::with_collector().await;
+    let a = world.config_map("a", &[]).await;
+    world.config_map("b", &[(&a, false)]).await;
+    tokio::time::sleep(A_WHILE).await;
+    world.cluster.clear_requests();
+    let config_maps = Qualified {
+        name: "configmaps",
+        group: "",
+    };
+    world.cluster.faults().reject(
+        Matcher::new("delete", "configmaps").name("b"),
+        Status::modified(config_maps, "b"),
+        Some(1),
+    );
+    world.delete_with("a", "Background").await;
+    world.until_config_maps(&[]).await;
+    assert_eq!(
+        world.collector_requests(),
+        ["delete b 409", "get b 200", "delete b 200"]
     );
 }
 

@@ -6,7 +6,7 @@ use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::{Qualified, Status};
 
 use super::stage::Node::{Observed, Virtual};
-use super::stage::Step::{Nodes, Observe, OnlyRetries, Process, Remove};
+use super::stage::Step::{Nodes, Observe, ObserveStored, OnlyRetries, Process, Remove};
 use super::stage::{Id, Stage};
 use super::*;
 
@@ -26,6 +26,82 @@ async fn attempt_to_delete_item() {
     ];
     stage.take(Process(POD, requests)).await;
     stage.take(Nodes(&[Observed(CHILD), Virtual(POD)])).await;
+}
+
+/// Upstream reads the object before each write. Here its resource version is a precondition.
+#[tokio::test(start_paused = true)]
+async fn an_object_is_written_in_its_observed_version_or_read_live() {
+    const MAP: Id = Id("v1", "ConfigMap", "ns1", "map", "456");
+    const SOLID: Id = Id("v1", "ReplicationController", "ns1", "solid", "124");
+    const GONE: &str = "get replicationcontrollers/owner1 404";
+    // (why, references, whether the object changes afterwards, requests)
+    let cases: [(&str, &'static [Id], bool, &[&str]); 5] = [
+        ("no owner", &[], false, &[]),
+        (
+            "absent owner",
+            &[OWNER],
+            false,
+            &[GONE, "delete configmaps/map 200"],
+        ),
+        (
+            "absent owner, changed object",
+            &[OWNER],
+            true,
+            &[
+                GONE,
+                "delete configmaps/map 409",
+                "get configmaps/map 200",
+                "delete configmaps/map 200",
+            ],
+        ),
+        (
+            "absent and solid owner",
+            &[OWNER, SOLID],
+            false,
+            &[
+                GONE,
+                "get replicationcontrollers/solid 200",
+                "patch configmaps/map 200",
+            ],
+        ),
+        (
+            "absent and solid owner, changed object",
+            &[OWNER, SOLID],
+            true,
+            &[
+                GONE,
+                "get replicationcontrollers/solid 200",
+                "patch configmaps/map 409",
+                "get configmaps/map 200",
+                "get replicationcontrollers/solid 200",
+                "patch configmaps/map 200",
+            ],
+        ),
+    ];
+    for (why, owners, changes, requests) in cases {
+        let stage = Stage::new(&[(SOLID, &[]), (MAP, owners)]).await;
+        stage.take(ObserveStored("configmaps", MAP, owners)).await;
+        let cluster = &stage.world.cluster;
+        if changes {
+            let path = cluster.path("configmaps", MAP.2, MAP.3);
+            let labels = json!({"metadata": {"labels": {"changed": "1"}}});
+            cluster.patch(&path, labels).await.unwrap();
+            cluster.clear_requests();
+        }
+        stage.sync(MAP).await;
+        assert_eq!(stage.requests(), requests, "{why}");
+        let maps = cluster.objects("configmaps");
+        let left = maps
+            .iter()
+            .flat_map(|map| map["metadata"]["ownerReferences"].as_array().cloned());
+        let left: Vec<Value> = left.flatten().map(|owner| owner["uid"].clone()).collect();
+        let expected: &[&str] = if owners.contains(&SOLID) {
+            &["124"]
+        } else {
+            &[]
+        };
+        assert_eq!(left, expected, "{why}");
+    }
 }
 
 /// Upstream: `TestAttemptToDeleteItemDeleteObjectNotFound`,

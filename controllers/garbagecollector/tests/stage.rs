@@ -53,8 +53,9 @@ impl Id {
         }
     }
 
-    /// The metadata that an informer shows.
-    fn meta(self, owners: &[Self]) -> Meta {
+    /// The metadata that an informer shows. With resource version 0, live reads decide, as they
+    /// always do upstream.
+    fn meta(self, owners: &[Self], resource_version: u64) -> Meta {
         let references: Vec<OwnerReference> =
             owners.iter().map(|owner| owner.reference()).collect();
         let Coordinates {
@@ -70,7 +71,7 @@ impl Id {
             namespace,
             name,
             uid,
-            resource_version: 1,
+            resource_version,
             generation: 0,
             created,
             deleted,
@@ -105,6 +106,8 @@ pub(super) enum Node {
 pub(super) enum Step {
     /// An informer shows an object with these owners.
     Observe(Id, &'static [Id]),
+    /// An informer shows a stored object of this plural, in its current version.
+    ObserveStored(&'static str, Id, &'static [Id]),
     /// An informer no longer shows an object, which had these owners.
     Remove(Id, &'static [Id]),
     /// The API server deletes the object; the text is its plural.
@@ -123,7 +126,10 @@ pub(super) enum Step {
     OnlyRetries(&'static [Id]),
 }
 
-use Step::{Absent, Delete, Events, KnownAbsent, Nodes, Observe, OnlyRetries, Process, Remove};
+use Step::{
+    Absent, Delete, Events, KnownAbsent, Nodes, Observe, ObserveStored, OnlyRetries, Process,
+    Remove,
+};
 
 /// A cluster, and a collector without informers and workers.
 pub(super) struct Stage {
@@ -164,8 +170,12 @@ impl Stage {
     /// Performs one step of a case.
     pub(super) async fn take(&self, step: Step) {
         match step {
-            Observe(id, owners) => self.tell(id, owners, |graph, seen| graph.observe(seen, None)),
-            Remove(id, owners) => self.tell(id, owners, Graph::removed),
+            Observe(id, owners) => self.observe(id, &id.meta(owners, 0)),
+            ObserveStored(plural, id, owners) => {
+                let version = self.stored_version(plural, id);
+                self.observe(id, &id.meta(owners, version));
+            }
+            Remove(id, owners) => self.tell(id, &id.meta(owners, 0), Graph::removed),
             Delete(plural, id) => {
                 self.world
                     .cluster
@@ -218,16 +228,29 @@ impl Stage {
         }
     }
 
+    fn observe(&self, id: Id, meta: &Meta) {
+        self.tell(id, meta, |graph, seen| graph.observe(seen, None));
+    }
+
+    fn stored_version(&self, plural: &str, id: Id) -> u64 {
+        let stored = self.world.cluster.objects(plural);
+        let stored = stored
+            .iter()
+            .find(|stored| stored["metadata"]["uid"] == id.4);
+        let version = stored.unwrap()["metadata"]["resourceVersion"].as_str();
+        version.unwrap().parse().unwrap()
+    }
+
     /// Applies an informer's change to the graph.
-    fn tell(&self, id: Id, owners: &[Id], change: impl FnOnce(&mut Graph, Seen<'_>) -> Effects) {
-        let (api_version, kind, meta) = (Sym::new(id.0), Sym::new(id.1), id.meta(owners));
+    fn tell(&self, id: Id, meta: &Meta, change: impl FnOnce(&mut Graph, Seen<'_>) -> Effects) {
+        let (api_version, kind) = (Sym::new(id.0), Sym::new(id.1));
         self.collector.apply(|graph| {
             change(
                 graph,
                 Seen {
                     api_version: &api_version,
                     kind: &kind,
-                    meta: &meta,
+                    meta,
                 },
             )
         });
@@ -242,6 +265,12 @@ impl Stage {
             .map(|(node, ..)| node.key)
             .find(|key| key.uid == uid)
             .unwrap()
+    }
+
+    /// Processes this node now, whatever the queue holds.
+    pub(super) async fn sync(&self, id: Id) {
+        let deleting = Deleting(Arc::clone(&self.collector));
+        deleting.sync(&self.key_of(id)).await.unwrap();
     }
 
     /// Processes the next key and returns its UID; `None` if the queue stays empty for a minute.

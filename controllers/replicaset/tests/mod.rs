@@ -382,6 +382,48 @@ async fn a_restart_writes_nothing() {
     assert_eq!(world.cluster.revision(), before);
 }
 
+/// The cache of the new leader lacks the last change of a pod that the status already counts.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_an_older_cache_of_pods_writes_no_older_status() {
+    // (why, last change)
+    let changes = [
+        (
+            "readiness",
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
+        ),
+        ("deletion", Value::Null),
+    ];
+    for (why, change) in changes {
+        let mut world = world_with(2).await;
+        let pod = name(&world.active_pods()[0]);
+        if change.is_null() {
+            let finalizers = json!({"metadata": {"finalizers": ["example.com/keep"]}});
+            world.patch("pods", &pod, finalizers).await;
+            world.delete("pods", &pod).await;
+            world.at_rest().await;
+        }
+        let before = world.cluster.revision();
+        if change.is_null() {
+            let finalizers = json!({"metadata": {"finalizers": null}});
+            world.patch("pods", &pod, finalizers).await;
+        } else {
+            world.patch("pods", &format!("{pod}/status"), change).await;
+        }
+        world.at_rest().await;
+        let (status, writes) = (world.status(), world.writes().len());
+        let view = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(world.status(), status, "{why}");
+        world.cluster.faults().remove(view);
+        world.at_rest().await;
+        assert_eq!(world.writes()[writes..], [""; 0], "{why}");
+        world.make_ready(&name(&world.active_pods()[1])).await;
+        world
+            .until("the next change is counted", |_| world.status() != status)
+            .await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stale_pod_cache_causes_no_duplicate_creations_or_deletions() {
     let world = world().await;

@@ -1,0 +1,249 @@
+//! The check of a new leader that its caches have the writes of the previous leader.
+//!
+//! The caches of a standby can be older than the last writes of the previous leader. Live reads
+//! compare the caches with the API server before the first write, until the caches are newer than
+//! the leadership term. Without them,
+//!
+//! - an ordered set would create or delete a pod out of order,
+//! - the status would show the pods of an earlier time,
+//! - two revisions would get the same number,
+//! - a new pod would mount a claim that the garbage collector is about to delete.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use steersman_runtime::client::ApiClient;
+use steersman_runtime::labels::Selector;
+use steersman_runtime::live::{self, Live, LiveError};
+use steersman_runtime::object::{
+    ControllerRevision, Meta, Object, ObjectKey, PersistentVolumeClaim, Pod, Retention,
+    StatefulSet, Uid,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::owner::{self, Claim};
+use steersman_runtime::workqueue::WorkQueue;
+
+use super::claims;
+use super::identity::is_member;
+use super::writes::Of;
+
+/// Compares the caches of a new leader with the API server.
+pub(super) struct CurrentCheck {
+    pub(super) client: ApiClient,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) sets_written: WritesTo,
+    pub(super) pods_written: WritesTo,
+    pub(super) claims_written: WritesTo,
+    pub(super) revisions_written: WritesTo,
+}
+
+impl CurrentCheck {
+    /// True if the caches have the set, its `pods` and its `revisions` as the API server has them.
+    /// If not, the key returns to the queue when the cache has caught up.
+    pub(super) async fn holds(
+        &self,
+        of: Of<'_>,
+        selector: &Selector,
+        pods: &[Arc<Pod>],
+        revisions: &[Arc<ControllerRevision>],
+    ) -> Result<bool, LiveError> {
+        let set = &of.set.meta;
+        if self.sets_written.predates_term()
+            && !live::is_current::<StatefulSet>(&self.client, set).await?
+        {
+            // The missing event enqueues the key.
+            return Ok(false);
+        }
+        let belongs = |pod: &Meta| is_claimed(set, selector, pod);
+        let written = &self.pods_written;
+        if !self.agrees(written, of, selector, pods, belongs).await? {
+            return Ok(false);
+        }
+        let belongs = |revision: &Meta| {
+            let controller = revision.controller();
+            controller.is_none_or(|owner| owner.uid == set.uid)
+        };
+        self.agrees(&self.revisions_written, of, selector, revisions, belongs)
+            .await
+    }
+
+    /// True if `cached` are the live objects of the type `T` that `selector` matches and that
+    /// belong to the set.
+    async fn agrees<T: Object>(
+        &self,
+        written: &WritesTo,
+        of: Of<'_>,
+        selector: &Selector,
+        cached: &[Arc<T>],
+        belongs: impl Fn(&Meta) -> bool,
+    ) -> Result<bool, LiveError> {
+        if !written.predates_term() {
+            return Ok(true);
+        }
+        let Live { objects, version } =
+            live::matching::<T>(&self.client, &of.key.namespace, selector).await?;
+        let live = objects
+            .iter()
+            .map(Object::meta)
+            .filter(|meta| belongs(meta));
+        let cached = cached.iter().map(|object| object.meta());
+        let Some(version) = seen_at(live, version, cached) else {
+            return Ok(true);
+        };
+        written.await_version(of.key, version, &self.queue);
+        Ok(false)
+    }
+
+    /// True if `cached` finds the claims of the pod with this ordinal as the API server has them.
+    /// If not, the key returns to the queue when the cache has caught up.
+    ///
+    /// A claim can belong to the earlier pod of this ordinal only by the policy `whenScaled`.
+    pub(super) async fn claims_hold(
+        &self,
+        of: Of<'_>,
+        ordinal: i64,
+        cached: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
+    ) -> Result<bool, LiveError> {
+        let when_scaled = of.set.spec.claim_retention.when_scaled;
+        if when_scaled == Retention::Retain || !self.claims_written.predates_term() {
+            return Ok(true);
+        }
+        for name in claims::names(of.set, ordinal) {
+            let (client, namespace) = (&self.client, &of.key.namespace);
+            let live = live::version::<PersistentVolumeClaim>(client, namespace, &name).await?;
+            let shown = cached(&name).map(|claim| claim.meta.resource_version);
+            match live {
+                Some(live) if shown.is_none_or(|shown| shown < live) => {
+                    self.claims_written.await_version(of.key, live, &self.queue);
+                    return Ok(false);
+                }
+                // The missing event enqueues the key.
+                None if shown.is_some() => return Ok(false),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether a claim of the pods of `set` keeps or adopts `pod`. Other orphans never become pods of the
+/// set, so waiting for them would not end.
+fn is_claimed(set: &Meta, selector: &Selector, pod: &Meta) -> bool {
+    let claim = owner::decide(set, selector, pod);
+    let is_ours = matches!(claim, Claim::Keep { ours: true } | Claim::Adopt);
+    is_ours && is_member(&set.name, &pod.name)
+}
+
+/// The resource version from which the cache agrees with the objects `live` of a list with the
+/// version `listed`. `None` if `cached` agrees already.
+fn seen_at<'a>(
+    live: impl Iterator<Item = &'a Meta>,
+    listed: u64,
+    cached: impl Iterator<Item = &'a Meta>,
+) -> Option<u64> {
+    let cached: HashMap<&Uid, u64> = cached
+        .map(|meta| (&meta.uid, meta.resource_version))
+        .collect();
+    let live: HashMap<&Uid, u64> = live
+        .map(|meta| (&meta.uid, meta.resource_version))
+        .collect();
+    if cached.keys().any(|uid| !live.contains_key(*uid)) {
+        return Some(listed);
+    }
+    let newer = live
+        .iter()
+        .filter(|(uid, version)| cached.get(*uid).is_none_or(|shown| shown < *version));
+    newer.map(|(_, version)| *version).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::pods::{PodBuilder, pod};
+    use crate::testing::{stateful_set, time};
+
+    #[test]
+    fn pods_that_the_set_may_claim_are_compared() {
+        let set = || stateful_set("web");
+        let owner = |uid: &str| json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid, "controller": true}]);
+        let of = |uid: &str| pod("web-0").metadata("ownerReferences", owner(uid));
+        // (why, set, pod, whether it is compared)
+        let cases = [
+            ("own", set(), of("uid-of-web"), true),
+            ("own, terminating", set(), of("uid-of-web").deleted(1), true),
+            ("of another set", set(), of("other"), false),
+            ("an orphan", set(), pod("web-0"), true),
+            (
+                "a terminating orphan",
+                set(),
+                pod("web-0").deleted(1),
+                false,
+            ),
+            ("an orphan of another name", set(), pod("db-0"), false),
+            (
+                "an orphan, the set is terminating",
+                set().metadata("deletionTimestamp", time(1)),
+                pod("web-0"),
+                false,
+            ),
+        ];
+        for (why, set, pod, expected) in cases {
+            let (set, pod) = (set.build(), pod.build());
+            let selector = set.spec.selector.as_ref().unwrap();
+            assert_eq!(
+                is_claimed(&set.meta, selector, &pod.meta),
+                expected,
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn newer_and_missing_objects_are_waited_for() {
+        let of =
+            |name: &str, version: u64| pod(name).metadata("resourceVersion", version.to_string());
+        // (why, live, cached, version)
+        let cases = [
+            ("none", vec![], vec![], None),
+            ("equal", vec![of("web-0", 5)], vec![of("web-0", 5)], None),
+            (
+                "the cache is newer",
+                vec![of("web-0", 5)],
+                vec![of("web-0", 6)],
+                None,
+            ),
+            (
+                "a newer pod",
+                vec![of("web-0", 7), of("web-1", 6)],
+                vec![of("web-0", 5), of("web-1", 6)],
+                Some(7),
+            ),
+            (
+                "a missing pod",
+                vec![of("web-0", 5), of("web-1", 6)],
+                vec![of("web-0", 5)],
+                Some(6),
+            ),
+            (
+                "a pod that is gone",
+                vec![of("web-1", 6)],
+                vec![of("web-0", 5)],
+                Some(9),
+            ),
+        ];
+        for (why, live, cached, expected) in cases {
+            let build = |pods: Vec<PodBuilder>| -> Vec<Pod> {
+                pods.into_iter().map(|pod| pod.build()).collect()
+            };
+            let (live, cached) = (build(live), build(cached));
+            let found = seen_at(
+                live.iter().map(|pod| &pod.meta),
+                9,
+                cached.iter().map(|pod| &pod.meta),
+            );
+            assert_eq!(found, expected, "{why}");
+        }
+    }
+}

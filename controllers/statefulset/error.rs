@@ -1,0 +1,144 @@
+//! The errors of a sync. Their texts are upstream's, because Events show them.
+
+use std::fmt;
+
+use steersman_runtime::client::{Aggregate, ApiError, Decision};
+use steersman_runtime::live::LiveError;
+use steersman_runtime::object::PercentError;
+use steersman_runtime::owner::{ClaimError, RecheckError};
+use steersman_runtime::writes::StatusError;
+
+/// The decision to wait for the deletion of a claim.
+const CLAIM_DELETED: Decision = Decision("claim_deleted");
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The live set may not adopt revisions.
+    #[error("can't adopt ControllerRevisions: {0}")]
+    Recheck(#[source] RecheckError),
+    /// A revision could not be adopted.
+    #[error("adopt ControllerRevisions: {0}")]
+    Adopt(#[source] ApiError),
+    /// A pod could not be adopted or released.
+    #[error("claim pods: {0}")]
+    Claim(#[source] ClaimError),
+    /// The caches are in doubt, and a live read to confirm them failed.
+    #[error("check caches: {0}")]
+    Check(#[source] LiveError),
+    /// A live read found newer objects than the cache has. The key returns with them.
+    #[error("the cache lacks objects of the API server")]
+    Behind,
+    /// The update revision could not be created or renumbered.
+    #[error("find revisions: {0}")]
+    Revision(#[source] ApiError),
+    /// Pods or claims could not be written.
+    #[error("{0}")]
+    Pods(#[source] Aggregate<PodError>),
+    /// `maxUnavailable` is malformed.
+    #[error("maxUnavailable: {0}")]
+    MaxUnavailable(#[source] PercentError),
+    /// The status could not be written.
+    #[error("write status: {0}")]
+    Status(#[source] StatusError),
+    /// A revision could not be deleted.
+    #[error("truncate history: {0}")]
+    Truncate(#[source] ApiError),
+    /// The update and the clean-up of the history both failed.
+    #[error("{0}")]
+    Both(#[source] Box<Aggregate<SyncError>>),
+}
+
+/// A failed write of a pod or of its claims.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PodError {
+    /// The write of the pod failed.
+    #[error("{0}")]
+    Request(#[source] ApiError),
+    /// A claim could not be provided.
+    #[error("{0}")]
+    Claims(#[source] Aggregate<ClaimFailure>),
+    /// The owners of a claim could not be corrected.
+    #[error("could not update claim {claim} for delete policy ownerRefs: {source}")]
+    Owners {
+        /// Name of the claim.
+        claim: String,
+        /// The failed request.
+        source: ApiError,
+    },
+    /// The data of a revision is no template of a pod.
+    #[error("revision {revision} is malformed: {part} is no JSON object")]
+    Revision {
+        /// Name of the revision.
+        revision: String,
+        /// The path of the malformed part in the data.
+        part: String,
+    },
+    /// The caches may lack writes of the previous leader.
+    #[error("{0}")]
+    Check(#[source] Box<SyncError>),
+}
+
+/// A claim that a pod needs does not exist.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimFailure {
+    /// The claim could not be created.
+    #[error("failed to create PVC {claim}: {source}")]
+    Create {
+        /// Name of the claim.
+        claim: String,
+        /// The failed request.
+        source: ApiError,
+    },
+    /// The claim is terminating. A new one can be created when it is gone.
+    #[error("pvc {claim} is being deleted")]
+    Terminating {
+        /// Name of the claim.
+        claim: String,
+        /// The decision to wait.
+        #[source]
+        decision: Decision,
+    },
+}
+
+impl ClaimFailure {
+    /// The failure for a terminating claim.
+    pub(super) fn terminating(claim: impl fmt::Display) -> Self {
+        Self::Terminating {
+            claim: claim.to_string(),
+            decision: CLAIM_DELETED,
+        }
+    }
+}
+
+impl SyncError {
+    /// Whether the sync only has to wait for the cache.
+    pub(super) fn is_behind(&self) -> bool {
+        match self {
+            Self::Behind => true,
+            Self::Pods(errors) => errors.0.iter().any(PodError::is_behind),
+            _ => false,
+        }
+    }
+
+    /// Both errors, or the only one.
+    pub(super) fn join(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (first, second) {
+            (Some(first), Some(second)) => {
+                Some(Self::Both(Box::new(Aggregate(vec![first, second]))))
+            }
+            (first, second) => first.or(second),
+        }
+    }
+}
+
+impl PodError {
+    /// Whether the object changed since the cache showed it, so that the write can be repeated.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request(error) | Self::Owners { source: error, .. } if error.is_conflict())
+    }
+
+    fn is_behind(&self) -> bool {
+        matches!(self, Self::Check(error) if error.is_behind())
+    }
+}

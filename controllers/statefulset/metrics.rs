@@ -1,0 +1,63 @@
+//! Metrics of the StatefulSet controller, under upstream's names. The series exist only while the
+//! gate `MaxUnavailableStatefulSet` is on.
+
+use prometheus::{IntGaugeVec, Opts, Registry};
+use steersman_runtime::object::{PodManagement, StatefulSet};
+
+const LABELS: [&str; 3] = [
+    "statefulset_namespace",
+    "statefulset_name",
+    "pod_management_policy",
+];
+
+/// The metric families.
+#[derive(Debug, Clone)]
+pub(super) struct StatefulSetMetrics {
+    max_unavailable: IntGaugeVec,
+    unavailable_replicas: IntGaugeVec,
+}
+
+impl StatefulSetMetrics {
+    /// Registers both families.
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let family = |name: &str, help: &str| {
+            let name = format!("statefulset_controller_statefulset_{name}");
+            IntGaugeVec::new(Opts::new(name, format!("[ALPHA] {help}")), &LABELS)
+        };
+        let metrics = Self {
+            max_unavailable: family(
+                "max_unavailable",
+                "Maximum number of unavailable pods allowed during StatefulSet rolling updates",
+            )?,
+            unavailable_replicas: family(
+                "unavailable_replicas",
+                "Current number of unavailable pods in StatefulSet",
+            )?,
+        };
+        registry.register(Box::new(metrics.max_unavailable.clone()))?;
+        registry.register(Box::new(metrics.unavailable_replicas.clone()))?;
+        Ok(metrics)
+    }
+
+    /// Shows the pods of `set` that may be unavailable.
+    pub(super) fn set_max_unavailable(&self, set: &StatefulSet, count: i64) {
+        self.max_unavailable
+            .with_label_values(&labels(set))
+            .set(count);
+    }
+
+    /// Shows the pods of `set` that are unavailable.
+    pub(super) fn set_unavailable(&self, set: &StatefulSet, count: i64) {
+        self.unavailable_replicas
+            .with_label_values(&labels(set))
+            .set(count);
+    }
+}
+
+fn labels(set: &StatefulSet) -> [&str; 3] {
+    let policy = match set.spec.pod_management {
+        PodManagement::OrderedReady => "OrderedReady",
+        PodManagement::Parallel => "Parallel",
+    };
+    [&set.meta.namespace, &set.meta.name, policy]
+}

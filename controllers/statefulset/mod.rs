@@ -1,0 +1,149 @@
+//! Keeps the pods of each StatefulSet, with stable names and claims.
+//!
+//! events -> handlers -> queue of keys -> sync -> (revisions, slots, plan, status) -> writes
+//!
+//! Guarantees:
+//!
+//! - There are never two pods of one ordinal at once: the name of a pod is its ordinal.
+//! - An ordered set has at most one creation or deletion of its own under way. It waits until the
+//!   caches show its earlier writes, and those of the previous leader.
+//! - A new leader compares its caches with the API server before its first write, which can be a
+//!   status.
+//! - Deletions carry the UID of the pod, so that a new pod of the same name survives.
+//! - Claims are never deleted here. Their owner references let the garbage collector do that.
+//!
+//! Upstream: `pkg/controller/statefulset`. Differences, besides those of [`handlers`] and
+//! [`writes`]:
+//!
+//! - If a cache lacks an own write, the sync waits for that cache. Upstream backs off. The cache of
+//!   revisions counts too.
+//! - `currentReplicas` never becomes negative.
+
+mod batches;
+mod claims;
+mod current;
+mod error;
+mod handlers;
+mod identity;
+mod metrics;
+mod plan;
+mod pods;
+mod retention;
+mod revisions;
+mod slots;
+mod status;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use std::sync::Arc;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::history::History;
+use steersman_runtime::keyed::Keyed;
+use steersman_runtime::object::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
+use steersman_runtime::owner::ByController;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+
+use self::current::CurrentCheck;
+use self::metrics::StatefulSetMetrics;
+use self::revisions::KnownEqual;
+use self::sync::StatefulSetController;
+use self::writes::Writer;
+
+/// The StatefulSet controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["statefulset"],
+    enabled_by_default: true,
+    summary: "Keeps the pods of each StatefulSet, with stable names and claims",
+    identity: NAME,
+    reads: &[
+        Read::of::<StatefulSet>(),
+        Read::by_controller::<Pod>(),
+        Read::of::<PersistentVolumeClaim>(),
+        Read::by_controller::<ControllerRevision>(),
+    ],
+    rules: RULES,
+    init,
+};
+
+const NAME: &str = "statefulset-controller";
+
+const RULES: &[Rule] = &[
+    Rule::new(&["apps"], &["statefulsets"], &["get"]),
+    Rule::new(&["apps"], &["statefulsets/status"], &["update"]),
+    // The admission plugin OwnerReferencesPermissionEnforcement requires these rights for owner
+    // references with `blockOwnerDeletion`. Claims can belong to pods.
+    Rule::new(&["apps"], &["statefulsets/finalizers"], &["update"]),
+    Rule::new(&[""], &["pods/finalizers"], &["update"]),
+    Rule::new(
+        &[""],
+        &["pods"],
+        &["create", "delete", "get", "patch", "update"],
+    ),
+    Rule::new(
+        &[""],
+        &["persistentvolumeclaims"],
+        &["create", "get", "update"],
+    ),
+    Rule::new(
+        &["apps"],
+        &["controllerrevisions"],
+        &["create", "delete", "get", "patch", "update"],
+    ),
+    Rule::EVENTS,
+];
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let metrics = ctx
+        .metrics(StatefulSetMetrics::register)
+        .map_err(|source| InitError {
+            controller: NAME,
+            source: Box::new(source),
+        })?;
+    let mut keyed = Keyed::<StatefulSet>::new(ctx, NAME, "statefulset");
+    let sets = keyed.objects().clone();
+    let pods = ctx.informers.shared::<Pod>();
+    let claims = ctx.informers.shared::<PersistentVolumeClaim>();
+    let revisions = ctx.informers.shared::<ControllerRevision>();
+    let client = ctx.client(NAME);
+    handlers::register(&sets, &pods, &claims, &keyed.queue());
+    let known_equal = Arc::<KnownEqual>::default();
+    keyed.remembers(Arc::clone(&known_equal) as Arc<_>);
+    let (sets_written, pods_written) = (keyed.writes_to(&sets), keyed.writes_to(&pods));
+    let (claims_written, revisions_written) =
+        (keyed.writes_to(&claims), keyed.writes_to(&revisions));
+    let syncer = StatefulSetController {
+        sets: sets.store(),
+        pods: ByController::of(&pods.store()),
+        history: History::new(ByController::of(&revisions.store()), client.clone()),
+        known_equal,
+        revisions_written: revisions_written.clone(),
+        writer: Writer {
+            client: client.clone(),
+            recorder: ctx.recorder(NAME, client.clone()),
+            pods: pods.store(),
+            claims: claims.store(),
+            pods_written: pods_written.clone(),
+            claims_written: claims_written.clone(),
+        },
+        current: CurrentCheck {
+            client: client.clone(),
+            queue: keyed.queue(),
+            sets_written: sets_written.clone(),
+            pods_written,
+            claims_written,
+            revisions_written,
+        },
+        sets_written,
+        client,
+        clock: ctx.clock.clone(),
+        metrics,
+        features: ctx.features.clone(),
+    };
+    let workers = ctx.options.workers("concurrent-statefulset-syncs");
+    Ok(keyed.boxed(workers, syncer))
+}

@@ -1,0 +1,241 @@
+//! The decisions of one sync about the pods of a set.
+//!
+//! The first loop goes through the slots in ascending order. The second one corrects the claims of
+//! condemned pods, and the third one deletes these pods. [`Plan::loops`] decides their [`Turn`]s.
+//! Ordered sets stop at the first turn that has to wait; parallel ones take all turns.
+//! [`Plan::outdated`] then chooses the pods that a rolling update replaces.
+//!
+//! Upstream: `processReplica`, `processCondemned` and `updateStatefulSet` in
+//! `stateful_set_control.go`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use steersman_runtime::object::{
+    PersistentVolumeClaim, Phase, Pod, PodManagement, StatefulSet, UpdateStrategy,
+};
+
+use super::claims;
+use super::identity::{identity_matches, ordinal, storage_matches};
+use super::retention::{Owners, PodIdentity};
+use super::slots::{Side, Slot, Slots};
+use super::status::{is_running_and_ready, revision};
+
+/// Finds a cached claim of the set's namespace by name.
+pub(super) type Claims<'a> = dyn Fn(&str) -> Option<Arc<PersistentVolumeClaim>> + Send + Sync + 'a;
+
+/// A write that the sync sends.
+#[derive(Debug, Clone)]
+pub(super) enum Action {
+    /// Deletes the pod.
+    Delete(Arc<Pod>),
+    /// Creates the pod with this ordinal, and its claims before it.
+    Create {
+        /// The ordinal.
+        ordinal: i64,
+        /// The revision of its template.
+        side: Side,
+    },
+    /// Creates missing claims of a pending pod, and corrects the owners of its claims.
+    ProvideClaims(Arc<Pod>),
+    /// Corrects the owners of the claims of a pod.
+    OwnClaims(Arc<Pod>),
+    /// Corrects identity, volumes and claims of a pod.
+    Repair(Arc<Pod>),
+}
+
+/// The actions for one pod, in order.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    pub(super) actions: Vec<Action>,
+    /// Whether an ordered set has to wait after this turn.
+    pub(super) wait: bool,
+}
+
+impl Turn {
+    fn next(actions: impl IntoIterator<Item = Action>) -> Self {
+        Self {
+            actions: actions.into_iter().collect(),
+            wait: false,
+        }
+    }
+
+    fn wait(actions: impl IntoIterator<Item = Action>) -> Self {
+        Self {
+            wait: true,
+            ..Self::next(actions)
+        }
+    }
+}
+
+/// The state that the decisions of one sync are about.
+pub(super) struct Plan<'a> {
+    pub(super) set: &'a StatefulSet,
+    pub(super) slots: &'a Slots<'a>,
+    pub(super) claims: &'a Claims<'a>,
+    /// Name of the update revision.
+    pub(super) update_revision: &'a str,
+    pub(super) now: Timestamp,
+}
+
+impl Plan<'_> {
+    /// Whether pods are created and deleted one at a time.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.set.spec.pod_management == PodManagement::OrderedReady
+    }
+
+    /// The loops of a sync, in order. Each turn is decided when the loop reaches it.
+    pub(super) fn loops(&self) -> [Box<dyn Iterator<Item = Turn> + Send + '_>; 3] {
+        let first_unavailable = self.slots.first_unavailable_condemned(self.now);
+        let condemned = || self.slots.condemned.iter();
+        [
+            Box::new(self.slots.iter().map(|slot| self.slot(&slot))),
+            Box::new(condemned().map(|pod| self.condemned_claims(pod))),
+            Box::new(condemned().map(move |pod| self.condemned(pod, first_unavailable))),
+        ]
+    }
+
+    /// The turn of a slot: creates, replaces or repairs its pod.
+    fn slot(&self, slot: &Slot) -> Turn {
+        let pod = match slot {
+            Slot::Pod(pod) => pod,
+            // The claim of an earlier pod is on its way out. A new pod must not mount it.
+            Slot::Empty { ordinal, .. } if self.has_stale_claim(*ordinal) => {
+                return Turn::wait(None);
+            }
+            Slot::Empty { ordinal, side } => {
+                let (ordinal, side) = (*ordinal, *side);
+                return Turn::wait([Action::Create { ordinal, side }]);
+            }
+        };
+        // Also for a succeeded pod: the exit code of an evicted pod decides its phase.
+        if pod.is_finished() {
+            let delete = (!pod.meta.is_terminating()).then(|| Action::Delete(Arc::clone(pod)));
+            return Turn::wait(delete);
+        }
+        let mut actions = Vec::new();
+        if pod.phase == Phase::Pending && self.lacks_claims(pod) {
+            actions.push(Action::ProvideClaims(Arc::clone(pod)));
+        }
+        let is_settled = !pod.meta.is_terminating() && is_running_and_ready(pod);
+        if self.is_ordered() && !(is_settled && self.is_available(pod)) {
+            return Turn::wait(actions);
+        }
+        // `ProvideClaims` corrects the owners already, and the cache shows it only later.
+        let has_right_owners = !actions.is_empty() || self.has_right_owners(pod);
+        if !(self.has_right_form(pod) && has_right_owners) {
+            actions.push(Action::Repair(Arc::clone(pod)));
+        }
+        Turn::next(actions)
+    }
+
+    /// The turn of a condemned pod for the owners of its claims.
+    fn condemned_claims(&self, pod: &Arc<Pod>) -> Turn {
+        Turn::next((!self.has_right_owners(pod)).then(|| Action::OwnClaims(Arc::clone(pod))))
+    }
+
+    /// The turn of a condemned pod for its deletion. `first_unavailable` is the unavailable pod
+    /// that an ordered set may delete, although others wait for it.
+    fn condemned(&self, pod: &Arc<Pod>, first_unavailable: Option<&Arc<Pod>>) -> Turn {
+        if pod.meta.is_terminating() {
+            return Turn::wait(None);
+        }
+        let is_first = first_unavailable.is_some_and(|first| Arc::ptr_eq(first, pod));
+        let is_healthy = is_running_and_ready(pod) && self.is_available(pod);
+        if self.is_ordered() && !is_healthy && !is_first {
+            return Turn::wait(None);
+        }
+        Turn::wait([Action::Delete(Arc::clone(pod))])
+    }
+
+    /// The pods that a rolling update deletes now, highest ordinal first. Their successors have the
+    /// update revision. `max_unavailable` is `None` while that gate is off.
+    pub(super) fn outdated(&self, max_unavailable: Option<i64>) -> Vec<Arc<Pod>> {
+        let partition = match &self.set.spec.update_strategy {
+            UpdateStrategy::OnDelete => return Vec::new(),
+            UpdateStrategy::RollingUpdate { partition, .. }
+            | UpdateStrategy::Other { partition } => partition.unwrap_or(0),
+        };
+        let is_outdated =
+            |pod: &Pod| revision(pod) != self.update_revision && !pod.meta.is_terminating();
+        let Some(max_unavailable) = max_unavailable else {
+            for slot in self.slots.down_to(partition) {
+                if let Some(pod) = slot.pod().filter(|pod| is_outdated(pod)) {
+                    return vec![Arc::clone(pod)];
+                }
+                if slot.is_unavailable(self.set.spec.min_ready_seconds, self.now) {
+                    break;
+                }
+            }
+            return Vec::new();
+        };
+        let budget = max_unavailable - self.unavailable();
+        // Only slots with pods count, and an absurd number of slots must not be searched.
+        let mut pods: Vec<_> = self.slots.occupied().collect();
+        pods.reverse();
+        let first = i64::from(self.set.spec.start_ordinal) + i64::from(partition);
+        pods.into_iter()
+            .filter(|pod| ordinal(&pod.meta.name).is_some_and(|n| n >= first))
+            .filter(|pod| is_outdated(pod))
+            .take(usize::try_from(budget).unwrap_or(0))
+            .cloned()
+            .collect()
+    }
+
+    /// The number of slots without an available pod.
+    pub(super) fn unavailable(&self) -> i64 {
+        let is_unavailable = |pod: &&Arc<Pod>| pod.meta.is_terminating() || !self.is_available(pod);
+        let available = self.slots.occupied().filter(|pod| !is_unavailable(pod));
+        self.slots.len() - i64::try_from(available.count()).unwrap_or(i64::MAX)
+    }
+
+    /// Whether a claim of `pod` is missing or terminating, or has wrong owners.
+    fn lacks_claims(&self, pod: &Pod) -> bool {
+        let owners = Owners::new(self.set, PodIdentity::of(pod));
+        self.claims_of(&pod.meta.name).any(|claim| match claim {
+            None => true,
+            Some(claim) => {
+                claim.meta.is_terminating()
+                    || !owners.are_right(&claim)
+                    || owners.has_unexpected_controller(&claim)
+            }
+        })
+    }
+
+    /// Whether identity and volumes of `pod` are right.
+    fn has_right_form(&self, pod: &Pod) -> bool {
+        identity_matches(self.set, pod) && storage_matches(self.set, pod)
+    }
+
+    /// Whether all existing claims of `pod` have the right owners.
+    pub(super) fn has_right_owners(&self, pod: &Pod) -> bool {
+        let owners = Owners::new(self.set, PodIdentity::of(pod));
+        self.claims_of(&pod.meta.name)
+            .flatten()
+            .all(|claim| owners.are_right(&claim))
+    }
+
+    fn has_stale_claim(&self, ordinal: i64) -> bool {
+        let name = super::identity::pod_name(&self.set.meta.name, ordinal);
+        let owners = Owners::new(self.set, PodIdentity::new(&name));
+        self.claims_of(&name)
+            .flatten()
+            .any(|claim| owners.is_stale(&claim))
+    }
+
+    /// The claims of the pod `pod`, in the order of the templates.
+    fn claims_of(
+        &self,
+        pod: &str,
+    ) -> impl Iterator<Item = Option<Arc<PersistentVolumeClaim>>> + '_ {
+        let names = ordinal(pod).map(|ordinal| claims::names(self.set, ordinal));
+        names.into_iter().flatten().map(|name| (self.claims)(&name))
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        pod.is_available(self.set.spec.min_ready_seconds, self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

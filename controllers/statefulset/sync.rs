@@ -1,0 +1,544 @@
+//! One sync of one set: claim pods and revisions, find the update revision, act on the pods, write
+//! the status, clean the history.
+//!
+//! adopt -> claim -> [`revisions`] -> [`Plan`] -> [`Writer`] -> [`status`] -> history
+//!
+//! The status is written even if an action failed. Upstream: `sync` in `stateful_set.go`,
+//! `UpdateStatefulSet` and `updateStatefulSet` in `stateful_set_control.go`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use steersman_runtime::client::{Aggregate, ApiClient, ApiError};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::features::{self, FeatureGates};
+use steersman_runtime::history::{self, History, Proposal, Style};
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::labels::Selector;
+use steersman_runtime::live::LiveError;
+use steersman_runtime::object::{
+    ControllerRevision, Identity, ObjectKey, PercentError, Pod, Selects, StatefulSet,
+    StatefulSetStatus, UpdateStrategy, next_availability_check,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::owner::{self, ByController};
+use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use tokio::sync::OnceCell;
+
+use super::batches::in_batches;
+use super::current::CurrentCheck;
+use super::error::{PodError, SyncError};
+use super::identity::is_member;
+use super::metrics::StatefulSetMetrics;
+use super::plan::{Action, Plan, Turn};
+use super::retention::PodIdentity;
+use super::revisions::{self, Found, KnownEqual};
+use super::slots::{Side, Slots};
+use super::status::{self, Names};
+use super::writes::{Of, Writer};
+
+/// Attempts to write a status that meets conflicts, and the pause between them. Upstream:
+/// `retry.DefaultRetry`.
+const STATUS_ATTEMPTS: u32 = 5;
+const STATUS_PAUSE: Duration = Duration::from_millis(10);
+
+/// Syncs StatefulSets.
+pub(super) struct StatefulSetController {
+    pub(super) sets: Store<StatefulSet>,
+    pub(super) pods: ByController<Pod>,
+    pub(super) history: History,
+    pub(super) known_equal: Arc<KnownEqual>,
+    /// Own writes of sets, which are status updates.
+    pub(super) sets_written: WritesTo,
+    /// Own writes of revisions.
+    pub(super) revisions_written: WritesTo,
+    pub(super) writer: Writer,
+    pub(super) current: CurrentCheck,
+    pub(super) client: ApiClient,
+    pub(super) clock: Clock,
+    pub(super) metrics: StatefulSetMetrics,
+    pub(super) features: FeatureGates,
+}
+
+impl ObjectSyncer for StatefulSetController {
+    type Object = StatefulSet;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, set: Arc<StatefulSet>) -> Result<Requeue, SyncError> {
+        let selector = match set.selector() {
+            Ok(selector) => selector,
+            Err(error) => {
+                tracing::error!(%error, "selector is malformed, nothing to sync until it changes");
+                return Ok(Requeue::Never);
+            }
+        };
+        match self.run(key, &set, selector).await {
+            Err(error) if error.is_behind() => Ok(Requeue::Never),
+            outcome => outcome,
+        }
+    }
+
+    fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
+        match error {
+            SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
+            _ => Retry::after_request(request),
+        }
+    }
+}
+
+impl StatefulSetController {
+    async fn run(
+        &self,
+        key: &ObjectKey,
+        set: &Arc<StatefulSet>,
+        selector: &Selector,
+    ) -> Result<Requeue, SyncError> {
+        let mut revisions = self.history.list::<StatefulSet>(&set.meta, selector);
+        history::sort(&mut revisions);
+        self.adopt_revisions(key, set, &revisions).await?;
+        let pods = self.claim_pods(key, set, selector).await?;
+        let work = Work {
+            controller: self,
+            of: Of { key, set },
+            seen: set,
+            selector,
+            pods: &pods,
+            revisions: &revisions,
+            now: self.clock.now(),
+            is_current: OnceCell::new(),
+        };
+        let (chosen, failure) = match work.choose_revisions().await {
+            Ok(chosen) => (Some(chosen), None),
+            Err(error) if error.is_behind() => return Err(error),
+            Err(error) => (None, Some(error)),
+        };
+        let (status, failure) = match &chosen {
+            Some(chosen) => work.update(chosen).await,
+            None => (None, failure),
+        };
+        if let Some(error) = failure {
+            if error.is_behind() {
+                return Err(error);
+            }
+            let truncated = work.truncate(chosen.as_ref()).await.err();
+            return SyncError::join(Some(error), truncated).map_or(Ok(Requeue::Never), Err);
+        }
+        work.truncate(chosen.as_ref()).await?;
+        Ok(work.next_check(status.as_ref()))
+    }
+
+    /// Adopts the orphans among `revisions`, after one live read of the set.
+    async fn adopt_revisions(
+        &self,
+        key: &ObjectKey,
+        set: &StatefulSet,
+        revisions: &[Arc<ControllerRevision>],
+    ) -> Result<(), SyncError> {
+        let is_orphan = |revision: &&Arc<ControllerRevision>| revision.meta.controller().is_none();
+        let orphans: Vec<_> = revisions.iter().filter(is_orphan).collect();
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        let checked = owner::check_live::<StatefulSet>(&self.client, &set.meta).await;
+        checked.map_err(SyncError::Recheck)?;
+        for orphan in orphans {
+            let adopted = self.history.adopt::<StatefulSet>(&set.meta, orphan).await;
+            let adopted = adopted.map_err(SyncError::Adopt)?;
+            self.revisions_written
+                .record(key, adopted.meta.resource_version);
+        }
+        Ok(())
+    }
+
+    /// The pods of the set. A pod also needs a name of the set, or it is released.
+    async fn claim_pods(
+        &self,
+        key: &ObjectKey,
+        set: &StatefulSet,
+        selector: &Selector,
+    ) -> Result<Vec<Arc<Pod>>, SyncError> {
+        let candidates = self.pods.candidates::<StatefulSet>(&set.meta);
+        let is_ours = |pod: &Pod| {
+            selector.matches(&pod.meta.labels) && is_member(&set.meta.name, &pod.meta.name)
+        };
+        let claimed = owner::claim_where(&self.client, set, is_ours, candidates)
+            .await
+            .map_err(SyncError::Claim)?;
+        for version in claimed.written {
+            self.writer.pods_written.record(key, version);
+        }
+        Ok(claimed.objects)
+    }
+
+    /// The pods that may be unavailable during a rolling update. `None` while the gate is off.
+    fn max_unavailable(&self, set: &StatefulSet) -> Result<Option<i64>, PercentError> {
+        if !self.features.is_on(features::MAX_UNAVAILABLE_STATEFUL_SET) {
+            return Ok(None);
+        }
+        max_unavailable(set).map(Some)
+    }
+}
+
+/// `maxUnavailable` of `set` as a number of at least 1. Upstream: `getStatefulSetMaxUnavailable`.
+fn max_unavailable(set: &StatefulSet) -> Result<i64, PercentError> {
+    let limit = match &set.spec.update_strategy {
+        UpdateStrategy::RollingUpdate {
+            max_unavailable: Some(limit),
+            ..
+        } => limit.of(set.spec.replicas, f64::floor)?,
+        _ => 1,
+    };
+    Ok(i64::from(limit.max(1)))
+}
+
+/// The revisions of a sync.
+struct Chosen {
+    current: Arc<ControllerRevision>,
+    update: Arc<ControllerRevision>,
+    collision_count: i32,
+}
+
+/// One sync.
+struct Work<'a> {
+    controller: &'a StatefulSetController,
+    of: Of<'a>,
+    seen: &'a Arc<StatefulSet>,
+    selector: &'a Selector,
+    /// The claimed pods.
+    pods: &'a [Arc<Pod>],
+    /// The listed revisions by number.
+    revisions: &'a [Arc<ControllerRevision>],
+    now: Timestamp,
+    /// The answer of the live check, after the first write asked for it.
+    is_current: OnceCell<bool>,
+}
+
+impl Work<'_> {
+    /// Ends the sync before its first write if the caches lack writes of the previous leader.
+    async fn confirm(&self) -> Result<(), SyncError> {
+        let current = &self.controller.current;
+        let check = || current.holds(self.of, self.selector, self.pods, self.revisions);
+        let checked = self.is_current.get_or_try_init(check).await;
+        confirmed(checked.copied())
+    }
+
+    /// Ends the sync before the creation of the pod with this ordinal if the cache lacks changes of
+    /// its claims.
+    async fn confirm_claims(&self, ordinal: i64) -> Result<(), SyncError> {
+        let Self { controller, of, .. } = *self;
+        let cached = |name: &str| controller.writer.claim(of, name);
+        confirmed(controller.current.claims_hold(of, ordinal, cached).await)
+    }
+
+    /// Finds current and update revision. Creates or renumbers the update revision if needed.
+    async fn choose_revisions(&self) -> Result<Chosen, SyncError> {
+        let (controller, Of { key, set }) = (self.controller, self.of);
+        let template = set.template();
+        let mut collision_count = set.status.collision_count.unwrap_or(0);
+        let proposal = Proposal::new::<StatefulSet>(
+            Style::StatefulSet,
+            &set.meta,
+            &set.document,
+            &template,
+            Some(collision_count),
+            history::next_number(self.revisions),
+        );
+        let gate = features::STATEFUL_SET_SEMANTIC_REVISION_COMPARISON;
+        let restores = |newest: &ControllerRevision| {
+            let compare = || proposal.restores(newest);
+            let known = &controller.known_equal;
+            controller.features.is_on(gate) && known.check(key, &set.meta, newest, compare)
+        };
+        let written = match revisions::find(self.revisions, &proposal, restores) {
+            Found::Newest(newest) => {
+                return Ok(self.chosen(newest, collision_count));
+            }
+            Found::Older(older) => {
+                self.confirm().await?;
+                let number = proposal.revision();
+                tracing::debug!(
+                    revision = &*older.meta.name,
+                    number,
+                    "Rolling back to an older revision"
+                );
+                controller.history.renumber(&older, number).await
+            }
+            Found::None => {
+                self.confirm().await?;
+                let namespace = &set.meta.namespace;
+                controller
+                    .history
+                    .create(namespace, &proposal, &mut collision_count)
+                    .await
+            }
+        };
+        let update = written.map_err(SyncError::Revision)?;
+        controller
+            .revisions_written
+            .record(key, update.meta.resource_version);
+        Ok(self.chosen(Arc::new(update), collision_count))
+    }
+
+    fn chosen(&self, update: Arc<ControllerRevision>, collision_count: i32) -> Chosen {
+        let current = &self.of.set.status.current_revision;
+        let mut listed = self.revisions.iter();
+        let current = listed.find(|revision| *revision.meta.name == **current);
+        Chosen {
+            current: Arc::clone(current.unwrap_or(&update)),
+            update,
+            collision_count,
+        }
+    }
+
+    /// Acts on the pods, and writes the status. Returns the status and the first failure.
+    async fn update(&self, chosen: &Chosen) -> (Option<StatefulSetStatus>, Option<SyncError>) {
+        let (controller, set) = (self.controller, self.of.set);
+        let slots = Slots::new(set, self.pods);
+        let claims = |name: &str| controller.writer.claim(self.of, name);
+        let plan = Plan {
+            set,
+            slots: &slots,
+            claims: &claims,
+            update_revision: &chosen.update.meta.name,
+            now: self.now,
+        };
+        let names = Names {
+            current: chosen.current.meta.name.to_string(),
+            update: chosen.update.meta.name.to_string(),
+            collision_count: chosen.collision_count,
+        };
+        let is_deleted = set.meta.is_terminating();
+        let (deleted, failure) = if is_deleted {
+            (0, None)
+        } else {
+            self.act_on_pods(&plan, chosen).await
+        };
+        if failure.as_ref().is_some_and(SyncError::is_behind) {
+            return (None, failure);
+        }
+        let mut status = if is_deleted {
+            status::compute(set, &names, self.pods.iter(), self.now)
+        } else {
+            status::compute(set, &names, slots.pods(), self.now)
+        };
+        status::count_deleted(&mut status, deleted);
+        status::complete(set, &mut status);
+        let written = self.write_status(&status).await.err();
+        if let (Some(_), Some(error)) = (&failure, &written) {
+            tracing::error!(%error, "Could not update status");
+        }
+        (Some(status), failure.or(written))
+    }
+
+    /// Takes the turns of all pods, and then the next step of a rolling update. Returns the number
+    /// of pods that the rolling update deleted, and the first failure.
+    async fn act_on_pods(&self, plan: &Plan<'_>, chosen: &Chosen) -> (usize, Option<SyncError>) {
+        for turns in plan.loops() {
+            match self.take_turns(plan.is_ordered(), chosen, turns).await {
+                Ok(Flow::Wait) => return (0, None),
+                Ok(Flow::Next) => {}
+                Err(errors) => return (0, Some(SyncError::Pods(Aggregate(errors)))),
+            }
+        }
+        let max_unavailable = match self.controller.max_unavailable(plan.set) {
+            Ok(max_unavailable) => max_unavailable,
+            Err(error) => return (0, Some(SyncError::MaxUnavailable(error))),
+        };
+        let is_rolling = plan.set.spec.update_strategy != UpdateStrategy::OnDelete;
+        if max_unavailable.is_some() && is_rolling {
+            let count = plan.unavailable();
+            self.controller.metrics.set_unavailable(plan.set, count);
+        }
+        let mut deleted = 0;
+        for pod in plan.outdated(max_unavailable) {
+            tracing::debug!(
+                pod = &*pod.meta.name,
+                "Pod of StatefulSet is terminating for update"
+            );
+            if let Err(error) = self.act(chosen, &Action::Delete(pod)).await {
+                return (deleted, Some(SyncError::Pods(Aggregate(vec![error]))));
+            }
+            deleted += 1;
+        }
+        (deleted, None)
+    }
+
+    /// Takes the turns of a loop: in order until one has to wait, or all of them in batches.
+    async fn take_turns(
+        &self,
+        is_ordered: bool,
+        chosen: &Chosen,
+        turns: impl Iterator<Item = Turn>,
+    ) -> Result<Flow, Vec<PodError>> {
+        if !is_ordered {
+            let take = |Turn { actions, .. }| async move {
+                for action in actions {
+                    self.act(chosen, &action).await?;
+                }
+                Ok(())
+            };
+            return in_batches(turns, take).await.map(|()| Flow::Next);
+        }
+        for Turn { actions, wait } in turns {
+            for action in actions {
+                let acted = self.act(chosen, &action).await;
+                acted.map_err(|error| vec![error])?;
+            }
+            if wait {
+                return Ok(Flow::Wait);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    async fn act(&self, chosen: &Chosen, action: &Action) -> Result<(), PodError> {
+        let mut checked = self.confirm().await;
+        if let (Ok(()), Action::Create { ordinal, .. }) = (&checked, action) {
+            checked = self.confirm_claims(*ordinal).await;
+        }
+        checked.map_err(|error| PodError::Check(Box::new(error)))?;
+        let (writer, of) = (&self.controller.writer, self.of);
+        match action {
+            Action::Delete(pod) => writer.delete(of, pod).await,
+            Action::Create { ordinal, side } => {
+                let revision = match side {
+                    Side::Current => &chosen.current,
+                    Side::Update => &chosen.update,
+                };
+                writer.create(of, *ordinal, revision).await
+            }
+            Action::ProvideClaims(pod) => writer.provide_claims(of, pod).await,
+            Action::OwnClaims(pod) => writer.correct_owners(of, &PodIdentity::of(pod)).await,
+            Action::Repair(pod) => writer.repair(of, pod).await,
+        }
+    }
+
+    /// Writes `status` if it differs from the cached one. A conflict is repeated with the cached
+    /// set of that time.
+    async fn write_status(&self, status: &StatefulSetStatus) -> Result<(), SyncError> {
+        let (controller, Of { key, set }) = (self.controller, self.of);
+        let limit = controller.max_unavailable(set);
+        if let Some(limit) = limit.map_err(SyncError::MaxUnavailable)? {
+            controller.metrics.set_max_unavailable(set, limit);
+        }
+        if !status::needs_write(&set.status, status) {
+            return Ok(());
+        }
+        // Also before a status without any action: an older cache of pods would count too few.
+        self.confirm().await?;
+        let mut seen = Arc::clone(self.seen);
+        let mut attempt = 1;
+        loop {
+            let (meta, document) = (&seen.meta, &seen.document);
+            let client = &controller.client;
+            let put =
+                write_status::<StatefulSet>(client, meta, document, status, OnFailure::Return);
+            match put.await {
+                Ok(answer) => {
+                    let written = Identity::decode(&answer)
+                        .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
+                    controller
+                        .sets_written
+                        .record(key, written.resource_version);
+                    return Ok(());
+                }
+                Err(StatusError::Request(error))
+                    if error.is_conflict() && attempt < STATUS_ATTEMPTS =>
+                {
+                    tokio::time::sleep(STATUS_PAUSE).await;
+                    seen = controller.sets.get(key).unwrap_or(seen);
+                    if seen.meta.uid != set.meta.uid {
+                        let replaced = StatusError::Replaced(seen.meta.uid.clone());
+                        return Err(SyncError::Status(replaced));
+                    }
+                    attempt += 1;
+                }
+                Err(error) => return Err(SyncError::Status(error)),
+            }
+        }
+    }
+
+    /// Deletes unused revisions beyond the history limit. The revisions of pods are in use.
+    async fn truncate(&self, chosen: Option<&Chosen>) -> Result<(), SyncError> {
+        let chosen = chosen.into_iter().flat_map(|c| [&c.current, &c.update]);
+        let chosen = chosen.map(|revision| &*revision.meta.name);
+        let of_pods = self.pods.iter().map(|pod| status::revision(pod));
+        let live: HashSet<&str> = chosen.chain(of_pods).collect();
+        let limit = self.of.set.spec.revision_history_limit;
+        for revision in revisions::surplus(self.revisions, &live, limit) {
+            self.confirm().await?;
+            let deleted = self.controller.history.delete(revision).await;
+            deleted.map_err(SyncError::Truncate)?;
+        }
+        Ok(())
+    }
+
+    /// The time of the next sync: when the next ready pod becomes available.
+    fn next_check(&self, status: Option<&StatefulSetStatus>) -> Requeue {
+        let seconds = self.of.set.spec.min_ready_seconds;
+        let waits = |s: &StatefulSetStatus| s.ready_replicas != s.available_replicas;
+        if seconds <= 0 || !status.is_some_and(waits) {
+            return Requeue::Never;
+        }
+        let now = self.controller.clock.now();
+        Requeue::After(next_availability_check(self.pods, seconds, self.now, now))
+    }
+}
+
+/// An error if the answer of a live check is that a cache is behind.
+fn confirmed(is_current: Result<bool, LiveError>) -> Result<(), SyncError> {
+    match is_current {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(SyncError::Behind),
+        Err(error) => Err(SyncError::Check(error)),
+    }
+}
+
+/// Whether the sync goes on after a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Wait,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::stateful_set;
+
+    #[test]
+    fn get_stateful_set_max_unavailable() {
+        // (maxUnavailable, replicas, expected)
+        let cases: [(Value, i32, Option<i64>); 11] = [
+            (Value::Null, 10, Some(1)),
+            (json!(3), 10, Some(3)),
+            (json!(3), 0, Some(3)),
+            (json!(0), 0, Some(1)),
+            (json!("10%"), 25, Some(2)),
+            (json!("100%"), 5, Some(5)),
+            (json!("50%"), 5, Some(2)),
+            (json!("10%"), 5, Some(1)),
+            (json!("1%"), 0, Some(1)),
+            (json!("0%"), 0, Some(1)),
+            (json!("x"), 5, None),
+        ];
+        for (limit, replicas, expected) in cases {
+            let rolling = json!({"partition": 0, "maxUnavailable": limit});
+            let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+            let set = stateful_set("web")
+                .replicas(replicas)
+                .update_strategy(strategy);
+            assert_eq!(
+                max_unavailable(&set.build()).ok(),
+                expected,
+                "{limit} of {replicas}"
+            );
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The requests about pods and claims, and the Events about them.
+//!
+//! All Events are about the set. An Event about a failure has the text of the error, so the texts
+//! are upstream's. Names of pods and claims are fixed: a repeated creation fails, and does no harm.
+//!
+//! Upstream: `stateful_pod_control.go`. Differences:
+//!
+//! - Deletions carry the UID of the pod, so that a new pod of the same name survives.
+//! - A repaired pod is read before its PUT, since the cache has only a part of each pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Map;
+use steersman_runtime::client::{Aggregate, ApiClient, ApiError, Target};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
+use steersman_runtime::object::{
+    ControllerRevision, Document, Identity, Object, ObjectKey, ObjectReference,
+    PersistentVolumeClaim, Pod, StatefulSet,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::writes::Delete;
+
+use super::claims;
+use super::error::{ClaimFailure, PodError};
+use super::identity::{identity_matches, ordinal, pod_name, storage_matches};
+use super::pods::{new_pod, with_identity, with_storage};
+use super::retention::{Owners, PodIdentity};
+
+/// Pauses before repetitions of a PUT that met a conflict. Upstream: `retry.DefaultBackoff`.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+];
+
+/// Sends the writes of pods and claims.
+pub(super) struct Writer {
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+    pub(super) pods: Store<Pod>,
+    pub(super) claims: Store<PersistentVolumeClaim>,
+    /// Own writes of pods.
+    pub(super) pods_written: WritesTo,
+    /// Own writes of claims.
+    pub(super) claims_written: WritesTo,
+}
+
+/// The set that the writes of a sync are for.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) key: &'a ObjectKey,
+    pub(super) set: &'a StatefulSet,
+}
+
+/// The verb in Events about pods.
+#[derive(Clone, Copy)]
+enum Verb {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Verb {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Create => "Create",
+            Self::Update => "Update",
+            Self::Delete => "Delete",
+        }
+    }
+
+    const fn reason(self, is_success: bool) -> &'static str {
+        match (self, is_success) {
+            (Self::Create, true) => "SuccessfulCreate",
+            (Self::Create, false) => "FailedCreate",
+            (Self::Update, true) => "SuccessfulUpdate",
+            (Self::Update, false) => "FailedUpdate",
+            (Self::Delete, true) => "SuccessfulDelete",
+            (Self::Delete, false) => "FailedDelete",
+        }
+    }
+}
+
+impl Writer {
+    /// Creates the pod with this ordinal from `revision`, and its missing claims before it.
+    pub(super) async fn create(
+        &self,
+        of: Of<'_>,
+        ordinal: i64,
+        revision: &ControllerRevision,
+    ) -> Result<(), PodError> {
+        let name = pod_name(&of.set.meta.name, ordinal);
+        let body = new_pod(of.set, revision, ordinal)?;
+        if let Err(error) = self.create_claims(of, &name, ordinal).await {
+            self.pod_event(of, Verb::Create, &name, Some(&error));
+            return Err(error);
+        }
+        let target = Target::collection::<Pod>(&of.key.namespace);
+        let created = match self.client.create(target, &body).await {
+            Ok(answer) => {
+                record(&self.pods_written, of.key, &answer);
+                Ok(())
+            }
+            Err(error) => {
+                // The cache does not show the pod yet, or its predecessor is still there.
+                let is_quiet = error.is_already_exists() || error.is_fenced();
+                let failure = Err(PodError::Request(error));
+                if is_quiet {
+                    return failure;
+                }
+                failure
+            }
+        };
+        // Claims of an earlier pod may remain, also if the creation failed.
+        self.own_claims(of, &PodIdentity::new(&name)).await?;
+        self.pod_event(of, Verb::Create, &name, created.as_ref().err());
+        created
+    }
+
+    /// Deletes `pod`. A pod that is gone counts as deleted.
+    pub(super) async fn delete(&self, of: Of<'_>, pod: &Pod) -> Result<(), PodError> {
+        let (target, options) = (Target::of::<Pod>(&pod.meta), Delete::exactly(&pod.meta));
+        let deleted = match self.client.delete(target, &options).await {
+            Ok(answer) => {
+                record(&self.pods_written, of.key, &answer);
+                Ok(())
+            }
+            // A conflict means that another pod has the name.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(PodError::Request(error)),
+        };
+        self.pod_event(of, Verb::Delete, &pod.meta.name, deleted.as_ref().err());
+        deleted
+    }
+
+    /// Creates missing claims of `pod`, and corrects the owners of its claims.
+    pub(super) async fn provide_claims(&self, of: Of<'_>, pod: &Pod) -> Result<(), PodError> {
+        let name = &pod.meta.name;
+        if let Some(ordinal) = ordinal(name) {
+            self.create_claims(of, name, ordinal).await?;
+        }
+        self.own_claims(of, &PodIdentity::of(pod)).await
+    }
+
+    /// Corrects the owners of the claims of a pod. Upstream: `UpdatePodClaimForRetentionPolicy`.
+    ///
+    /// Reports a failure as an Event about the update of the pod.
+    async fn own_claims(&self, of: Of<'_>, pod: &PodIdentity<'_>) -> Result<(), PodError> {
+        let result = self.correct_owners(of, pod).await;
+        if let Err(error) = &result {
+            self.pod_event(of, Verb::Update, pod.name, Some(error));
+        }
+        result
+    }
+
+    /// The same, without an Event about a failure.
+    pub(super) async fn correct_owners(
+        &self,
+        of: Of<'_>,
+        pod: &PodIdentity<'_>,
+    ) -> Result<(), PodError> {
+        let Some(ordinal) = ordinal(pod.name) else {
+            return Ok(());
+        };
+        let owners = Owners::new(of.set, pod.clone());
+        for name in claims::names(of.set, ordinal) {
+            let Some(claim) = self.claim(of, &name) else {
+                continue;
+            };
+            if owners.has_unexpected_controller(&claim) {
+                // The spelling is upstream's.
+                let message = format!(
+                    "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, \
+                     the retention policy is ignored for this claim"
+                );
+                self.event(of, EventType::Warning, "ConflictingController", message);
+            }
+            if owners.are_right(&claim) {
+                continue;
+            }
+            let target = Target::of::<PersistentVolumeClaim>(&claim.meta);
+            let written = self.client.replace(target, &owners.corrected(&claim)).await;
+            match written {
+                Ok(answer) => record(&self.claims_written, of.key, &answer),
+                Err(source) => {
+                    return Err(PodError::Owners {
+                        claim: name,
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the claims that the pod `pod` with this ordinal lacks. Tries all of them.
+    async fn create_claims(&self, of: Of<'_>, pod: &str, ordinal: i64) -> Result<(), PodError> {
+        let is_there = |name: String| {
+            self.claim(of, &name)
+                .is_some_and(|c| !c.meta.is_terminating())
+        };
+        if claims::names(of.set, ordinal).all(is_there) {
+            return Ok(());
+        }
+        let mut failures = Vec::new();
+        for new in claims::from_templates(of.set, ordinal) {
+            let (name, set) = (new.name, &of.set.meta.name);
+            match self.claim(of, &name) {
+                Some(claim) if claim.meta.is_terminating() => {
+                    failures.push(ClaimFailure::terminating(name));
+                    continue;
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            let target = Target::collection::<PersistentVolumeClaim>(&of.key.namespace);
+            match self.client.create(target, &new.body).await {
+                Ok(answer) => {
+                    record(&self.claims_written, of.key, &answer);
+                    let message =
+                        format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
+                    self.event(of, EventType::Normal, "SuccessfulCreate", message);
+                }
+                Err(source) => {
+                    if !source.is_already_exists() && !source.is_fenced() {
+                        let message = format!(
+                            "Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {source}"
+                        );
+                        self.event(of, EventType::Warning, "FailedCreate", message);
+                    }
+                    failures.push(ClaimFailure::Create {
+                        claim: name,
+                        source,
+                    });
+                }
+            }
+        }
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(PodError::Claims(Aggregate(failures)))
+        }
+    }
+
+    /// Corrects identity, volumes and claims of `pod`. A conflict of the pod or of a claim is repeated
+    /// with the cached objects of that time.
+    pub(super) async fn repair(&self, of: Of<'_>, pod: &Arc<Pod>) -> Result<(), PodError> {
+        let (mut pod, mut pauses) = (Arc::clone(pod), PAUSES.iter());
+        let name = Arc::clone(&pod.meta.name);
+        let mut is_attempted = false;
+        let result = loop {
+            let outcome = match self.prepare(of, &pod).await {
+                Ok(None) => break Ok(()),
+                Ok(Some(repair)) => {
+                    is_attempted = true;
+                    let put = self.put(of, &pod, &repair).await;
+                    put.map_err(PodError::Request)
+                }
+                Err(error) => Err(error),
+            };
+            match (outcome, pauses.next()) {
+                (Err(error), Some(pause)) if error.is_conflict() => {
+                    tokio::time::sleep(*pause).await;
+                    pod = self.pods.get(&pod.key()).unwrap_or(pod);
+                }
+                (outcome, _) => break outcome,
+            }
+        };
+        if is_attempted {
+            self.pod_event(of, Verb::Update, &name, result.as_ref().err());
+        }
+        result
+    }
+
+    /// Provides the claims of `pod`, and returns the changes that the pod itself needs. `None` if
+    /// pod and claims are right.
+    async fn prepare(&self, of: Of<'_>, pod: &Pod) -> Result<Option<Repair>, PodError> {
+        let Some(ordinal) = ordinal(&pod.meta.name) else {
+            return Ok(None);
+        };
+        let repair = Repair {
+            ordinal,
+            identity: !identity_matches(of.set, pod),
+            storage: !storage_matches(of.set, pod),
+        };
+        let owners = Owners::new(of.set, PodIdentity::of(pod));
+        let is_wrong = |name: String| {
+            let claim = self.claim(of, &name);
+            claim.is_some_and(|claim| !owners.are_right(&claim))
+        };
+        let has_wrong_owners = claims::names(of.set, ordinal).any(is_wrong);
+        if repair.storage
+            && let Err(error) = self.create_claims(of, &pod.meta.name, ordinal).await
+        {
+            self.pod_event(of, Verb::Update, &pod.meta.name, Some(&error));
+            return Err(error);
+        }
+        if has_wrong_owners {
+            self.own_claims(of, &PodIdentity::of(pod)).await?;
+        }
+        let is_needed = repair.identity || repair.storage || has_wrong_owners;
+        Ok(is_needed.then_some(repair))
+    }
+
+    /// PUTs `pod` with the changes of `repair`. Without changes it is a PUT all the same, as
+    /// upstream's.
+    async fn put(&self, of: Of<'_>, pod: &Pod, repair: &Repair) -> Result<(), ApiError> {
+        let name = pod_name(&of.set.meta.name, repair.ordinal);
+        let target = Target {
+            name: Some(&name),
+            ..Target::of::<Pod>(&pod.meta)
+        };
+        let live = self.client.get(target).await?;
+        let live: Map<_, _> = serde_json::from_slice(&live).map_err(|source| ApiError::Decode {
+            request: format!("GET {}", Pod::RESOURCE),
+            source: Box::new(source),
+        })?;
+        let mut object = Document::new(live).to_object();
+        // The server refuses to change the UID of another pod with this name.
+        object["metadata"]["uid"] = pod.meta.uid.to_string().into();
+        if repair.identity {
+            with_identity(of.set, repair.ordinal, &mut object);
+        }
+        if repair.storage {
+            with_storage(of.set, repair.ordinal, &mut object);
+        }
+        let answer = self.client.replace(target, &object).await?;
+        record(&self.pods_written, of.key, &answer);
+        Ok(())
+    }
+
+    /// The cached claim `name`.
+    pub(super) fn claim(&self, of: Of<'_>, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
+        self.claims.get(&ObjectKey {
+            namespace: of.key.namespace.clone(),
+            name: Arc::from(name),
+        })
+    }
+
+    /// Reports the outcome of a write. A request that the write gate refused is no failure that
+    /// users should see.
+    fn pod_event(&self, of: Of<'_>, verb: Verb, pod: &str, failure: Option<&PodError>) {
+        let (text, set) = (verb.text(), &of.set.meta.name);
+        match failure {
+            None => {
+                let message = format!("{text} Pod {pod} in StatefulSet {set} successful");
+                self.event(of, EventType::Normal, verb.reason(true), message);
+            }
+            Some(error) if ApiError::within(error).is_some_and(ApiError::is_fenced) => {}
+            Some(error) => {
+                let message =
+                    format!("{text} Pod {pod} in StatefulSet {set} failed error: {error}");
+                self.event(of, EventType::Warning, verb.reason(false), message);
+            }
+        }
+    }
+
+    fn event(&self, of: Of<'_>, kind: EventType, reason: &'static str, message: String) {
+        self.recorder
+            .event(ObjectReference::of(of.set), kind, reason, message);
+    }
+}
+
+/// The changes that a pod needs.
+struct Repair {
+    ordinal: i64,
+    identity: bool,
+    storage: bool,
+}
+
+/// Records the resource version in `answer`, so that the next sync waits for it. The answer to a
+/// deletion lacks a version if the object is gone already.
+fn record(written: &WritesTo, key: &ObjectKey, answer: &[u8]) {
+    match Identity::decode(answer) {
+        Ok(Identity {
+            resource_version: 0,
+            ..
+        }) => {}
+        Ok(stored) => written.record(key, stored.resource_version),
+        Err(error) => {
+            tracing::warn!(%error, "the answer to a write has no resource version; the next sync may repeat the write");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Creations and deletions of pods that one sync has decided.
+
+use std::sync::Arc;
+
+use steersman_runtime::object::Pod;
+
+/// Maximum of pods that one sync creates, and maximum of pods that it deletes. Upstream:
+/// `BurstReplicas`.
+const BURST: usize = 250;
+
+/// Pods to create and to delete.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Names of the nodes that get a pod.
+    pub(super) create: Vec<Arc<str>>,
+    /// Pods to delete.
+    pub(super) delete: Vec<Arc<Pod>>,
+}
+
+impl Changes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.create.is_empty() && self.delete.is_empty()
+    }
+
+    /// The first creations and deletions, as many as one sync may make. Later syncs decide about
+    /// the rest again.
+    pub(super) fn capped(&self) -> (&[Arc<str>], &[Arc<Pod>]) {
+        let creations = self.create.len().min(BURST);
+        let deletions = self.delete.len().min(BURST);
+        (&self.create[..creations], &self.delete[..deletions])
+    }
+}

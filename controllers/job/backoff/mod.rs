@@ -1,0 +1,124 @@
+//! Exponential back-off of pod creation after failures.
+//!
+//! The first failure after a success delays the replacement by 10 s, and each further one doubles
+//! the delay up to 10 min. The record of failures is in memory, so the first replacement after a
+//! restart may come at once. Upstream: `backoff_utils.go`.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use steersman_runtime::object::{ObjectKey, Pod};
+use steersman_runtime::own_writes::Memory;
+
+/// The delay after the first failure. Upstream: `DefaultJobPodFailureBackOff`.
+const FIRST: Duration = Duration::from_secs(10);
+/// The longest delay. Upstream: `MaxJobPodFailureBackOff`.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// The failures of a Job since its last success.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Backoff {
+    failures: u32,
+    last_failure: Option<Timestamp>,
+}
+
+impl Backoff {
+    /// The record after pods succeeded and failed at these times.
+    pub(super) fn after(self, successes: &[Timestamp], failures: &[Timestamp]) -> Self {
+        let count = |failures: usize| u32::try_from(failures).unwrap_or(u32::MAX);
+        let Some(last_success) = successes.iter().max() else {
+            return Self {
+                failures: self.failures.saturating_add(count(failures.len())),
+                last_failure: failures.iter().max().copied().or(self.last_failure),
+            };
+        };
+        let later: Vec<_> = failures.iter().filter(|at| *at > last_success).collect();
+        Self {
+            failures: count(later.len()),
+            last_failure: later.into_iter().max().copied(),
+        }
+    }
+
+    /// The time until the next pod may be created.
+    pub(super) fn remaining(self, now: Timestamp) -> Duration {
+        self.last_failure
+            .map_or(Duration::ZERO, |at| remaining(self.failures, at, now))
+    }
+}
+
+/// The time until the next pod may be created, after `failures` failures of which the last was at
+/// `last`.
+pub(super) fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
+    if failures == 0 {
+        return Duration::ZERO;
+    }
+    let factor = 1u32.checked_shl(failures - 1).unwrap_or(u32::MAX);
+    let delay = FIRST.saturating_mul(factor).min(LONGEST);
+    let due = last.saturating_add(delay).unwrap_or(Timestamp::MAX);
+    Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+/// The time at which the pod ended: its last container, else the loss of readiness, else the start
+/// of its deletion, else its creation. Upstream: `getFinishedTime`.
+pub(super) fn finished_at(pod: &Pod) -> Timestamp {
+    let details = pod.details();
+    let unready = || {
+        let ready = pod.conditions.iter().find(|state| state.kind == *"Ready")?;
+        pod.ready.since.filter(|_| ready.status == *"False")
+    };
+    let deletion_began = || {
+        let grace = details.deletion_grace_period_seconds.unwrap_or(0);
+        let grace = jiff::SignedDuration::from_secs(grace);
+        Some(
+            pod.meta
+                .deleted?
+                .saturating_sub(grace)
+                .unwrap_or(Timestamp::MIN),
+        )
+    };
+    details
+        .containers_finished
+        .or_else(unready)
+        .or_else(deletion_began)
+        .or(pod.meta.created)
+        .unwrap_or(Timestamp::MIN)
+}
+
+/// The records of all Jobs.
+#[derive(Debug, Default)]
+pub(super) struct Backoffs(Mutex<HashMap<ObjectKey, Backoff>>);
+
+impl Backoffs {
+    /// The record of `job`. A missing record has no failures.
+    pub(super) fn get(&self, job: &ObjectKey) -> Backoff {
+        self.all().get(job).copied().unwrap_or_default()
+    }
+
+    /// Replaces the record of `job`.
+    pub(super) fn set(&self, job: &ObjectKey, record: Backoff) {
+        if record == Backoff::default() {
+            self.all().remove(job);
+        } else {
+            self.all().insert(job.clone(), record);
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Backoff>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory for Backoffs {
+    fn forget(&self, job: &ObjectKey) {
+        self.all().remove(job);
+    }
+
+    fn history_went_back(&self) {
+        self.all().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Removals of the tracking finalizer that the cache does not show yet.
+//!
+//! A sync must not count a pod again after it removed the finalizer. Own writes delay a sync until
+//! the cache has reached the version of such a write. The UIDs here also hold if the watch omitted
+//! the event. Upstream: `uidTrackingExpectations` in `tracking_utils.go`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use steersman_runtime::client::ApiError;
+use steersman_runtime::object::{JOB_TRACKING, ObjectKey, Uid};
+use steersman_runtime::own_writes::Memory;
+
+/// UIDs of pods with a removed finalizer, by the key of their Job. They never expire.
+#[derive(Debug, Default)]
+pub(super) struct Removals(Mutex<HashMap<ObjectKey, HashSet<Uid>>>);
+
+impl Removals {
+    /// Expects the removal of the finalizer from the pods with these UIDs.
+    pub(super) fn expect(&self, job: &ObjectKey, pods: impl Iterator<Item = Uid>) {
+        let mut pods = pods.peekable();
+        if pods.peek().is_some() {
+            self.all().entry(job.clone()).or_default().extend(pods);
+        }
+    }
+
+    /// The cache shows `pod` without the finalizer, or the removal failed.
+    pub(super) fn observed(&self, job: &ObjectKey, pod: &Uid) {
+        let mut all = self.all();
+        let Some(expected) = all.get_mut(job) else {
+            return;
+        };
+        expected.remove(pod);
+        if expected.is_empty() {
+            all.remove(job);
+        }
+    }
+
+    /// The expected removals for `job`.
+    pub(super) fn expected(&self, job: &ObjectKey) -> HashSet<Uid> {
+        self.all().get(job).cloned().unwrap_or_default()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, HashSet<Uid>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory for Removals {
+    fn forget(&self, job: &ObjectKey) {
+        self.all().remove(job);
+    }
+
+    fn history_went_back(&self) {
+        self.all().clear();
+    }
+}
+
+/// The strategic merge patch that removes the finalizer.
+///
+/// Upstream's patch lacks the UID. Here it protects a new pod of the same name, which is not counted
+/// yet.
+#[derive(Debug, Serialize)]
+pub(super) struct RemovalPatch<'a> {
+    metadata: RemovalMeta<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct RemovalMeta<'a> {
+    uid: &'a Uid,
+    #[serde(rename = "$deleteFromPrimitiveList/finalizers")]
+    finalizers: [&'static str; 1],
+}
+
+impl<'a> RemovalPatch<'a> {
+    /// The patch for the pod with this UID.
+    pub(super) fn of(uid: &'a Uid) -> Self {
+        let finalizers = [JOB_TRACKING];
+        Self {
+            metadata: RemovalMeta { uid, finalizers },
+        }
+    }
+}
+
+/// Whether a removal failed because the pod is gone, or because another pod has its name. An invalid
+/// update of the pod for other reasons, such as a webhook, is a failure.
+pub(super) fn is_gone(error: &ApiError) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    let mut causes = details
+        .and_then(|details| details.causes.as_ref())
+        .into_iter()
+        .flatten();
+    error.is_not_found()
+        || (error.is_invalid()
+            && causes.any(|cause| cause.field.as_deref() == Some("metadata.uid")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uids(names: &[&str]) -> HashSet<Uid> {
+        names.iter().map(|name| Uid::new(name)).collect()
+    }
+
+    #[test]
+    fn removals_are_expected_until_observed() {
+        let removals = Removals::default();
+        let jobs = ["default/a", "default/b"].map(|name| ObjectKey::new("default", name));
+        // (upstream's case, UIDs expected, UIDs observed, UIDs left)
+        let cases: [(&str, &[&str], &[&str], &[&str]); 3] = [
+            ("simple", &["foo", "bar"], &["foo"], &["bar"]),
+            (
+                "multiple",
+                &["foo", "bar", "baz"],
+                &["foo", "baz"],
+                &["bar"],
+            ),
+            ("all observed, one twice", &["foo"], &["foo", "foo"], &[]),
+        ];
+        for (why, expected, observed, left) in cases {
+            for job in &jobs {
+                removals.expect(job, uids(expected).into_iter());
+            }
+            for uid in uids(observed) {
+                removals.observed(&jobs[0], &uid);
+            }
+            assert_eq!(removals.expected(&jobs[0]), uids(left), "{why}");
+            assert_eq!(
+                removals.expected(&jobs[1]),
+                uids(expected),
+                "{why}: other Job"
+            );
+            jobs.iter().for_each(|job| removals.forget(job));
+            assert!(removals.all().is_empty(), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_patch_removes_only_this_finalizer_of_this_pod() {
+        assert_eq!(
+            serde_json::to_string(&RemovalPatch::of(&Uid::new("p1"))).unwrap(),
+            r#"{"metadata":{"uid":"p1","$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}"#
+        );
+    }
+}

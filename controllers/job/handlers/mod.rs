@@ -1,0 +1,168 @@
+//! The Jobs and orphans that a change enqueues, and the expectations that it satisfies.
+//!
+//! A new or changed spec enqueues the Job at once. Changes of pods and of the status wait for one
+//! second, so that one sync handles many of them. Pods that no unfinished Job tracks go to the
+//! queue of orphans, which removes their tracking finalizer.
+//!
+//! Upstream: `addPod`, `updateJob` and so on in `job_controller.go`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::clock::Clock;
+use steersman_runtime::informer::{Change, SharedInformer, Store};
+use steersman_runtime::object::{Job, Object, ObjectKey, Pod};
+use steersman_runtime::own_writes::Memory;
+use steersman_runtime::owner::{DependentEvent, dependent_events, owner_of};
+use steersman_runtime::pod_control::PodControl;
+use steersman_runtime::workqueue::WorkQueue;
+
+use super::end_state;
+use super::external_manager;
+use super::memory::JobMemory;
+use super::metrics::JobMetrics;
+use super::orphans::OrphanKey;
+
+/// The delay of a sync after a change of a pod or a status. Upstream: `SyncJobBatchPeriod`.
+pub(super) const BATCH: Duration = Duration::from_secs(1);
+
+/// The objects that the handlers act on.
+pub(super) struct Handlers {
+    pub(super) jobs: Store<Job>,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) orphans: WorkQueue<OrphanKey>,
+    pub(super) control: PodControl,
+    pub(super) memory: Arc<JobMemory>,
+    pub(super) metrics: JobMetrics,
+    pub(super) clock: Clock,
+}
+
+impl Handlers {
+    /// Registers the handlers of Jobs and pods.
+    pub(super) fn register(self, jobs: &SharedInformer<Job>, pods: &SharedInformer<Pod>) {
+        let handlers = Arc::new(self);
+        let of_jobs = Arc::clone(&handlers);
+        jobs.add_handler(move |change| of_jobs.job_changed(&change));
+        pods.add_handler(move |change| handlers.pod_changed(&change));
+    }
+
+    fn job_changed(&self, change: &Change<'_, Job>) {
+        match change {
+            Change::Added { object, .. } => self.job_added(object),
+            Change::Updated { old, new } if old.meta.uid != new.meta.uid => {
+                self.job_deleted(old);
+                self.job_added(new);
+            }
+            Change::Updated { old, new } => self.job_updated(old, new),
+            Change::Deleted { object, .. } => self.job_deleted(object),
+        }
+    }
+
+    fn job_added(&self, job: &Job) {
+        self.queue.add(job.key());
+        if let Some(name) = external_manager(job) {
+            self.metrics.external(name);
+        }
+    }
+
+    fn job_updated(&self, old: &Job, new: &Job) {
+        let key = new.key();
+        if new.finished().is_some() {
+            // A finished Job needs no further sync. Its pods have lost the finalizer already; the
+            // orphan queue takes care of those that got it again.
+            self.memory.forget(&key);
+            self.enqueue_pods_of(new);
+            return;
+        }
+        if old.meta.generation == new.meta.generation {
+            self.queue.add_after(key.clone(), BATCH);
+        } else {
+            self.queue.add(key.clone());
+        }
+        let deadline = |job: &Job| job.spec.active_deadline_seconds;
+        if deadline(new).is_some()
+            && deadline(old) != deadline(new)
+            && let Some(left) = end_state::deadline_in(new, new.status.start_time, self.clock.now())
+        {
+            self.queue.add_after(key, left);
+        }
+    }
+
+    /// Drops the records about the Job, which would delay the first sync of its successor.
+    fn job_deleted(&self, job: &Job) {
+        let key = job.key();
+        self.control.forget(&key);
+        self.memory.forget(&key);
+        self.queue.add(key);
+        self.enqueue_pods_of(job);
+    }
+
+    fn enqueue_pods_of(&self, job: &Job) {
+        match &job.spec.selector {
+            Ok(selector) => self.orphans.add(OrphanKey::Selected {
+                namespace: job.meta.namespace.clone(),
+                uid: job.meta.uid.clone(),
+                selector: selector.clone(),
+            }),
+            Err(error) => {
+                tracing::error!(job = %job.key(), %error, "selector is malformed, pods keep their finalizers");
+            }
+        }
+    }
+
+    /// Enqueues the Jobs that a change of a pod concerns, and counts their expectations down.
+    fn pod_changed(&self, change: &Change<'_, Pod>) {
+        self.metrics.pod_changed(change);
+        if let Some(pod) = orphaned(&self.jobs, change) {
+            self.orphans.add(OrphanKey::Named(pod.key()));
+        }
+        dependent_events(&self.jobs, change, |event| {
+            let job = event.owner();
+            let is_deleted = matches!(event, DependentEvent::Deleted(_));
+            // The sync of a finished Job does nothing.
+            if is_deleted && job.finished().is_some() {
+                return;
+            }
+            self.control.observe(change, &event);
+            let key = job.key();
+            match removed(change) {
+                Some(gone) if is_deleted => self.memory.removals.observed(&key, &gone.meta.uid),
+                _ if !change.object().has_job_tracking => {
+                    let uid = &change.object().meta.uid;
+                    self.memory.removals.observed(&key, uid);
+                }
+                _ => {}
+            }
+            self.queue.add_after(key, BATCH);
+        });
+    }
+}
+
+/// The pod that a change shows as gone.
+fn removed<'a>(change: &Change<'a, Pod>) -> Option<&'a Arc<Pod>> {
+    match change {
+        Change::Deleted { object, .. } => Some(object),
+        Change::Updated { old, new } if old.meta.uid != new.meta.uid => Some(old),
+        _ => None,
+    }
+}
+
+/// The pod of a change, if it has the tracking finalizer although no sync of a Job removes it. Such
+/// a pod lost its controller, or it is terminating and its Job is unknown or finished.
+fn orphaned<'a>(jobs: &Store<Job>, change: &Change<'a, Pod>) -> Option<&'a Arc<Pod>> {
+    let pod = change.object();
+    if let Change::Updated { old, new } = change
+        && old.meta.resource_version == new.meta.resource_version
+    {
+        return None;
+    }
+    let ends = pod.meta.is_terminating() || matches!(change, Change::Deleted { .. });
+    let is_orphan = match pod.meta.controller() {
+        None => true,
+        Some(_) => ends && owner_of(jobs, &pod.meta).is_none_or(|job| job.finished().is_some()),
+    };
+    (pod.has_job_tracking && is_orphan).then_some(pod)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The pods that one sync creates or deletes.
+//!
+//! A sync never does both, and deletion comes first. Upstream: the decisions of `manageJob`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::per_index;
+use super::pods::{JobPod, replaces_only_failed};
+use super::snapshot::{Indexed, Snapshot};
+use super::victims;
+
+/// The most pods that one sync creates or deletes, so that one huge Job cannot block the others.
+/// Upstream: `MaxPodCreateDeletePerSync`.
+const BURST: usize = 500;
+
+/// The change from the active pods towards the number that the Job wants.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// The active pods are those that the Job wants.
+    Steady,
+    /// Delete these pods, which a suspended Job does even without any.
+    Delete(Vec<JobPod>),
+    /// Create pods, which can be none: failed indexes count as missing pods, but get no further one.
+    Create(Pods),
+    /// Create no pod before the end of the back-off, which comes after this time.
+    Wait(Duration),
+}
+
+impl Action {
+    /// Whether the action creates or deletes any pod.
+    pub(super) fn writes(&self) -> bool {
+        match self {
+            Self::Delete(victims) => !victims.is_empty(),
+            Self::Create(pods) => pods.len() > 0,
+            Self::Steady | Self::Wait(_) => false,
+        }
+    }
+}
+
+/// The pods to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Pods {
+    /// This many equal pods.
+    Count(usize),
+    /// One pod for each of these indexes.
+    Indexes(Vec<i64>),
+}
+
+impl Pods {
+    /// The number of pods.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Count(count) => *count,
+            Self::Indexes(indexes) => indexes.len(),
+        }
+    }
+}
+
+/// Compares the active pods with the number that the Job wants. `backoff` is the time until the
+/// back-off of the whole Job ends.
+pub(super) fn decide(snapshot: &Snapshot<'_>, backoff: Duration, now: Timestamp) -> Action {
+    let spec = &snapshot.job.spec;
+    let active = snapshot.active.len();
+    if spec.suspend {
+        return Action::Delete(snapshot.active.clone());
+    }
+    let wanted = wanted(snapshot);
+    let surplus = active.saturating_sub(wanted);
+    let mut victims = victims::choose(&snapshot.active, snapshot.completions(), surplus);
+    victims.truncate(BURST);
+    if !victims.is_empty() {
+        return Action::Delete(victims);
+    }
+    // Terminating pods hold their place if only failed pods are replaced.
+    let held = if replaces_only_failed(spec) {
+        snapshot.terminating
+    } else {
+        0
+    };
+    let missing = wanted.saturating_sub(active + held);
+    if missing == 0 {
+        return Action::Steady;
+    }
+    if spec.backoff_limit_per_index.is_none() && !backoff.is_zero() {
+        return Action::Wait(backoff);
+    }
+    let missing = missing.min(BURST);
+    match &snapshot.indexed {
+        None => Action::Create(Pods::Count(missing)),
+        Some(indexed) => create_indexes(snapshot, indexed, missing, now),
+    }
+}
+
+/// The number of active pods that a Job wants, which is not suspended.
+fn wanted(snapshot: &Snapshot<'_>) -> usize {
+    let spec = &snapshot.job.spec;
+    let parallelism = usize::try_from(spec.parallelism).unwrap_or(0);
+    match spec.completions {
+        // After the first success the running pods finish, and no further pod starts.
+        None if snapshot.succeeded > 0 => snapshot.active.len(),
+        None => parallelism,
+        Some(completions) => {
+            let open = i64::from(completions) - snapshot.succeeded;
+            usize::try_from(open).unwrap_or(0).min(parallelism)
+        }
+    }
+}
+
+/// Creates pods for the lowest `missing` indexes that are open: without a pod and without an end.
+fn create_indexes(
+    snapshot: &Snapshot<'_>,
+    indexed: &Indexed,
+    missing: usize,
+    now: Timestamp,
+) -> Action {
+    let mut taken = indexed.succeeded.union(&indexed.active);
+    if replaces_only_failed(&snapshot.job.spec) {
+        taken = taken.union(&snapshot.terminating_indexes());
+    }
+    let Some(per_index) = &indexed.per_index else {
+        let indexes = taken.first_missing(missing, indexed.completions);
+        return Action::Create(Pods::Indexes(indexes));
+    };
+    let taken = taken.union(&per_index.failed);
+    let indexes = taken.first_missing(missing, indexed.completions);
+    match per_index::ready_indexes(indexes, &per_index.awaiting, now) {
+        Ok(indexes) => Action::Create(Pods::Indexes(indexes)),
+        Err(wait) => Action::Wait(wait),
+    }
+}
+
+#[cfg(test)]
+mod tests;

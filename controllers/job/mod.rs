@@ -1,0 +1,218 @@
+//! Runs pods until the work of a Job is done, and counts their ends.
+//!
+//! events -> handlers -> queue of keys -> sync -> (snapshot, end_state, manage, tracking) -> writes
+//!
+//! Guarantees:
+//!
+//! - Each finished pod is counted exactly once, also after a crash between any two writes. The
+//!   tracking finalizer keeps a pod until the status counts it ([`tracking`]).
+//! - A sync creates and deletes pods only after the cache shows all earlier writes for the same
+//!   Job ([`PodControl`]).
+//! - A Job never leaves its end again: a sync ignores a cached status that is older than its own.
+//!
+//! Upstream: `pkg/controller/job`. Differences, besides those of [`PodControl`]:
+//!
+//! - A Job that waits for its back-off keeps its number of active pods. Upstream 1.36 reports 0,
+//!   which the API server refuses if pods are ready (kubernetes/kubernetes#139428).
+//! - A failed removal of a finalizer from an orphan is retried (kubernetes/kubernetes#141346).
+//! - The patch that removes the finalizer carries the UID of the pod.
+
+mod backoff;
+mod conditions;
+mod end_state;
+mod finalizers;
+mod handlers;
+mod indexes;
+mod manage;
+mod memory;
+mod metrics;
+mod orphans;
+mod per_index;
+mod pod_failure_policy;
+mod pods;
+mod snapshot;
+mod success_policy;
+mod sync;
+mod template;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tracking;
+mod victims;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::features;
+use steersman_runtime::keyed::{Keyed, Runner};
+use steersman_runtime::object::{JOB_TRACKING, Job, ObjectKey, Pod};
+use steersman_runtime::owner::ByController;
+use steersman_runtime::pod_control::PodControl;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+use self::handlers::Handlers;
+use self::memory::JobMemory;
+use self::metrics::JobMetrics;
+use self::orphans::{OrphanKey, OrphanSyncer};
+use self::sync::JobSyncer;
+
+/// The Job controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["job"],
+    enabled_by_default: true,
+    summary: "Runs the pods of each Job until its work is done, and counts their ends",
+    identity: NAME,
+    reads: &[Read::of::<Job>(), Read::by_controller::<Pod>()],
+    rules: RULES,
+    init,
+};
+
+const NAME: &str = "job-controller";
+
+const RULES: &[Rule] = &[
+    Rule::new(&["batch"], &["jobs"], &["get"]),
+    Rule::new(&["batch"], &["jobs/status"], &["update"]),
+    // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
+    // references with `blockOwnerDeletion`.
+    Rule::new(&["batch"], &["jobs/finalizers"], &["update"]),
+    Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
+    Rule::EVENTS,
+];
+
+/// The back-off of a key of both queues. Upstream: `DefaultJobApiBackOff` and `MaxJobApiBackOff`.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The value of `spec.managedBy` that names this controller.
+const BUILT_IN: &str = "kubernetes.io/job-controller";
+
+/// The controller that manages `job`, if it is not this one.
+fn external_manager(job: &Job) -> Option<&str> {
+    let manager = job.spec.managed_by.as_deref()?;
+    (manager != BUILT_IN).then_some(manager)
+}
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let Parts {
+        keyed,
+        syncer,
+        orphans,
+        orphan_syncer,
+    } = parts(ctx)?;
+    Ok(Box::new(JobController {
+        queue: keyed.queue(),
+        runner: keyed.runner(syncer),
+        orphans,
+        orphan_syncer: Arc::new(orphan_syncer),
+        workers: ctx.options.workers("concurrent-job-syncs"),
+    }))
+}
+
+/// The parts of the controller. Tests run single syncs with them.
+struct Parts {
+    keyed: Keyed<Job>,
+    syncer: JobSyncer,
+    orphans: WorkQueue<OrphanKey>,
+    orphan_syncer: OrphanSyncer,
+}
+
+/// Builds the parts of the controller, and registers its handlers.
+fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
+    let metrics = ctx
+        .metrics(JobMetrics::register)
+        .map_err(|source| InitError {
+            controller: NAME,
+            source: Box::new(source),
+        })?;
+    let (queue, orphans) = (queue(ctx, "job"), queue(ctx, "job_orphan_pod"));
+    let mut keyed = Keyed::<Job>::over(ctx, NAME, queue.clone());
+    let (jobs, pods) = (keyed.objects().clone(), ctx.informers.shared::<Pod>());
+    let client = ctx.client(NAME);
+    let recorder = ctx.recorder(NAME, client.clone());
+    let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder.clone())
+        .with_finalizer(JOB_TRACKING);
+    let memory = Arc::<JobMemory>::default();
+    keyed.remembers(Arc::clone(&memory) as Arc<_>);
+    let skips = metrics.stale_sync_skips.clone();
+    keyed.on_stale_cache(move |behind| {
+        let labels = [&*behind.group, &*behind.resource];
+        skips.with_label_values(&labels).inc();
+    });
+    let written = keyed.writes_to(&jobs);
+    let handlers = Handlers {
+        jobs: jobs.store(),
+        queue: queue.clone(),
+        orphans: orphans.clone(),
+        control: control.clone(),
+        memory: Arc::clone(&memory),
+        metrics: metrics.clone(),
+        clock: ctx.clock.clone(),
+    };
+    handlers.register(&jobs, &pods);
+    let orphan_syncer = OrphanSyncer {
+        jobs: jobs.store(),
+        pods: ByController::of(&pods.store()),
+        job_writes: written.clone(),
+        client: client.clone(),
+    };
+    let gate = features::MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS;
+    let syncer = JobSyncer {
+        jobs: jobs.store(),
+        control,
+        recorder,
+        client,
+        queue,
+        written,
+        memory,
+        clock: ctx.clock.clone(),
+        metrics,
+        clears_start_time: ctx.features.is_on(gate),
+    };
+    Ok(Parts {
+        keyed,
+        syncer,
+        orphans,
+        orphan_syncer,
+    })
+}
+
+fn queue<K>(ctx: &ControllerContext, name: &str) -> WorkQueue<K>
+where
+    K: Clone + Eq + std::hash::Hash + Send + Sync + 'static,
+{
+    WorkQueue::with_backoff_of_keys(name, &ctx.queue_metrics, FIRST_BACKOFF, MAX_BACKOFF)
+}
+
+/// Both queues of the controller, each with `workers` workers.
+struct JobController {
+    queue: WorkQueue<ObjectKey>,
+    runner: Arc<Runner<JobSyncer>>,
+    orphans: WorkQueue<OrphanKey>,
+    orphan_syncer: Arc<OrphanSyncer>,
+    workers: usize,
+}
+
+impl Controller for JobController {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let Self {
+            queue,
+            runner,
+            orphans,
+            orphan_syncer,
+            workers,
+        } = *self;
+        Box::pin(async move {
+            let jobs = run_workers(NAME, queue, workers, runner, stop.clone());
+            let orphans = run_workers(NAME, orphans, workers, orphan_syncer, stop);
+            tokio::join!(jobs, orphans);
+        })
+    }
+}

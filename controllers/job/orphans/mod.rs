@@ -1,0 +1,196 @@
+//! Removes the tracking finalizer from pods that no Job counts any more.
+//!
+//! A pod with the finalizer cannot be deleted. So the pods of deleted and finished Jobs have to lose
+//! it. They come by name, when a change shows them without an owner, and by the UID and selector of a
+//! Job that ended. Upstream: `syncOrphanPod`, which ignores failures for selectors
+//! (kubernetes/kubernetes#141346); here they are retried.
+
+use std::fmt;
+use std::sync::Arc;
+
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::informer::Store;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::Selector;
+use steersman_runtime::live::LiveError;
+use steersman_runtime::object::{Job, Object, ObjectKey, OwnerReference, Pod, Uid};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::owner::{ByController, owner_of};
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
+
+use super::external_manager;
+use super::finalizers::{RemovalPatch, is_gone};
+
+/// Pods to check.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum OrphanKey {
+    /// The pod with this name.
+    Named(ObjectKey),
+    /// The pods of a finished or deleted Job, and the orphans that its selector matches.
+    Selected {
+        /// Namespace of the Job.
+        namespace: Sym,
+        /// UID of the Job.
+        uid: Uid,
+        /// Selector of the Job.
+        selector: Selector,
+    },
+}
+
+impl fmt::Display for OrphanKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(pod) => write!(f, "{pod}"),
+            Self::Selected {
+                namespace,
+                selector,
+                ..
+            } => write!(f, "{namespace}/{selector}"),
+        }
+    }
+}
+
+/// A finalizer could not be removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OrphanError {
+    /// The live read of the owner failed.
+    #[error("check the owner of pod {pod}: {source}")]
+    Check {
+        /// The pod.
+        pod: ObjectKey,
+        /// The failed read.
+        #[source]
+        source: LiveError,
+    },
+    /// The patch failed.
+    #[error("remove the tracking finalizer of pod {pod}: {source}")]
+    Remove {
+        /// The pod.
+        pod: ObjectKey,
+        /// The failed request.
+        #[source]
+        source: ApiError,
+    },
+}
+
+/// Syncs the queue of orphans.
+pub(super) struct OrphanSyncer {
+    pub(super) jobs: Store<Job>,
+    pub(super) pods: ByController<Pod>,
+    /// Tells whether the cache of Jobs is older than this term.
+    pub(super) job_writes: WritesTo,
+    pub(super) client: ApiClient,
+}
+
+impl Syncer<OrphanKey> for OrphanSyncer {
+    type Error = OrphanError;
+
+    async fn sync(&self, key: &OrphanKey) -> Result<Requeue, OrphanError> {
+        let mut failure = None;
+        for pod in self.candidates(key) {
+            match self.release(&pod).await {
+                Err(error) if ApiError::within(&error).is_some_and(ApiError::is_fenced) => {
+                    return Err(error);
+                }
+                Err(error) => failure = failure.or(Some(error)),
+                Ok(()) => {}
+            }
+        }
+        failure.map_or(Ok(Requeue::Never), Err)
+    }
+
+    fn retry(&self, error: &OrphanError, _failures: u32) -> Retry {
+        Retry::after_request(ApiError::within(error))
+    }
+}
+
+impl OrphanSyncer {
+    /// The cached pods of `key` that have the finalizer.
+    fn candidates(&self, key: &OrphanKey) -> Vec<Arc<Pod>> {
+        let mut pods = match key {
+            OrphanKey::Named(name) => self.pods.store().get(name).into_iter().collect(),
+            OrphanKey::Selected {
+                namespace,
+                uid,
+                selector,
+            } => {
+                let mut pods = self.pods.controlled_by_uid(uid);
+                pods.extend(self.pods.orphans(namespace));
+                pods.retain(|pod| {
+                    pod.meta.namespace == *namespace && selector.matches(&pod.meta.labels)
+                });
+                pods
+            }
+        };
+        pods.retain(|pod| pod.has_job_tracking);
+        pods
+    }
+
+    /// Removes the finalizer from `pod`, if no Job counts it.
+    async fn release(&self, pod: &Pod) -> Result<(), OrphanError> {
+        if !self.is_orphan(pod).await? {
+            return Ok(());
+        }
+        let patch = RemovalPatch::of(&pod.meta.uid);
+        let target = Target::of::<Pod>(&pod.meta);
+        match self
+            .client
+            .patch(target, PatchKind::Strategic, &patch)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(source) => Err(OrphanError::Remove {
+                pod: pod.key(),
+                source,
+            }),
+        }
+    }
+
+    /// Whether `pod` is left to no Job: its Job is finished or gone, or its controller is missing.
+    async fn is_orphan(&self, pod: &Pod) -> Result<bool, OrphanError> {
+        let Some(reference) = pod.meta.controller() else {
+            return Ok(true);
+        };
+        if reference.kind != *Job::RESOURCE.kind || reference.api_version != *"batch/v1" {
+            return Ok(false);
+        }
+        if let Some(job) = owner_of(&self.jobs, &pod.meta) {
+            return Ok(!counts_pods_of(&job, reference));
+        }
+        if !self.job_writes.predates_term() {
+            return Ok(true);
+        }
+        // The cache may be older than the Job, so only the API server knows whether it is gone.
+        let live = self.live_job(&pod.meta.namespace, &reference.name).await;
+        let live = live.map_err(|source| OrphanError::Check {
+            pod: pod.key(),
+            source,
+        })?;
+        Ok(live.is_none_or(|job| !counts_pods_of(&job, reference)))
+    }
+
+    /// The Job `name` as the API server has it now.
+    async fn live_job(&self, namespace: &str, name: &str) -> Result<Option<Job>, LiveError> {
+        let target = Target {
+            resource: Job::RESOURCE,
+            namespace: Some(namespace),
+            name: Some(name),
+            subresource: None,
+        };
+        match self.client.get(target).await {
+            Ok(answer) => Job::decode(&answer).map(Some).map_err(LiveError::Object),
+            Err(error) if error.is_object_not_found() => Ok(None),
+            Err(error) => Err(LiveError::Request(error)),
+        }
+    }
+}
+
+/// Whether `job` is the owner in `reference`, and its pods keep the finalizer: it is unfinished, or
+/// another controller manages it. Another Job of the same name does not count pods of this one.
+fn counts_pods_of(job: &Job, reference: &OwnerReference) -> bool {
+    job.meta.uid == reference.uid && (job.finished().is_none() || external_manager(job).is_some())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The creations and deletions of pods of one sync.
+
+use steersman_runtime::object::{Job, Object, ObjectKey, ObjectReference};
+use steersman_runtime::pod_control::{Deleted, Deletions, Owner, PodsError};
+
+use super::{Counts, JobSyncer};
+use crate::job::finalizers::{RemovalPatch, is_gone};
+use crate::job::handlers::BATCH;
+use crate::job::manage::{Action, Pods};
+use crate::job::per_index::Failures;
+use crate::job::pods::JobPod;
+use crate::job::snapshot::Snapshot;
+use crate::job::template::Template;
+
+impl JobSyncer {
+    /// Creates or deletes pods, and keeps `counts` up to date. Returns the first failure.
+    pub(super) async fn act(
+        &self,
+        owner: Owner<'_, Job>,
+        snapshot: &Snapshot<'_>,
+        action: Action,
+        counts: &mut Counts,
+    ) -> Option<PodsError> {
+        match action {
+            Action::Steady => None,
+            Action::Wait(time) => {
+                self.queue.add_after(owner.key.clone(), time.max(BATCH));
+                None
+            }
+            _ if !action.writes() => None,
+            Action::Delete(victims) => {
+                tracing::debug!(deleting = victims.len(), "Too many pods running for job");
+                self.delete_surplus(owner, &victims, counts).await
+            }
+            Action::Create(pods) => {
+                tracing::debug!(creating = pods.len(), "Too few pods running");
+                self.create(owner, snapshot, &pods, counts).await.err()
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        owner: Owner<'_, Job>,
+        snapshot: &Snapshot<'_>,
+        pods: &Pods,
+        counts: &mut Counts,
+    ) -> Result<(), PodsError> {
+        let job = owner.object;
+        let template = Template::of(job).map_err(PodsError::Template)?;
+        let creations = match pods {
+            Pods::Count(count) => {
+                let body = template.body();
+                self.control.create_each(owner, *count, |_| &*body).await
+            }
+            Pods::Indexes(indexes) => {
+                let template = template.indexed();
+                let per_index = snapshot.indexed.as_ref().and_then(|i| i.per_index.as_ref());
+                let body = |number: usize| {
+                    let index = indexes[number];
+                    let failures = per_index.map(|failures| {
+                        let failed = failures.awaiting.get(&index);
+                        Failures::before_replacement_of(failed, &job.spec)
+                    });
+                    template.body_of(index, failures)
+                };
+                self.control.create_each(owner, indexes.len(), body).await
+            }
+        };
+        self.metrics.created(snapshot, &creations);
+        counts.active += creations.created + creations.refused;
+        creations
+            .failure
+            .map_or(Ok(()), |error| Err(PodsError::Create(error)))
+    }
+
+    /// Deletes all active pods of a Job that ends. They keep the finalizer until they are counted.
+    pub(super) async fn delete_active(
+        &self,
+        owner: Owner<'_, Job>,
+        pods: &[JobPod],
+        counts: &mut Counts,
+    ) -> Option<PodsError> {
+        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let delete = |pod| self.delete(key, pod, &about);
+        let Deletions { deleted, failure } = self.control.delete_each(key, pods, delete).await;
+        counts.remove(&deleted);
+        failure
+    }
+
+    /// Deletes pods that the Job does not want. They lose the finalizer first, so they are not
+    /// counted as failed.
+    async fn delete_surplus(
+        &self,
+        owner: Owner<'_, Job>,
+        pods: &[JobPod],
+        counts: &mut Counts,
+    ) -> Option<PodsError> {
+        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let expected = pods.iter().map(|pod| pod.key()).collect();
+        self.control.expectations().expect_deletions(key, expected);
+        let delete = |pod| self.release_and_delete(key, pod, &about);
+        let Deletions { deleted, failure } = self.control.delete_each(key, pods, delete).await;
+        counts.remove(&deleted);
+        failure
+    }
+
+    async fn release_and_delete(
+        &self,
+        key: &ObjectKey,
+        pod: &JobPod,
+        about: &ObjectReference,
+    ) -> Result<Deleted, PodsError> {
+        if pod.has_finalizer {
+            let patch = RemovalPatch::of(&pod.meta.uid);
+            match self.control.patch(key, &pod.meta, &patch).await {
+                Err(error) if is_gone(&error) => return Ok(Deleted::Before),
+                patched => patched.map_err(PodsError::Release)?,
+            }
+        }
+        self.delete(key, pod, about).await
+    }
+
+    async fn delete(
+        &self,
+        key: &ObjectKey,
+        pod: &JobPod,
+        about: &ObjectReference,
+    ) -> Result<Deleted, PodsError> {
+        let deleted = self.control.delete_one(key, pod, about).await;
+        deleted.map_err(PodsError::Delete)
+    }
+}

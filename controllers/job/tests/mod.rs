@@ -1,0 +1,7 @@
+//! Syncs of Jobs against the in-memory API server.
+
+mod ported;
+mod stale;
+mod stories;
+mod takeover;
+mod tracked;

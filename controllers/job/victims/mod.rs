@@ -1,0 +1,82 @@
+//! The active pods that a Job deletes first.
+//!
+//! Pods that have done least are deleted first. An Indexed Job keeps one pod per index. Upstream:
+//! `ActivePods` in `controller_utils.go`, and `activePodsForRemoval` in `job_controller.go`.
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+use steersman_runtime::object::{Phase, Pod};
+
+use super::pods::JobPod;
+
+/// The pods of `active` to delete, at least `at_least` of them. `completions` is set for an Indexed
+/// Job: pods without a valid index go, and all but the best pod of each index.
+pub(super) fn choose(active: &[JobPod], completions: Option<i64>, at_least: usize) -> Vec<JobPod> {
+    let (mut victims, mut rest) = match completions {
+        Some(completions) => split_duplicates(active, completions),
+        None => (Vec::new(), active.to_vec()),
+    };
+    if victims.len() < at_least {
+        rest.sort_by(|a, b| first_to_go(a, b));
+        let missing = at_least - victims.len();
+        victims.extend(rest.into_iter().take(missing));
+    }
+    victims
+}
+
+/// The pods without a valid index and the worse ones of each index, and the remaining pods.
+fn split_duplicates(active: &[JobPod], completions: i64) -> (Vec<JobPod>, Vec<JobPod>) {
+    let mut sorted = active.to_vec();
+    sorted.sort_by(|a, b| a.index().cmp(&b.index()).then_with(|| first_to_go(a, b)));
+    let (mut victims, mut rest) = (Vec::new(), Vec::new());
+    let mut pods = sorted.into_iter().peekable();
+    while let Some(pod) = pods.next() {
+        let index = pod.index_below(completions);
+        let is_last = pods.peek().is_none_or(|next| next.index() != index);
+        if index.is_some() && is_last {
+            rest.push(pod);
+        } else {
+            victims.push(pod);
+        }
+    }
+    (victims, rest)
+}
+
+/// Compares two active pods; the lesser one is deleted first.
+fn first_to_go(p: &Pod, q: &Pod) -> Ordering {
+    p.node
+        .is_some()
+        .cmp(&q.node.is_some())
+        .then_with(|| rank(p.phase).cmp(&rank(q.phase)))
+        .then_with(|| p.is_ready().cmp(&q.is_ready()))
+        .then_with(|| {
+            if p.is_ready() {
+                later_first(p.ready.since, q.ready.since)
+            } else {
+                Ordering::Equal
+            }
+        })
+        .then_with(|| q.restarts.cmp(&p.restarts))
+        .then_with(|| q.sidecar_restarts.cmp(&p.sidecar_restarts))
+        .then_with(|| later_first(p.meta.created, q.meta.created))
+}
+
+fn rank(phase: Phase) -> u8 {
+    match phase {
+        Phase::Unknown => 1,
+        Phase::Running => 2,
+        Phase::Pending | Phase::Other | Phase::Succeeded | Phase::Failed => 0,
+    }
+}
+
+/// An unset time comes first, then later ones.
+fn later_first(a: Option<Timestamp>, b: Option<Timestamp>) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) => b.cmp(&a),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Failures of the sync of a CronJob, and the retry of its key after each of them.
+
+use steersman_runtime::client::{ApiError, Decision};
+use steersman_runtime::live::LiveError;
+use steersman_runtime::object::{DecodeError, ObjectKey};
+use steersman_runtime::workers::Retry;
+use steersman_runtime::writes::StatusError;
+
+/// The decision to end a sync, because another CronJob has the name now.
+const REPLACED: Decision = Decision("cron_job_replaced");
+
+/// The operation that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The live read of the CronJob failed.
+    #[error("get the cron job: {0}")]
+    Live(#[source] ApiError),
+    /// The live CronJob has another UID. The cache will show it.
+    #[error("another cron job has this name now")]
+    Replaced(#[source] Decision),
+    /// The comparison of the cached CronJob with the live one failed.
+    #[error("check the cron job: {0}")]
+    Check(#[source] LiveError),
+    /// The live read of a Job failed.
+    #[error("get job {job}: {source}")]
+    GetJob { job: ObjectKey, source: ApiError },
+    /// The deletion of a Job beyond the history limits failed.
+    #[error("delete job {job}: {source}")]
+    Delete { job: ObjectKey, source: ApiError },
+    /// The deletion of a running Job failed, so no other one replaces it.
+    #[error("could not replace job {job}: {source}")]
+    Replace { job: ObjectKey, source: ApiError },
+    /// The template of the CronJob makes no Job.
+    #[error("make job {job} from spec.jobTemplate: {source}")]
+    Template {
+        job: ObjectKey,
+        source: serde_json::Error,
+    },
+    /// The creation of a Job failed.
+    #[error("create job {job}: {source}")]
+    Create { job: ObjectKey, source: ApiError },
+    /// The answer to a request could not be decoded.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+    /// The status could not be written.
+    #[error("update status: {0}")]
+    Status(#[source] StatusError),
+    /// The cache lacks writes of the previous leader. The sync ends without a failure, and the
+    /// missing event enqueues the key.
+    #[error("the cache is behind the API server")]
+    Behind,
+}
+
+impl SyncError {
+    pub(super) fn replaced() -> Self {
+        Self::Replaced(REPLACED)
+    }
+
+    /// See [`ApiError::is_fenced`]. The sync must end without another write.
+    pub(super) fn is_fenced(&self) -> bool {
+        ApiError::within(self).is_some_and(ApiError::is_fenced)
+    }
+
+    /// The treatment of the key after this failure. As upstream, nothing limits the number of
+    /// retries; the back-off grows to 1000 s.
+    pub(super) fn retry(&self) -> Retry {
+        match self {
+            Self::Replaced(_) => Retry::Quietly,
+            _ => Retry::after_request(ApiError::within(self)),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The decision whether a CronJob starts a Job now, and when it has to be looked at again.
+//!
+//! time zone -> suspended? -> schedule -> most recent time -> already started? -> policy
+//!
+//! Upstream: `syncCronJob` from the check of the time zone on, `formatSchedule`, and
+//! `nextScheduleTime`. The Event `MissSchedule` is absent: upstream never reaches it, because its
+//! search for the most recent time applies the deadline too.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use steersman_runtime::object::{ConcurrencyPolicy, CronJob, CronJobSpec};
+
+use super::due::{Missed, Times};
+use super::job;
+use super::notice::Notice;
+use super::status::Draft;
+use steersman_runtime::cron::zone::{self, ZoneError};
+use steersman_runtime::cron::{Schedule, ScheduleError};
+
+/// The decision about one CronJob.
+#[derive(Debug, PartialEq)]
+pub(super) struct Decision {
+    /// Events to record first.
+    pub(super) notices: Vec<Notice>,
+    /// The action.
+    pub(super) action: Action,
+}
+
+/// The action that the state of a CronJob asks for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Action {
+    /// No Job starts before the CronJob changes.
+    Rest,
+    /// No Job starts now; the next scheduled time is this far away.
+    Wait(Option<Duration>),
+    /// A Job starts.
+    Start(Start),
+}
+
+/// The Job to start.
+#[derive(Debug, PartialEq)]
+pub(super) struct Start {
+    /// Its scheduled time.
+    pub(super) at: Timestamp,
+    /// The zone of `spec.timeZone`, UTC if unset.
+    pub(super) zone: TimeZone,
+    /// The schedule, for the delay until the next Job.
+    pub(super) schedule: Schedule,
+}
+
+/// Decides about `cron_job`, which has the status `draft` by now. Schedules without a zone run in
+/// the zone `local`.
+pub(super) fn decide(
+    cron_job: &CronJob,
+    draft: &Draft,
+    now: Timestamp,
+    local: &TimeZone,
+) -> Decision {
+    let mut notices = Vec::new();
+    let action = match action(cron_job, draft, now, local, &mut notices) {
+        Ok(action) => action,
+        Err(refusal) => {
+            notices.push(refusal);
+            Action::Rest
+        }
+    };
+    Decision { notices, action }
+}
+
+/// The action, or the Event about a spec that cannot start Jobs.
+fn action(
+    cron_job: &CronJob,
+    draft: &Draft,
+    now: Timestamp,
+    local: &TimeZone,
+    notices: &mut Vec<Notice>,
+) -> Result<Action, Notice> {
+    let spec = &cron_job.spec;
+    if cron_job.meta.is_terminating() {
+        return Ok(Action::Rest);
+    }
+    let zone = zone_of(spec).map_err(|error| {
+        let name = spec.time_zone.as_deref().unwrap_or_default();
+        Notice::warning(
+            "UnknownTimeZone",
+            format!("invalid timeZone: {name:?}: {error}"),
+        )
+    })?;
+    if spec.suspend {
+        return Ok(Action::Rest);
+    }
+    let text = &spec.schedule;
+    if names_zone(text) {
+        let message = format!(
+            "CRON_TZ or TZ used in schedule {text:?} is not officially supported, see \
+             https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+        );
+        notices.push(Notice::warning("UnsupportedSchedule", message));
+    }
+    let schedule = schedule(spec, local).map_err(|error| {
+        let message = format!("unparseable schedule: {text:?} : {error}");
+        Notice::warning("UnparseableSchedule", message)
+    })?;
+    let times = times(cron_job, draft.last_schedule_time());
+    let recent = times.most_recent(&schedule, now).map_err(|error| {
+        Notice::warning(
+            "InvalidSchedule",
+            format!("invalid schedule: {text} : {error}"),
+        )
+    })?;
+    let wait = || Ok(Action::Wait(times.delay(&schedule, now)));
+    let Some(at) = recent.time else {
+        return wait();
+    };
+    if recent.missed == Missed::Many {
+        notices.push(Notice::warning(
+            "TooManyMissedTimes",
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
+        ));
+    }
+    let name = job::name(&cron_job.meta.name, at);
+    if draft.has_name(&cron_job.meta.namespace, &name) || draft.last_schedule_time() == Some(at) {
+        tracing::debug!(
+            schedule = %at,
+            "Not starting job because the scheduled time is already processed"
+        );
+        return wait();
+    }
+    if spec.concurrency_policy == ConcurrencyPolicy::Forbid && !draft.active().is_empty() {
+        notices.push(Notice::normal(
+            "JobAlreadyActive",
+            "Not starting job because prior execution is running and concurrency policy is Forbid",
+        ));
+        return wait();
+    }
+    Ok(Action::Start(Start { at, zone, schedule }))
+}
+
+/// The time from `now` to the next scheduled time of a CronJob. `last` is the scheduled time of its
+/// last Job.
+pub(super) fn delay(
+    cron_job: &CronJob,
+    last: Option<Timestamp>,
+    schedule: &Schedule,
+    now: Timestamp,
+) -> Option<Duration> {
+    times(cron_job, last).delay(schedule, now)
+}
+
+/// The name of the Job that is due now, if the status has not recorded it. Upstream's order of
+/// steps can delete this Job when it is finished.
+pub(super) fn unrecorded(cron_job: &CronJob, now: Timestamp, local: &TimeZone) -> Option<String> {
+    let last = cron_job.status.last_schedule_time;
+    let schedule = schedule(&cron_job.spec, local).ok()?;
+    let recent = times(cron_job, last).most_recent(&schedule, now).ok()?;
+    let at = recent.time.filter(|at| last != Some(*at))?;
+    Some(job::name(&cron_job.meta.name, at))
+}
+
+/// Parses the schedule of `spec`, in its time zone.
+pub(super) fn schedule(spec: &CronJobSpec, local: &TimeZone) -> Result<Schedule, ScheduleError> {
+    let text = match &spec.time_zone {
+        Some(zone) if !names_zone(&spec.schedule) && zone::load(zone).is_ok() => {
+            Cow::Owned(format!("TZ={zone} {}", spec.schedule))
+        }
+        _ => Cow::Borrowed(&*spec.schedule),
+    };
+    Schedule::parse(&text, local)
+}
+
+fn zone_of(spec: &CronJobSpec) -> Result<TimeZone, ZoneError> {
+    zone::load(spec.time_zone.as_deref().unwrap_or_default())
+}
+
+/// Whether the schedule may name a time zone. Upstream searches for `TZ` anywhere in it.
+fn names_zone(schedule: &str) -> bool {
+    schedule.contains("TZ")
+}
+
+fn times(cron_job: &CronJob, last: Option<Timestamp>) -> Times {
+    Times {
+        // The API server sets the creation time of every object.
+        created: cron_job.meta.created.unwrap_or(Timestamp::UNIX_EPOCH),
+        last,
+        deadline: cron_job.spec.starting_deadline_seconds,
+    }
+}

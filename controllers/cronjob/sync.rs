@@ -1,0 +1,377 @@
+//! One sync of one CronJob: clean its history, take over the states of its Jobs, start a Job if one
+//! is due, write the status.
+//!
+//! The status is written once, at the end, and also after a failure: the failed step may follow
+//! others that succeeded. Upstream: `sync`, `syncCronJob` and `cleanupFinishedJobs`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::expectations::Expectations;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::live;
+use steersman_runtime::object::{
+    ActiveJob, ConcurrencyPolicy, CronJob, Identity, Job, Object, ObjectKey, ObjectReference, Uid,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::owner::ByController;
+use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::writes::{Delete, OnFailure, Propagation, StatusError, write_status};
+
+use super::error::SyncError;
+use super::metrics::CronJobMetrics;
+use super::notice::Notice;
+use super::start::{self, Action, Start};
+use super::status::{self, Draft};
+use super::{history, job};
+
+/// Syncs CronJobs.
+pub(super) struct CronJobController {
+    pub(super) jobs: ByController<Job>,
+    /// Own writes of CronJobs, which are status updates.
+    pub(super) cron_jobs_written: WritesTo,
+    /// Own writes of Jobs: creations.
+    pub(super) jobs_written: WritesTo,
+    /// Jobs deleted by the history limits that the cache still shows. The answer to a deletion may
+    /// lack a resource version, so own writes cannot wait for it.
+    pub(super) deleting: Arc<Expectations>,
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+    pub(super) clock: Clock,
+    /// Time zone of schedules without a zone.
+    pub(super) local: TimeZone,
+    pub(super) metrics: CronJobMetrics,
+}
+
+impl ObjectSyncer for CronJobController {
+    type Object = CronJob;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, cached: Arc<CronJob>) -> Result<Requeue, SyncError> {
+        let mut jobs = self.jobs.controlled_by::<CronJob>(&cached.meta);
+        jobs.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        let cron_job = self.newest(cached, &jobs).await?;
+        let work = Work {
+            controller: self,
+            key,
+            draft: Draft::of(&cron_job),
+            cron_job,
+            jobs,
+            is_current: !self.cron_jobs_written.predates_term(),
+        };
+        match work.run().await {
+            Err(SyncError::Behind) => Ok(Requeue::Never),
+            outcome => outcome,
+        }
+    }
+
+    fn retry(&self, error: &SyncError, _request: Option<&ApiError>, _failures: u32) -> Retry {
+        error.retry()
+    }
+}
+
+impl CronJobController {
+    /// `cached`, or the live CronJob if only that one lists a running Job of `jobs`.
+    ///
+    /// The cache of Jobs can be ahead of the cache of CronJobs. Upstream continues with the live
+    /// object too, but then writes the cached one, which is a conflict.
+    async fn newest(
+        &self,
+        cached: Arc<CronJob>,
+        jobs: &[Arc<Job>],
+    ) -> Result<Arc<CronJob>, SyncError> {
+        let is_known = |job: &Arc<Job>, by: &CronJob| status::is_active(&by.status, &job.meta.uid);
+        let unexpected = |job: &&Arc<Job>| job.finished().is_none() && !is_known(job, &cached);
+        if !jobs.iter().any(|job| unexpected(&job)) {
+            return Ok(cached);
+        }
+        let target = Target::of::<CronJob>(&cached.meta);
+        let answer = self.client.get(target).await.map_err(SyncError::Live)?;
+        let live = CronJob::decode(&answer).map_err(SyncError::Answer)?;
+        if live.meta.uid != cached.meta.uid {
+            return Err(SyncError::replaced());
+        }
+        if jobs
+            .iter()
+            .filter(unexpected)
+            .any(|job| is_known(job, &live))
+        {
+            return Ok(Arc::new(live));
+        }
+        Ok(cached)
+    }
+}
+
+/// The state of one sync.
+struct Work<'a> {
+    controller: &'a CronJobController,
+    key: &'a ObjectKey,
+    cron_job: Arc<CronJob>,
+    /// The Jobs of the CronJob, by name.
+    jobs: Vec<Arc<Job>>,
+    /// The status with the changes so far.
+    draft: Draft,
+    /// False while the CronJob may lack writes of the previous leader.
+    is_current: bool,
+}
+
+impl Work<'_> {
+    async fn run(mut self) -> Result<Requeue, SyncError> {
+        self.clean_history().await?;
+        let outcome = self.reconcile().await;
+        match &outcome {
+            Err(error) if error.is_fenced() || matches!(error, SyncError::Behind) => {}
+            _ => self.write_status().await?,
+        }
+        outcome
+    }
+
+    /// Deletes finished Jobs beyond the history limits. A failure is an Event only.
+    async fn clean_history(&mut self) -> Result<(), SyncError> {
+        let mut surplus = history::surplus(&self.cron_job.spec, &self.jobs);
+        let deleting = &self.controller.deleting;
+        if surplus.is_empty() || !deleting.satisfied(self.key) {
+            return Ok(());
+        }
+        self.check().await?;
+        // A crash can follow the creation of a Job. Its scheduled time is then missing in the
+        // status, and only the name of the Job prevents a second run for the same time. Upstream
+        // deletes such a Job when it has finished.
+        let now = self.controller.clock.now();
+        let unrecorded = start::unrecorded(&self.cron_job, now, &self.controller.local);
+        surplus.retain(|job| unrecorded.as_deref() != Some(&*job.meta.name));
+        deleting.expect_deletions(self.key, surplus.iter().map(|job| job.key()).collect());
+        let mut outcome = Ok(());
+        for job in surplus {
+            if outcome.is_ok() {
+                match self.delete(&job.key(), &job.meta.uid).await {
+                    Ok(()) => continue,
+                    Err(source) if source.is_fenced() => {
+                        outcome = Err(SyncError::Delete {
+                            job: job.key(),
+                            source,
+                        });
+                    }
+                    Err(_reported) => {}
+                }
+            }
+            deleting.deletion_observed(self.key, &job.key());
+        }
+        outcome
+    }
+
+    /// Takes over the states of the Jobs, and starts a Job if one is due.
+    async fn reconcile(&mut self) -> Result<Requeue, SyncError> {
+        let now = self.controller.clock.now();
+        for notice in self.draft.observe(&self.jobs) {
+            self.notify(notice);
+        }
+        self.remove_missing().await?;
+        let decision = start::decide(&self.cron_job, &self.draft, now, &self.controller.local);
+        for notice in decision.notices {
+            self.notify(notice);
+        }
+        match decision.action {
+            Action::Rest => Ok(Requeue::Never),
+            Action::Wait(delay) => Ok(delay.map_or(Requeue::Never, Requeue::After)),
+            Action::Start(start) => self.start(&start, now).await,
+        }
+    }
+
+    /// Removes running Jobs that no longer exist from the status. The cache may lack a Job, so a
+    /// live read decides.
+    async fn remove_missing(&mut self) -> Result<(), SyncError> {
+        for job in self.draft.unseen(&self.jobs) {
+            if self.live(&job).await?.is_none() {
+                self.missing(&job);
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&mut self, job: &ActiveJob) {
+        self.notify(Notice::normal(
+            "MissingJob",
+            format!("Active job went missing: {}", job.name),
+        ));
+        self.draft.remove(&Uid::new(&job.uid));
+    }
+
+    /// The Job that `job` refers to. `None` if it is gone, even if another Job has its name.
+    async fn live(&self, job: &ActiveJob) -> Result<Option<Identity>, SyncError> {
+        if job.namespace.is_empty() || job.name.is_empty() {
+            return Ok(None);
+        }
+        let key = ObjectKey::new(&job.namespace, &job.name);
+        match self.controller.client.get(named(&key)).await {
+            Ok(answer) => {
+                let live = Identity::decode(&answer).map_err(SyncError::Answer)?;
+                Ok(Some(live).filter(|live| live.uid == Uid::new(&job.uid)))
+            }
+            Err(error) if error.is_object_not_found() => Ok(None),
+            Err(source) => Err(SyncError::GetJob { job: key, source }),
+        }
+    }
+
+    /// Creates the Job of `start`, and records it in the status.
+    async fn start(&mut self, start: &Start, now: Timestamp) -> Result<Requeue, SyncError> {
+        self.check().await?;
+        if self.cron_job.spec.concurrency_policy == ConcurrencyPolicy::Replace {
+            self.delete_active().await?;
+        }
+        let meta = &self.cron_job.meta;
+        let key = ObjectKey::new(&meta.namespace, &job::name(&meta.name, start.at));
+        let body = job::body(&self.cron_job, start.at, &start.zone).map_err(|source| {
+            SyncError::Template {
+                job: key.clone(),
+                source,
+            }
+        })?;
+        let target = Target::collection::<Job>(&meta.namespace);
+        let job = match self.controller.client.create(target, &body).await {
+            Ok(answer) => self.created(&answer, start.at)?,
+            Err(error) if error.is_already_exists() => {
+                let answer = self
+                    .controller
+                    .client
+                    .get(named(&key))
+                    .await
+                    .map_err(|source| SyncError::GetJob {
+                        job: key.clone(),
+                        source,
+                    })?;
+                Job::decode(&answer).map_err(SyncError::Answer)?
+            }
+            Err(source) => {
+                // In a terminating namespace every creation fails.
+                if !source.is_fenced() && !source.has_cause("NamespaceTerminating") {
+                    let message = format!("Error creating job: {source}");
+                    self.notify(Notice::warning("FailedCreate", message));
+                }
+                return Err(SyncError::Create { job: key, source });
+            }
+        };
+        self.controller
+            .jobs_written
+            .record(self.key, job.meta.resource_version);
+        // The Job of another client takes the place of this run.
+        if job.meta.is_controlled_by(&meta.uid) && !self.draft.has(&job.meta.uid) {
+            self.draft.started(&job.meta, start.at);
+        }
+        let last = self.draft.last_schedule_time();
+        let delay = start::delay(&self.cron_job, last, &start.schedule, now);
+        Ok(delay.map_or(Requeue::Never, Requeue::After))
+    }
+
+    /// Counts and reports the creation of the Job in `answer`, which was scheduled for `at`.
+    fn created(&self, answer: &[u8], at: Timestamp) -> Result<Job, SyncError> {
+        let job = Job::decode(answer).map_err(SyncError::Answer)?;
+        if let Some(created) = job.meta.created {
+            let skew = created.duration_since(at).as_secs_f64();
+            self.controller.metrics.creation_skew.observe(skew);
+        }
+        let message = format!("Created job {}", job.meta.name);
+        self.notify(Notice::normal("SuccessfulCreate", message));
+        Ok(job)
+    }
+
+    /// Deletes the running Jobs, for the policy `Replace`.
+    async fn delete_active(&mut self) -> Result<(), SyncError> {
+        for job in self.draft.active().to_vec() {
+            let key = ObjectKey::new(&job.namespace, &job.name);
+            match self.controller.client.get(named(&key)).await {
+                Ok(answer) => {
+                    let live = Identity::decode(&answer).map_err(SyncError::Answer)?;
+                    if live.uid != Uid::new(&job.uid) {
+                        self.missing(&job);
+                        continue;
+                    }
+                }
+                Err(source) => {
+                    let message = format!("Get job: {source}");
+                    self.notify(Notice::warning("FailedGet", message));
+                    return Err(SyncError::GetJob { job: key, source });
+                }
+            }
+            let deleted = self.delete(&key, &Uid::new(&job.uid)).await;
+            deleted.map_err(|source| SyncError::Replace { job: key, source })?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a Job, and removes it from the status. The Event about the result is recorded.
+    async fn delete(&mut self, job: &ObjectKey, uid: &Uid) -> Result<(), ApiError> {
+        let options = Delete::uid(uid).propagation(Propagation::Background);
+        let deleted = self.controller.client.delete(named(job), &options).await;
+        match deleted {
+            Ok(_) => {
+                self.draft.remove(uid);
+                let message = format!("Deleted job {}", job.name);
+                self.notify(Notice::normal("SuccessfulDelete", message));
+                Ok(())
+            }
+            Err(error) => {
+                if !error.is_fenced() {
+                    let message = format!("Deleted job: {error}");
+                    self.notify(Notice::warning("FailedDelete", message));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Fails with [`SyncError::Behind`] if the cached CronJob lacks writes of the previous leader.
+    /// A new leader must not repeat a run that is finished and deleted.
+    async fn check(&mut self) -> Result<(), SyncError> {
+        if !self.is_current {
+            let meta = &self.cron_job.meta;
+            self.is_current = live::is_current::<CronJob>(&self.controller.client, meta)
+                .await
+                .map_err(SyncError::Check)?;
+        }
+        if self.is_current {
+            Ok(())
+        } else {
+            Err(SyncError::Behind)
+        }
+    }
+
+    async fn write_status(&self) -> Result<(), SyncError> {
+        let Some(status) = self.draft.changed() else {
+            return Ok(());
+        };
+        let (client, CronJob { meta, document, .. }) = (&self.controller.client, &*self.cron_job);
+        let written = write_status::<CronJob>(client, meta, document, status, OnFailure::Return);
+        let answer = written.await.map_err(SyncError::Status)?;
+        let identity = Identity::decode(&answer)
+            .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
+        self.controller
+            .cron_jobs_written
+            .record(self.key, identity.resource_version);
+        Ok(())
+    }
+
+    fn notify(
+        &self,
+        Notice {
+            kind,
+            reason,
+            message,
+        }: Notice,
+    ) {
+        if kind == EventType::Warning {
+            tracing::debug!(reason, message, "cronjob cannot proceed as its spec says");
+        }
+        self.controller
+            .recorder
+            .event(ObjectReference::of(&*self.cron_job), kind, reason, message);
+    }
+}
+
+fn named(job: &ObjectKey) -> Target<'_> {
+    Target::named::<Job>(&job.namespace, &job.name)
+}

@@ -1,0 +1,35 @@
+//! The Services that a change enqueues.
+//!
+//! Every change of a Service enqueues it. A change of a pod enqueues the Services that select it,
+//! after the batch period. The deletion of an Endpoints object enqueues the Service of its name. As
+//! upstream, other changes of Endpoints enqueue nothing, so edits of users stay until the next sync.
+
+use std::time::Duration;
+
+use steersman_runtime::endpointslice::ServicesByPod;
+use steersman_runtime::informer::{Change, InformerFactory};
+use steersman_runtime::object::{Endpoints, Object, ObjectKey, Pod, Service};
+use steersman_runtime::workqueue::WorkQueue;
+
+/// Registers the handlers of Services, pods and Endpoints.
+pub(super) fn register(
+    informers: &InformerFactory,
+    queue: &WorkQueue<ObjectKey>,
+    batch_period: Duration,
+) {
+    let services = informers.shared::<Service>();
+    let keys = queue.clone();
+    services.add_handler(move |change| keys.add(change.object().key()));
+    let (by_pod, keys) = (ServicesByPod::of(&services.store()), queue.clone());
+    informers.shared::<Pod>().add_handler(move |change| {
+        for key in by_pod.affected(&change) {
+            keys.add_after(key, batch_period);
+        }
+    });
+    let keys = queue.clone();
+    informers.shared::<Endpoints>().add_handler(move |change| {
+        if let Change::Deleted { object, .. } = change {
+            keys.add(object.key());
+        }
+    });
+}

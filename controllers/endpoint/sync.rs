@@ -1,0 +1,168 @@
+//! One sync of one Service: compute its subsets, and write its Endpoints object if it differs.
+//!
+//! Upstream: `syncService`.
+
+use std::sync::Arc;
+
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{
+    DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Service,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::writes::Delete;
+
+use super::subsets::{is_managed, subsets};
+use super::write::{Body, body, is_current};
+
+/// Retries in a row before a key is dropped. Upstream: `maxRetries`.
+const MAX_RETRIES: u32 = 15;
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The Endpoints object could not be created or updated.
+    #[error("{0}")]
+    Write(#[source] ApiError),
+    /// The answer of the API server is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+    /// The Service of a leftover Endpoints object could not be read.
+    #[error("{0}")]
+    Read(#[source] ApiError),
+    /// A leftover Endpoints object could not be deleted.
+    #[error("{0}")]
+    Delete(#[source] ApiError),
+}
+
+/// Syncs Services.
+pub(super) struct EndpointsSyncer {
+    pub(super) pods: PodsByLabel,
+    pub(super) endpoints: Store<Endpoints>,
+    pub(super) written: WritesTo,
+    pub(super) triggers: Arc<TriggerTimes>,
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+}
+
+impl ObjectSyncer for EndpointsSyncer {
+    type Object = Service;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, service: Arc<Service>) -> Result<Requeue, SyncError> {
+        if !is_managed(&service) {
+            return Ok(Requeue::Never);
+        }
+        let selector = &service.spec.selector;
+        let pods = self.pods.selected(&key.namespace, selector);
+        let trigger = self.triggers.observe(key, &service, &pods);
+        let subsets = subsets(&service, &pods);
+        let stored = self.endpoints.get(key);
+        if let Some(stored) = &stored
+            && is_current(stored, &service, &subsets)
+        {
+            return Ok(Requeue::Never);
+        }
+        let body = body(stored.as_deref(), &service, subsets, trigger);
+        self.write(key, &service, stored.as_deref(), &body).await?;
+        Ok(Requeue::Never)
+    }
+
+    /// Deletes the Endpoints object of a Service that is gone. The API server usually does so.
+    async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        let Some(leftover) = self.endpoints.get(key) else {
+            return Ok(Requeue::Never);
+        };
+        // The cache of Services may be older than this Endpoints object, and lack its Service.
+        let service = Target {
+            resource: Service::RESOURCE,
+            ..Target::of::<Endpoints>(&leftover.meta)
+        };
+        match self.client.get(service).await {
+            Ok(_) => return Ok(Requeue::Never),
+            Err(error) if error.is_object_not_found() => {}
+            Err(error) => return Err(SyncError::Read(error)),
+        }
+        let target = Target::of::<Endpoints>(&leftover.meta);
+        let only_this = Delete::exactly(&leftover.meta);
+        match self.client.delete(target, &only_this).await {
+            Err(error) if !error.is_object_not_found() => Err(SyncError::Delete(error)),
+            _ => Ok(Requeue::Never),
+        }
+    }
+
+    fn retry(&self, _error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
+        if failures >= MAX_RETRIES {
+            Retry::Drop
+        } else {
+            Retry::after_request(request)
+        }
+    }
+}
+
+impl EndpointsSyncer {
+    async fn write(
+        &self,
+        key: &ObjectKey,
+        service: &Service,
+        stored: Option<&Endpoints>,
+        body: &Body,
+    ) -> Result<(), SyncError> {
+        let answer = match stored {
+            Some(stored) => {
+                let target = Target::of::<Endpoints>(&stored.meta);
+                self.client.replace(target, body).await
+            }
+            None => {
+                let target = Target::collection::<Endpoints>(&key.namespace);
+                self.client.create(target, body).await
+            }
+        };
+        match answer {
+            Ok(answer) => {
+                let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
+                self.written.record(key, written.resource_version);
+                Ok(())
+            }
+            // The namespace is being deleted with all that is in it.
+            Err(error) if stored.is_none() && error.has_cause("NamespaceTerminating") => Ok(()),
+            Err(error) => {
+                if !error.is_fenced() {
+                    self.report(service, stored, &error);
+                }
+                Err(SyncError::Write(error))
+            }
+        }
+    }
+
+    /// Records a Warning about the Endpoints object as it was sent. As upstream, a new object has
+    /// only a name, so its Event is in the namespace `default`.
+    fn report(&self, service: &Service, stored: Option<&Endpoints>, error: &ApiError) {
+        let (namespace, name) = (&service.meta.namespace, &service.meta.name);
+        let (object, reason, message) = match stored {
+            Some(stored) => (
+                ObjectReference::of(stored),
+                "FailedToUpdateEndpoint",
+                format!("Failed to update endpoint {namespace}/{name}: {error}"),
+            ),
+            None => (
+                ObjectReference {
+                    api_version: Endpoints::RESOURCE.api_version().into_owned(),
+                    kind: Endpoints::RESOURCE.kind.clone().into_owned(),
+                    name: name.to_string(),
+                    namespace: String::new(),
+                    uid: String::new(),
+                    resource_version: String::new(),
+                },
+                "FailedToCreateEndpoint",
+                format!("Failed to create endpoint for service {namespace}/{name}: {error}"),
+            ),
+        };
+        self.recorder
+            .event(object, EventType::Warning, reason, message);
+    }
+}

@@ -1,0 +1,192 @@
+//! The endpoints that a Service should have, grouped by their ports.
+//!
+//! Pods of one template share their spec in the cache. The ports are therefore resolved once per
+//! template, not once per pod.
+//!
+//! Upstream: `reconcileByAddressType`, `podToEndpoint` and `getEndpointPorts` of
+//! `k8s.io/endpointslice`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use steersman_runtime::endpointslice::{AddressType, Ports, addresses, pods};
+use steersman_runtime::informer::Store;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{
+    Addresses, Endpoint, EndpointConditions, EndpointSlicePort, Node, ObjectKey, Pod, PodSpec,
+    Service, TargetRef,
+};
+
+/// Label of a node with the name of its zone.
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The endpoints with equal ports. May be empty: a pod without an address of the family still has
+/// ports.
+pub(super) struct Group {
+    pub(super) ports: Ports,
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// The desired endpoints of one address type.
+pub(super) struct Desired {
+    /// Groups in the order of their first pods.
+    pub(super) groups: Vec<Group>,
+    /// Pods that are left out, because their node is not in the cache.
+    pub(super) without_node: Vec<MissingNode>,
+}
+
+/// A pod on a node that is not in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MissingNode {
+    pub(super) pod: Arc<str>,
+    /// Name of the node; empty for an unscheduled pod.
+    pub(super) node: Sym,
+}
+
+/// The nodes of pods, each looked up once per sync.
+pub(super) struct Nodes<'a> {
+    store: &'a Store<Node>,
+    known: HashMap<Sym, Option<Place>>,
+}
+
+/// The location of a node in the cache.
+#[derive(Clone)]
+struct Place {
+    /// Zone; unset if the label is missing or empty.
+    zone: Option<Sym>,
+}
+
+impl<'a> Nodes<'a> {
+    pub(super) fn new(store: &'a Store<Node>) -> Self {
+        Self {
+            store,
+            known: HashMap::new(),
+        }
+    }
+
+    fn place(&mut self, node: &Sym) -> Option<Place> {
+        let store = self.store;
+        let look_up = || {
+            let node = store.get(&ObjectKey::new("", node))?;
+            let zone = node.meta.labels.get(ZONE).filter(|zone| !zone.is_empty());
+            Some(Place {
+                zone: zone.cloned(),
+            })
+        };
+        self.known
+            .entry(node.clone())
+            .or_insert_with(look_up)
+            .clone()
+    }
+}
+
+/// The desired endpoints of `service` with addresses of `family`, in the order of `pods`.
+pub(super) fn desired(
+    service: &Service,
+    pods: &[Arc<Pod>],
+    nodes: &mut Nodes<'_>,
+    family: AddressType,
+) -> Desired {
+    let mut groups = Groups::default();
+    let mut without_node = Vec::new();
+    for pod in pods.iter().filter(|pod| pods::is_endpoint(pod, true)) {
+        let group = groups.of(service, &pod.spec);
+        let node = pod.node.clone().unwrap_or_default();
+        let place = nodes.place(&node);
+        if place.is_none() && !service.spec.publish_not_ready_addresses {
+            without_node.push(MissingNode {
+                pod: Arc::clone(&pod.meta.name),
+                node,
+            });
+            continue;
+        }
+        let zone = place.and_then(|place| place.zone);
+        group.endpoints.extend(endpoint(service, pod, zone, family));
+    }
+    Desired {
+        groups: groups.list,
+        without_node,
+    }
+}
+
+/// Groups by ports, and by the specs that have these ports.
+#[derive(Default)]
+struct Groups {
+    list: Vec<Group>,
+    by_ports: HashMap<Ports, usize>,
+    by_spec: HashMap<*const PodSpec, usize>,
+}
+
+impl Groups {
+    /// The group of pods with `spec`. It exists from now on.
+    fn of(&mut self, service: &Service, spec: &Arc<PodSpec>) -> &mut Group {
+        let Self {
+            list,
+            by_ports,
+            by_spec,
+        } = self;
+        let position = *by_spec.entry(Arc::as_ptr(spec)).or_insert_with(|| {
+            let ports = ports(service, spec);
+            *by_ports.entry(ports.clone()).or_insert_with(|| {
+                list.push(Group {
+                    ports,
+                    endpoints: Vec::new(),
+                });
+                list.len() - 1
+            })
+        });
+        &mut list[position]
+    }
+}
+
+/// The ports of endpoints with `spec`. A named port that the pods lack is left out.
+fn ports(service: &Service, spec: &PodSpec) -> Ports {
+    let ports = service.spec.ports.iter().filter_map(|port| {
+        Some(EndpointSlicePort {
+            port: Some(pods::target_port(spec, port)?),
+            name: Some(port.name.clone()),
+            protocol: Some(port.protocol.clone()),
+            app_protocol: port.app_protocol.clone(),
+        })
+    });
+    Ports::new(ports.collect())
+}
+
+/// The endpoint of `pod`; `None` without an address of `family`. A text that is no address is left
+/// out.
+fn endpoint(
+    service: &Service,
+    pod: &Pod,
+    zone: Option<Sym>,
+    family: AddressType,
+) -> Option<Endpoint> {
+    let parsed = pod.ips().filter_map(addresses::parse);
+    let mut addresses: Vec<String> = parsed
+        .filter(|address| AddressType::of(*address) == family)
+        .map(|address| address.to_string())
+        .collect();
+    if addresses.is_empty() {
+        return None;
+    }
+    addresses.sort_unstable();
+    let (serving, terminating) = (pod.is_ready(), pod.meta.is_terminating());
+    let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
+    Some(Endpoint {
+        addresses: Addresses::new(addresses.iter().map(String::as_str)),
+        conditions: EndpointConditions {
+            ready: Some(ready),
+            serving: Some(serving),
+            terminating: Some(terminating),
+        },
+        hostname: pods::hostname(pod, service).map(Box::from),
+        target_ref: Some(TargetRef::new(
+            Sym::new("Pod"),
+            pod.meta.namespace.clone(),
+            Arc::clone(&pod.meta.name),
+            pod.meta.uid.clone(),
+        )),
+        node_name: pod.node.clone(),
+        zone,
+        hints: None,
+    })
+}

@@ -1,0 +1,117 @@
+//! The Services that a change enqueues.
+//!
+//! Changes of a Service count at once. Changes of pods wait for the batch period, so that a roll-out
+//! leads to few writes. Foreign changes of slices wait for at least a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::endpointslice::{ServicesByPod, SliceChanges, WrittenSlices};
+use steersman_runtime::informer::{Change, InformerFactory};
+use steersman_runtime::object::{EndpointSlice, Node, Object, ObjectKey, Pod, Service};
+use steersman_runtime::workqueue::WorkQueue;
+use tokio::sync::Notify;
+
+use super::MANAGER;
+use super::desired::ZONE;
+
+/// Shortest delay of a sync after a change of a slice. Upstream: `endpointSliceChangeMinSyncDelay`.
+const SLICE_DELAY: Duration = Duration::from_secs(1);
+
+/// The parts that handlers need.
+pub(super) struct Handlers {
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) batch_period: Duration,
+    pub(super) written: Arc<WrittenSlices>,
+    /// Notified when the CPU of zones may have changed.
+    pub(super) nodes_changed: Arc<Notify>,
+}
+
+/// Registers the handlers.
+pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
+    let Handlers {
+        queue,
+        batch_period,
+        written,
+        nodes_changed,
+    } = handlers;
+    let services = informers.shared::<Service>();
+    let by_pod = ServicesByPod::of(&services.store());
+    let of_services = queue.clone();
+    services.add_handler(move |change| of_services.add(change.object().key()));
+    let of_pods = queue.clone();
+    informers.shared::<Pod>().add_handler(move |change| {
+        for service in by_pod.affected(&change) {
+            of_pods.add_after(service, batch_period);
+        }
+    });
+    let changes = SliceChanges::new(MANAGER, written);
+    let delay = batch_period.max(SLICE_DELAY);
+    informers
+        .shared::<EndpointSlice>()
+        .add_handler(move |change| {
+            for service in changes.affected(&change) {
+                queue.add_after(service, delay);
+            }
+        });
+    informers.shared::<Node>().add_handler(move |change| {
+        if changes_topology(&change) {
+            nodes_changed.notify_one();
+        }
+    });
+}
+
+/// Whether `change` may change the CPU of a zone. Upstream also ignores a changed amount of CPU.
+fn changes_topology(change: &Change<'_, Node>) -> bool {
+    let state = |node: &Node| (node.is_ready(), node.meta.labels.get(ZONE).cloned());
+    match change {
+        Change::Added { .. } | Change::Deleted { .. } => true,
+        Change::Updated { old, new } => state(old) != state(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Upstream: `TestUpdateNode`.
+    #[test]
+    fn readiness_and_zone_of_nodes_change_the_topology() {
+        let node = |zone: &str, ready: &str, taints: Value| {
+            let json = json!({
+                "metadata": {"name": "n", "labels": {ZONE: zone}}, "spec": {"taints": taints},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            });
+            Arc::new(Node::decode(json.to_string().as_bytes()).unwrap())
+        };
+        let old = node("a", "True", json!([]));
+        // (new, changed)
+        let cases = [
+            (node("a", "True", json!([])), false),
+            (
+                node("a", "True", json!([{"key": "k", "effect": "NoSchedule"}])),
+                false,
+            ),
+            (node("b", "True", json!([])), true),
+            (node("a", "False", json!([])), true),
+        ];
+        for (new, expected) in cases {
+            let change = Change::Updated {
+                old: &old,
+                new: &new,
+            };
+            assert_eq!(changes_topology(&change), expected, "{new:?}");
+        }
+        let added = Change::Added {
+            object: &old,
+            initial: false,
+        };
+        let deleted = Change::Deleted {
+            object: &old,
+            final_state_unknown: true,
+        };
+        assert!(changes_topology(&added) && changes_topology(&deleted));
+    }
+}

@@ -1,0 +1,79 @@
+//! The failures of a sync. The texts are upstream's.
+
+use std::time::Duration;
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::live::LiveError;
+use steersman_runtime::object::{DecodeError, ObjectKey};
+use steersman_runtime::workers::Retry;
+
+/// Failures in a row after which a key is dropped until the next event.
+const MAX_RETRIES: u32 = 15;
+
+/// The time after which the caches of a new leader are compared with the API server again.
+const CACHE_DELAY: Duration = Duration::from_secs(1);
+
+/// The operation that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    #[error("failed to create EndpointSlice for Endpoints {key}: {source}")]
+    Create {
+        key: ObjectKey,
+        #[source]
+        source: ApiError,
+    },
+    #[error("failed to update {slice} EndpointSlice for Endpoints {key}: {source}")]
+    Update {
+        key: ObjectKey,
+        slice: String,
+        #[source]
+        source: ApiError,
+    },
+    #[error("failed to delete {slice} EndpointSlice for Endpoints {key}: {source}")]
+    Delete {
+        key: ObjectKey,
+        slice: String,
+        #[source]
+        source: ApiError,
+    },
+    /// Slices of Endpoints that are no longer mirrored. `source` is the first failure.
+    #[error(
+        "error(s) deleting {failed}/{all} EndpointSlices for {key} Endpoints, including: {source}"
+    )]
+    CleanUp {
+        key: ObjectKey,
+        failed: usize,
+        all: usize,
+        #[source]
+        source: ApiError,
+    },
+    /// The caches lack changes from before this leadership term. Nothing was written.
+    #[error("the caches of Endpoints {key} are behind the API server")]
+    Behind { key: ObjectKey },
+    #[error("compare the caches of Endpoints {key} with the API server: {source}")]
+    Check {
+        key: ObjectKey,
+        #[source]
+        source: LiveError,
+    },
+    /// The slice is written, but the answer has no metadata.
+    #[error("failed to read the written EndpointSlice of Endpoints {key}: {source}")]
+    Answer {
+        key: ObjectKey,
+        #[source]
+        source: DecodeError,
+    },
+}
+
+impl SyncError {
+    /// The treatment of the key. `failures` is the number of earlier failures in a row.
+    pub(super) fn retry(&self, failures: u32) -> Retry {
+        if matches!(self, Self::Behind { .. }) {
+            Retry::After(CACHE_DELAY)
+        } else if failures >= MAX_RETRIES {
+            Retry::Drop
+        } else {
+            Retry::after_request(ApiError::within(self))
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! One sync of one ServiceCIDR: set its finalizer and its condition, or let it go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::clock::{Clock, saturating_since};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{
+    DecodeError, Identity, IpAddress, ObjectKey, ObjectReference, ServiceCidr,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::workers::{Requeue, Retry};
+
+use super::condition::Ready;
+use super::{NAME, ranges};
+
+/// Keeps a deleted ServiceCIDR until its addresses are gone.
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+
+/// Time from the deletion to the removal of the finalizer. Within it, all API servers stop
+/// allocating from the ServiceCIDR. Upstream: `deletionGracePeriod`.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Time until a new leader looks again at its caches, which are older than its term.
+const CACHE_CHECK: Duration = Duration::from_secs(1);
+
+/// Retries in a row before a key is dropped. Upstream: `maxRetries`.
+const MAX_RETRIES: u32 = 15;
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The finalizer could not be set or removed.
+    #[error("{0}")]
+    Finalizer(#[source] ApiError),
+    /// The condition could not be written.
+    #[error("{0}")]
+    Condition(#[source] ApiError),
+    /// The answer of the API server is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+/// Syncs ServiceCIDRs.
+pub(super) struct ServiceCidrs {
+    pub(super) cidrs: Store<ServiceCidr>,
+    pub(super) ips: Store<IpAddress>,
+    pub(super) cidrs_written: WritesTo,
+    /// This controller writes no IP addresses. The record knows the age of their cache.
+    pub(super) ips_written: WritesTo,
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+    pub(super) clock: Clock,
+}
+
+impl ObjectSyncer for ServiceCidrs {
+    type Object = ServiceCidr;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, cidr: Arc<ServiceCidr>) -> Result<Requeue, SyncError> {
+        if let Some(deleted) = cidr.meta.deleted {
+            let age = saturating_since(self.clock.now(), deleted);
+            return self.let_go(key, &cidr, age).await;
+        }
+        if !cidr.has_finalizer(FINALIZER) {
+            let patch = json!({"metadata": {"finalizers": [FINALIZER]}});
+            self.patch_finalizers(key, &cidr, &patch).await?;
+        }
+        let ready = self.set_condition(key, &cidr, Ready::YES).await;
+        if matches!(&ready, Err(SyncError::Condition(error)) if !error.is_fenced()) {
+            self.recorder.event(
+                ObjectReference::of(&*cidr),
+                EventType::Warning,
+                "KubernetesServiceCIDRError",
+                "The ServiceCIDR Status can not be set to Ready=True".to_owned(),
+            );
+        }
+        ready?;
+        Ok(Requeue::Never)
+    }
+
+    fn retry(&self, _error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
+        if failures >= MAX_RETRIES {
+            Retry::Drop
+        } else {
+            Retry::after_request(request)
+        }
+    }
+}
+
+impl ServiceCidrs {
+    /// Removes the finalizer of a ServiceCIDR that was deleted `age` ago, if it may go.
+    async fn let_go(
+        &self,
+        key: &ObjectKey,
+        cidr: &ServiceCidr,
+        age: Duration,
+    ) -> Result<Requeue, SyncError> {
+        if !ranges::may_go(&self.cidrs.list(), &self.ips.list(), cidr) {
+            self.set_condition(key, cidr, Ready::TERMINATING).await?;
+            return Ok(Requeue::Never);
+        }
+        if age < GRACE_PERIOD {
+            return Ok(Requeue::After(GRACE_PERIOD - age));
+        }
+        if self.cidrs_written.predates_term() || self.ips_written.predates_term() {
+            // The caches may lack an address that was allocated before the deletion.
+            return Ok(Requeue::After(CACHE_CHECK));
+        }
+        if cidr.has_finalizer(FINALIZER) {
+            let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
+            self.patch_finalizers(key, cidr, &patch).await?;
+        }
+        Ok(Requeue::Never)
+    }
+
+    async fn patch_finalizers(
+        &self,
+        key: &ObjectKey,
+        cidr: &ServiceCidr,
+        patch: &Value,
+    ) -> Result<(), SyncError> {
+        let target = Target::of::<ServiceCidr>(&cidr.meta);
+        match self.client.patch(target, PatchKind::Strategic, patch).await {
+            Ok(answer) => self.record(key, &answer),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(SyncError::Finalizer(error)),
+        }
+    }
+
+    async fn set_condition(
+        &self,
+        key: &ObjectKey,
+        cidr: &ServiceCidr,
+        ready: Ready,
+    ) -> Result<(), SyncError> {
+        if ready.is_set(cidr) {
+            return Ok(());
+        }
+        let target = Target::of::<ServiceCidr>(&cidr.meta).status();
+        let configuration = ready.configuration(cidr, self.clock.now());
+        let answer = self.client.apply(target, NAME, &configuration).await;
+        self.record(key, &answer.map_err(SyncError::Condition)?)
+    }
+
+    fn record(&self, key: &ObjectKey, answer: &[u8]) -> Result<(), SyncError> {
+        let written = Identity::decode(answer).map_err(SyncError::Answer)?;
+        self.cidrs_written.record(key, written.resource_version);
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! One sync of one node: reserve a block of each cluster CIDR, and PATCH `podCIDRs`.
+//!
+//! Upstream: `AllocateOrOccupyCIDR` and `updateCIDRsAllocation` of the range allocator.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use steersman_runtime::cidr::Cidr;
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{DecodeError, Identity, Node, ObjectKey, ObjectReference};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::workers::Requeue;
+
+use super::allocations::{Exhausted, OccupyError};
+use super::pool::Pool;
+
+/// Attempts of one PATCH in one sync, without a pause. Upstream: `cidrUpdateRetries`.
+const ATTEMPTS: usize = 3;
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The `podCIDRs` of the node do not fit the flags.
+    #[error("{0}")]
+    Occupy(#[from] OccupyError),
+    /// No block is free.
+    #[error("{0}")]
+    Exhausted(#[from] Exhausted),
+    /// The API server did not accept the block.
+    #[error("{0}")]
+    Patch(#[source] ApiError),
+    /// The answer to the PATCH is no node.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+/// Gives blocks to nodes.
+pub(super) struct NodeIpam {
+    pub(super) pool: Pool,
+    pub(super) nodes: SharedInformer<Node>,
+    pub(super) written: WritesTo,
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+}
+
+impl ObjectSyncer for NodeIpam {
+    type Object = Node;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, SyncError> {
+        if node.meta.is_terminating() {
+            return Ok(Requeue::Never);
+        }
+        if !node.spec.pod_cidrs.is_empty() {
+            self.pool.with(|allocations| allocations.check(&node))?;
+            return Ok(Requeue::Never);
+        }
+        let reserved = self.pool.with(|allocations| allocations.reserve(key));
+        let reserved = reserved.inspect_err(|_| self.report(&node, "CIDRNotAvailable"))?;
+        if let Some(cidrs) = reserved {
+            self.assign(key, &node, &cidrs).await?;
+        }
+        Ok(Requeue::Never)
+    }
+}
+
+impl NodeIpam {
+    /// Sends the reserved blocks, in up to [`ATTEMPTS`] requests.
+    async fn assign(&self, key: &ObjectKey, node: &Node, cidrs: &[Cidr]) -> Result<(), SyncError> {
+        let cidrs: Vec<String> = cidrs.iter().map(ToString::to_string).collect();
+        let patch = patch_of(&cidrs);
+        let mut attempt = 1;
+        let error = loop {
+            let target = Target::of::<Node>(&node.meta);
+            match self
+                .client
+                .patch(target, PatchKind::Strategic, &patch)
+                .await
+            {
+                Ok(answer) => return self.accepted(key, &answer),
+                Err(error) if error.is_fenced() => break error,
+                Err(error) => {
+                    if may_have_taken_effect(&error) {
+                        self.pool.with(|allocations| allocations.doubted(key));
+                    }
+                    if attempt == ATTEMPTS {
+                        self.report(node, "CIDRAssignmentFailed");
+                        break error;
+                    }
+                    attempt += 1;
+                }
+            }
+        };
+        self.pool.with(|allocations| allocations.refused(key));
+        Err(SyncError::Patch(error))
+    }
+
+    fn accepted(&self, key: &ObjectKey, answer: &[u8]) -> Result<(), SyncError> {
+        let written = Identity::decode(answer).map_err(|error| {
+            self.pool.with(|allocations| allocations.doubted(key));
+            SyncError::Answer(error)
+        })?;
+        let version = written.resource_version;
+        self.pool.with(|allocations| allocations.confirmed(key));
+        self.written.record(key, version);
+        let (pool, key) = (self.pool.clone(), key.clone());
+        self.nodes.when_seen(version, move || {
+            pool.with(|allocations| allocations.settled(&key));
+        });
+        Ok(())
+    }
+
+    /// Records an Event about the node. As upstream, it is of type Normal and has the UID of the
+    /// node, but no resource version.
+    fn report(&self, node: &Node, reason: &'static str) {
+        let object = ObjectReference {
+            resource_version: String::new(),
+            ..ObjectReference::of(node)
+        };
+        let message = format!("Node {} status is now: {reason}", node.meta.name);
+        self.recorder
+            .event(object, EventType::Normal, reason, message);
+    }
+}
+
+/// The body of the PATCH: `podCIDR` is the first range.
+pub(super) fn patch_of(cidrs: &[String]) -> Value {
+    json!({"spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs}})
+}
+
+/// False if the API server refused the request, so that it cannot take effect later.
+fn may_have_taken_effect(error: &ApiError) -> bool {
+    match error {
+        ApiError::Status { code, .. } => *code >= 500,
+        ApiError::Fenced { .. } => false,
+        ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => true,
+    }
+}

@@ -1,0 +1,210 @@
+//! Watches the health of nodes, and taints the unhealthy ones:
+//!
+//! - conditions of a silent node become `Unknown`, and its pods are marked as not ready,
+//! - conditions of a node become NoSchedule taints at once,
+//! - a node that is not ready gets a NoExecute taint, at a limited rate per zone.
+//!
+//! The taint eviction controller evicts the pods of nodes with NoExecute taints.
+//!
+//! - every 5 s: caches of nodes and Leases -> [`monitor`] -> PUT of statuses, taints, pods
+//! - every 100 ms: waiting nodes of each zone -> NoExecute taint
+//! - node events -> queue of nodes -> (taints, labels) -> patch
+//! - pods bound to a node -> queue of pods -> patch of the status
+//!
+//! Upstream: `pkg/controller/nodelifecycle`. Differences:
+//!
+//! - A new leader keeps the NoExecute taints that nodes have. Upstream removes them and adds them
+//!   again, so the pods get their whole toleration time once more.
+//! - A NoExecute taint is added only if the live node still has the condition of the decision.
+//! - Disruption is known before the first NoExecute taint of a pass; see [`monitor`].
+//! - A pod is marked by a patch of its `Ready` condition with the resource version.
+//! - A failed taint or label is retried.
+//! - Pods of a node that turns `Unknown` are always marked: also after a change of leader, and if
+//!   the node was `False` before.
+
+mod config;
+mod health;
+mod labels;
+mod metrics;
+mod monitor;
+mod pass;
+mod pods;
+mod sync;
+mod tainter;
+mod tainting;
+mod taints;
+#[cfg(test)]
+mod tests;
+mod unknown;
+mod writes;
+mod zones;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::{Change, Store};
+use steersman_runtime::keyed::{Keyed, Runner};
+use steersman_runtime::object::{Lease, Node, Object, ObjectKey, Pod};
+use steersman_runtime::own_writes::OwnWrites;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::scheduling::PodsByNode;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+use tokio::sync::Notify;
+
+use self::config::Config;
+use self::metrics::NodeMetrics;
+use self::monitor::Monitor;
+use self::sync::{Nodes, Pods};
+use self::writes::Writer;
+
+/// The node lifecycle controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["nodelifecycle"],
+    enabled_by_default: true,
+    summary: "Watches the health of nodes, and taints those that are not ready",
+    identity: IDENTITY,
+    reads: &[Read::of::<Node>(), Read::of::<Pod>(), Read::of::<Lease>()],
+    rules: &[
+        Rule::new(&[""], &["nodes"], &["get", "patch"]),
+        Rule::new(&[""], &["nodes/status"], &["update"]),
+        Rule::new(&[""], &["pods/status"], &["patch"]),
+        Rule::EVENTS,
+    ],
+    init,
+};
+
+const NAME: &str = "node-lifecycle-controller";
+
+/// Name of its client and of its service account, and source of its Events.
+const IDENTITY: &str = "node-controller";
+
+/// Workers of the queue of nodes, as upstream.
+const NODE_WORKERS: usize = 8;
+
+/// Workers of the queue of pods, as upstream.
+const POD_WORKERS: usize = 4;
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let mut nodes = Keyed::<Node>::new(ctx, NAME, "node_lifecycle_controller");
+    let pods = Keyed::<Pod>::new(ctx, NAME, "node_lifecycle_controller_pods");
+    let (node_queue, pod_queue) = (nodes.queue(), pods.queue());
+    let queue = node_queue.clone();
+    nodes.objects().add_handler(move |change| match change {
+        Change::Added { object: node, .. } | Change::Updated { new: node, .. } => {
+            queue.add(node.key());
+        }
+        Change::Deleted { .. } => {}
+    });
+    let queue = pod_queue.clone();
+    pods.objects().add_handler(move |change| {
+        let (before, pod) = match change {
+            Change::Added { object, .. } => (None, object),
+            Change::Updated { old, new } => (old.node.as_ref(), new),
+            Change::Deleted { .. } => return,
+        };
+        if pod.node.is_some() && pod.node.as_ref() != before {
+            queue.add(pod.key());
+        }
+    });
+
+    let client = ctx.client(IDENTITY);
+    let metrics = NodeMetrics::register(&ctx.registry).map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
+    let config = Config::new(&ctx.options);
+    let informer = nodes.objects().clone();
+    let shared = Arc::new(Shared {
+        nodes: informer.store(),
+        pods_by_node: PodsByNode::of(&pods.objects().store()),
+        leases: ctx.informers.shared::<Lease>().store(),
+        monitor: Mutex::new(Monitor::new(config)),
+        waiting: Notify::new(),
+        own_writes: nodes.writes(),
+        writer: Writer {
+            recorder: ctx.recorder(IDENTITY, client.clone()),
+            client,
+            clock: ctx.clock.clone(),
+            written: nodes.writes_to(&informer),
+        },
+        clock: ctx.clock.clone(),
+        metrics,
+    });
+    Ok(Box::new(NodeLifecycle {
+        period: config.monitor_period,
+        nodes: nodes.runner(Nodes(Arc::clone(&shared))),
+        pods: pods.runner(Pods(Arc::clone(&shared))),
+        shared,
+        node_queue,
+        pod_queue,
+    }))
+}
+
+/// The state that all loops share.
+struct Shared {
+    nodes: Store<Node>,
+    pods_by_node: PodsByNode,
+    leases: Store<Lease>,
+    monitor: Mutex<Monitor>,
+    /// Notified after each pass, since nodes may wait for a NoExecute taint.
+    waiting: Notify,
+    own_writes: OwnWrites,
+    writer: Writer,
+    clock: Clock,
+    metrics: NodeMetrics,
+}
+
+impl Shared {
+    /// The monitor. Its methods perform no IO, so the lock is held for a short time.
+    fn monitor(&self) -> MutexGuard<'_, Monitor> {
+        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The loops of the controller.
+struct NodeLifecycle {
+    period: Duration,
+    shared: Arc<Shared>,
+    nodes: Arc<Runner<Nodes>>,
+    pods: Arc<Runner<Pods>>,
+    node_queue: WorkQueue<ObjectKey>,
+    pod_queue: WorkQueue<ObjectKey>,
+}
+
+impl Controller for NodeLifecycle {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let Self {
+            period,
+            shared,
+            nodes,
+            pods,
+            node_queue,
+            pod_queue,
+        } = *self;
+        Box::pin(async move {
+            let monitor = async {
+                while !stop.is_cancelled() {
+                    shared.pass(&stop).await;
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(period) => {}
+                    }
+                }
+            };
+            tokio::join!(
+                run_workers(NAME, node_queue, NODE_WORKERS, nodes, stop.clone()),
+                run_workers(NAME, pod_queue, POD_WORKERS, pods, stop.clone()),
+                shared.taint_waiting_nodes(&stop),
+                monitor,
+            );
+        })
+    }
+}

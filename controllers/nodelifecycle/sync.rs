@@ -1,0 +1,77 @@
+//! The two queues: nodes get NoSchedule taints and labels, pods of silent nodes are marked.
+//!
+//! Upstream: `doNodeProcessingPassWorker` and `processPod` in `node_lifecycle_controller.go`.
+
+use std::sync::Arc;
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{Node, ObjectKey, Pod};
+use steersman_runtime::workers::{Requeue, Retry};
+
+use super::health::Ready;
+use super::writes::NodeError;
+use super::{Shared, taints};
+
+/// Syncs nodes.
+pub(super) struct Nodes(pub(super) Arc<Shared>);
+
+impl ObjectSyncer for Nodes {
+    type Object = Node;
+    type Error = NodeError;
+
+    /// A failure is retried. Upstream waits for the next update of the node.
+    async fn sync(&self, _key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, NodeError> {
+        let writer = &self.0.writer;
+        let (add, remove) = taints::no_schedule(&node);
+        let tainted = writer.swap_taints(&node, &add, &remove, None).await;
+        // Labels are independent of taints, so they do not wait for a retry.
+        let labelled = writer.copy_labels(&node).await;
+        tainted?;
+        labelled?;
+        Ok(Requeue::Never)
+    }
+}
+
+/// Syncs pods that were bound to a node after the monitor marked the pods of that node.
+pub(super) struct Pods(pub(super) Arc<Shared>);
+
+/// A pod could not be marked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PodError {
+    /// The cache lacks the node.
+    #[error("node {0} does not exist")]
+    NoNode(Arc<str>),
+    /// The request failed.
+    #[error("mark pod as not ready: {0}")]
+    Mark(#[source] ApiError),
+}
+
+impl ObjectSyncer for Pods {
+    type Object = Pod;
+    type Error = PodError;
+
+    async fn sync(&self, _key: &ObjectKey, pod: Arc<Pod>) -> Result<Requeue, PodError> {
+        let Some(node) = &pod.node else {
+            return Ok(Requeue::Never);
+        };
+        let ready = self.0.monitor().ready(node);
+        if ready.is_none_or(|ready| ready == Ready::True) {
+            return Ok(Requeue::Never);
+        }
+        if self.0.nodes.get(&ObjectKey::new("", node)).is_none() {
+            return Err(PodError::NoNode(node.to_arc()));
+        }
+        let marked = self.0.writer.mark_not_ready(&[pod]).await;
+        marked.map_err(PodError::Mark)?;
+        Ok(Requeue::Never)
+    }
+
+    fn retry(&self, error: &PodError, request: Option<&ApiError>, _failures: u32) -> Retry {
+        match error {
+            // The deletion of the pod is on its way, by podgc.
+            PodError::NoNode(_) => Retry::Quietly,
+            PodError::Mark(_) => Retry::after_request(request),
+        }
+    }
+}

@@ -3,26 +3,52 @@
 // Tables of cases are arrays of tuples.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod cronjob;
+pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
+pub mod endpoint;
+pub mod endpointslice;
+pub mod endpointslicemirroring;
 pub mod garbagecollector;
+pub mod job;
 pub mod namespace;
+pub mod nodeipam;
+pub mod nodelifecycle;
 pub mod podgc;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod servicecidrs;
+pub mod statefulset;
+pub mod tainteviction;
 #[cfg(test)]
 mod testing;
 pub mod ttl;
+pub mod ttlafterfinished;
 
 use steersman_runtime::controller::Descriptor;
 
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README
 /// table come from this.
 pub const ALL: &[Descriptor] = &[
+    cronjob::DESCRIPTOR,
+    daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
+    disruption::DESCRIPTOR,
+    endpoint::DESCRIPTOR,
+    endpointslice::DESCRIPTOR,
+    endpointslicemirroring::DESCRIPTOR,
     garbagecollector::DESCRIPTOR,
+    job::DESCRIPTOR,
     namespace::DESCRIPTOR,
+    nodeipam::DESCRIPTOR,
+    nodelifecycle::DESCRIPTOR,
     podgc::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
+    servicecidrs::DESCRIPTOR,
+    statefulset::DESCRIPTOR,
+    tainteviction::DESCRIPTOR,
+    ttlafterfinished::DESCRIPTOR,
     ttl::DESCRIPTOR,
 ];

@@ -68,14 +68,8 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     // `Config::new` reports an unknown format below. Until then, logs are text.
     let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
     let verbosity = options.int("v");
-    // Syncs are short. More than four threads would cost memory on large machines without a gain.
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
-    let runtime = match Builder::new_multi_thread()
-        .worker_threads(threads)
-        .enable_all()
-        .thread_name("steersman")
-        .build()
-    {
+    // Tasks on one thread wake each other without a system call; see docs/decisions/0008.
+    let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             logs::init(LogFormat::Text, 0, None);
@@ -141,7 +135,11 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     }
     let ended = runtime.block_on(serve(config, log, &runtime));
     if let Ok(Some(spans)) = spans {
-        spans.end();
+        // The runtime has to run meanwhile, because it drives the connection to the collector.
+        let ended = runtime.block_on(runtime.spawn_blocking(|| spans.end()));
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the export of spans panicked");
+        }
     }
     // A blocking call, such as a DNS look-up, must not delay the exit.
     runtime.shutdown_timeout(Duration::ZERO);
@@ -196,7 +194,12 @@ fn describe(error: &dyn std::error::Error) -> String {
 /// Connects to the API server, and runs the manager until a signal or an error.
 async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), RunError> {
     let stop = CancellationToken::new();
-    runtime.spawn(signals(stop.clone()));
+    // Before the spawn: the task runs at the first pause of the start-up. The kernel ignores a
+    // SIGTERM for process 1 of a container that does not listen yet.
+    match Signals::listen() {
+        Ok(signals) => drop(runtime.spawn(stop_at_signal(signals, stop.clone()))),
+        Err(error) => tracing::error!(%error, "cannot listen to signals; they end the process"),
+    }
     let connection = Connection::from_config(&config)?;
     Manager::new(config, connection, Clock::system())?
         .with_verbosity(log)
@@ -205,8 +208,7 @@ async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), 
 }
 
 /// Stops the manager at the first SIGTERM or SIGINT, and ends the process at the second one.
-async fn signals(stop: CancellationToken) -> std::io::Result<()> {
-    let mut signals = Signals::listen()?;
+async fn stop_at_signal(mut signals: Signals, stop: CancellationToken) {
     signals.next().await;
     tracing::info!("received a signal, stopping; a second one ends the process at once");
     stop.cancel();

@@ -93,8 +93,8 @@ fn invalid_input_leads_to_one_line_and_status_1() {
             r#"Error: "steersman version" takes no argument, got "2""#,
         ),
         (
-            &["--controllers=job"],
-            "--controllers=job leaves no controller to run: Steersman does not have job-controller yet; it has deployment-",
+            &["--controllers=serviceaccount"],
+            "--controllers=serviceaccount leaves no controller to run: Steersman does not have serviceaccount-controller yet; it has cronjob-",
         ),
         (
             &["--controllers=-podgc"],
@@ -222,7 +222,7 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
     let text = String::from_utf8(output(&arguments).stderr).unwrap();
     let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
     assert_eq!(warnings.len(), 2, "{text}");
-    for name in ["--allocate-node-cidrs", "--root-ca-file"] {
+    for name in ["--cluster-signing-key-file", "--root-ca-file"] {
         assert!(
             warnings[0].contains(name),
             "{name} is missing in {}",
@@ -232,7 +232,7 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
     for name in [
         "bootstrap-signer-controller",
         "token-cleaner-controller",
-        "job-controller",
+        "serviceaccount-controller",
     ] {
         assert!(
             warnings[1].contains(name),

@@ -8,6 +8,9 @@ const SET: &str = include_str!("commands/set.yaml");
 /// The objects of `SET` without those that pruning must delete.
 const LESS: &str = include_str!("commands/less.yaml");
 
+/// The reason why stories of nodes and volumes need the embedded cluster.
+const OWN_NODES: &str = "the nodes and volumes of this cluster may differ";
+
 fn cluster() -> Option<Cluster> {
     let cluster = Cluster::start()?;
     cluster.file("set.yaml", SET);
@@ -44,6 +47,34 @@ fn a_rollout_is_followed_paused_and_undone_to_a_revision() {
 }
 
 #[test]
+fn stateful_sets_are_rolled_out_undone_restarted_and_scaled() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+        return;
+    };
+    cluster.file("workloads.yaml", include_str!("commands/workloads.yaml"));
+    cluster.script(include_str!("commands/statefulset.txt"));
+}
+
+#[test]
+fn daemon_sets_are_rolled_out_undone_restarted_and_placed() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+        return;
+    };
+    cluster.file("workloads.yaml", include_str!("commands/workloads.yaml"));
+    cluster.script(include_str!("commands/daemonset.txt"));
+}
+
+#[test]
+fn jobs_are_created_from_cron_jobs_and_waited_for() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+        return;
+    };
+    let failing = include_str!("commands/failing-job.yaml");
+    cluster.file("failing-job.yaml", failing);
+    cluster.script(include_str!("commands/job.txt"));
+}
+
+#[test]
 fn objects_are_shown_in_every_output_format() {
     let Some(cluster) = cluster() else { return };
     cluster.script(include_str!("commands/show.txt"));
@@ -68,8 +99,7 @@ fn changes_are_watched_and_waited_for() {
 
 #[test]
 fn nodes_are_cordoned_and_drained_as_budgets_allow() {
-    let reason =
-        "other tests use the nodes of this cluster, and Steersman has no disruption controller";
+    let reason = "other tests use the nodes of this cluster";
     let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {
         return;
     };

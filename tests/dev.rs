@@ -103,6 +103,127 @@ fn a_failed_pod_ends_the_wait() {
 }
 
 #[test]
+fn a_pod_that_cannot_be_scheduled_is_reported_with_the_reason() {
+    let pod = |spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{{spec}, containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let claim = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]";
+    let lost = format!(
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: data}}\nspec: {{storageClassName: fast, \
+         accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}\n---\n{}",
+        pod(claim)
+    );
+    // (manifest, reasons)
+    let cases = [
+        (
+            pod("nodeSelector: {disk: ssd}"),
+            "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector",
+        ),
+        (
+            pod(claim),
+            "0/3 nodes are available: persistentvolumeclaim \"data\" not found. not found",
+        ),
+        (
+            lost,
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found, claim data is not bound: \
+             storageclass.storage.k8s.io \"fast\" not found",
+        ),
+    ];
+    for (manifest, reasons) in cases {
+        let (status, said) = once(&manifest, "2s");
+        assert_eq!(status, Some(1), "{said}");
+        assert_eq!(
+            said.lines().last(),
+            Some(
+                format!(
+                    "Error: not available after 2s: pod default/p: not ready (Pending, {reasons})"
+                )
+                .as_str()
+            ),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn every_kind_of_workload_is_waited_for_with_a_line_of_progress() {
+    let workloads = include_str!("commands/workloads.yaml");
+    let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
+    let manifest = format!(
+        "{workloads}---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: once}}\nspec: {{completions: 2, template: {template}}}\n\
+         ---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: tick}}\n\
+         spec: {{schedule: '0 0 1 1 *', jobTemplate: {{spec: {{template: {template}}}}}}}\n"
+    );
+    let (status, said) = once(&manifest, "30s");
+    assert_eq!(status, Some(0), "{said}");
+    let is_said = |start: &str, end: &str| {
+        said.lines()
+            .any(|line| line.starts_with(start) && line.ends_with(end))
+    };
+    for (start, end) in [
+        ("statefulset default/db complete in ", "s: 2 pods"),
+        ("daemonset default/agent complete in ", "s: 3 pods"),
+        ("job default/once complete in ", "s: 2 completions"),
+        ("cronjob default/tick complete", ": 0 active jobs"),
+    ] {
+        assert!(is_said(start, end), "no {start}...{end} in:\n{said}");
+    }
+}
+
+#[test]
+fn workloads_that_cannot_get_there_are_reported_with_the_reason() {
+    let failing = include_str!("commands/failing-job.yaml");
+    let set = |kind: &str, spec: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec:\n  selector: {{matchLabels: {{app: x}}}}\n  \
+             template:\n    metadata: {{labels: {{app: x}}, annotations: {{simulate.steersman.dev/behaviour: fail}}}}\n    \
+             spec: {{{spec}containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none}\nspec: {hard: {pods: '0'}}\n---\n";
+    // (manifest, parts of the error)
+    let cases = [
+        (
+            failing.to_owned(),
+            vec![
+                "not available: job default/bad: failed: BackoffLimitExceeded: Job has reached the specified backoff limit",
+            ],
+        ),
+        (
+            set("StatefulSet", ""),
+            vec!["statefulset default/x: 0 of 1 pods available (1 CrashLoopBackOff"],
+        ),
+        (
+            set("StatefulSet", "nodeSelector: {disk: ssd}, "),
+            vec![
+                "statefulset default/x: 0 of 1 pods available (1 Pending, 0/3 nodes are available: 3 node(s) didn't match",
+            ],
+        ),
+        (
+            set("DaemonSet", ""),
+            vec!["daemonset default/x: 0 of 3 pods available (3 CrashLoopBackOff"],
+        ),
+        (
+            format!("{quota}{}", set("StatefulSet", "")),
+            vec![
+                "statefulset default/x: 0 of 1 new pods created (",
+                "exceeded quota: none",
+            ],
+        ),
+    ];
+    for (manifest, parts) in cases {
+        let (status, said) = once(&manifest, "6s");
+        assert_eq!(status, Some(1), "{said}");
+        let last = said.lines().last().unwrap_or_default();
+        for part in parts {
+            assert!(last.contains(part), "no {part:?} in:\n{said}");
+        }
+    }
+}
+
+#[test]
 fn manifests_that_cannot_be_applied_are_reported_with_the_reason() {
     let pod = |rest: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{rest}\n");
     let deployment = |selector: &str, replicas: &str| {
@@ -296,11 +417,12 @@ fn logged(verbosity: &str) -> Vec<String> {
 #[test]
 fn each_verbosity_adds_upstreams_lines() {
     // (verbosity, maximum number of lines, parts of some line, parts of no line)
+    // Each controller has a line at its start.
     type Parts = &'static [&'static str];
     let cases: [(&str, usize, Parts, Parts); 3] = [
         (
             "-v=1",
-            20,
+            50,
             &[
                 r#""Caches are filled" informers="#,
                 "all resource monitors have synced",

@@ -88,9 +88,9 @@ async fn a_leader_ends_when_any_type_of_request_hangs() {
             Work::Delete("Orphan"),
         ),
         (
-            Matcher::new("get", "replicasets"),
+            Matcher::new("get", "deployments"),
             "GET",
-            Work::Delete("Background"),
+            Work::Delete("Foreground"),
         ),
         (Matcher::new("delete", "pods"), "DELETE", Work::ScaleDown),
         (

@@ -18,7 +18,7 @@ impl<T> Clone for Builder<T> {
 
 impl<T> Builder<T> {
     /// Starts with the JSON of an object.
-    pub(super) fn new(served: Value) -> Self {
+    pub(crate) fn new(served: Value) -> Self {
         Self(served, PhantomData)
     }
 

@@ -7,7 +7,7 @@ use steersman_runtime::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
 use super::world::World;
-use crate::{deployment, namespace, podgc, replicaset};
+use crate::{daemonset, deployment, job, namespace, podgc, replicaset, statefulset};
 
 const KEEP: &str = "example.com/keep";
 
@@ -15,10 +15,13 @@ const KEEP: &str = "example.com/keep";
 async fn world(gate: Gate, is_on: bool) -> World {
     let mut world = World::bare().await;
     let controllers = [
+        daemonset::DESCRIPTOR,
         deployment::DESCRIPTOR,
+        job::DESCRIPTOR,
         namespace::DESCRIPTOR,
         podgc::DESCRIPTOR,
         replicaset::DESCRIPTOR,
+        statefulset::DESCRIPTOR,
     ];
     let set = |name: &str| if name == gate.name { is_on } else { true };
     world
@@ -79,6 +82,23 @@ async fn deleted_beside_a_pod(world: &World) -> Value {
     json!(world.find("configmaps", "a").is_none())
 }
 
+/// Whether a Job that ran keeps its start time while it is suspended.
+async fn suspended_job_keeps_start_time(world: &World) -> Value {
+    let template =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}});
+    world
+        .create(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "web", "namespace": NAMESPACE}, "spec": {"template": template}}))
+        .await;
+    world.until("a pod", |state| !state.pods.is_empty()).await;
+    world
+        .patch("jobs", "web", json!({"spec": {"suspend": true}}))
+        .await;
+    world.until("no pod", |state| state.pods.is_empty()).await;
+    world.at_rest().await;
+    let job = world.find("jobs", "web").expect("the test created the Job");
+    json!(!job["status"]["startTime"].is_null())
+}
+
 /// Whether the pod with the lower deletion cost is deleted, although the other one was restarted.
 async fn cheaper_pod_is_deleted(world: &World) -> Value {
     world.create(web("ReplicaSet")).await;
@@ -123,6 +143,60 @@ async fn observed_generation(world: &World) -> Value {
     ])
 }
 
+/// The number of pods that a rolling update replaces at once, with `maxUnavailable: 2`.
+async fn replaced_at_once(world: &World) -> Value {
+    let mut set = web("StatefulSet");
+    set["spec"]["podManagementPolicy"] = json!("Parallel");
+    set["spec"]["updateStrategy"] =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}});
+    world.create(set).await;
+    world.until("two pods", |state| state.pods.len() == 2).await;
+    for pod in ["web-0", "web-1"] {
+        world.make_ready(pod).await;
+    }
+    world.at_rest().await;
+    let containers = json!([{"name": "main", "image": "j"}]);
+    let template = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    world.patch("statefulsets", "web", template).await;
+    let state = world.at_rest().await;
+    let is_new = |pod: &&Value| pod["spec"]["containers"][0]["image"] == "j";
+    json!(state.pods.iter().filter(is_new).count())
+}
+
+/// The number of revisions of a StatefulSet whose first revision another version stored.
+async fn revisions_beside_an_older_form(world: &World) -> Value {
+    let metadata = json!({"creationTimestamp": null, "labels": {"app": "web"}});
+    let spec = json!({"containers": [{"name": "main", "image": "i"}]});
+    let template = json!({"$patch": "replace", "metadata": metadata, "spec": spec});
+    let data = json!({"spec": {"template": template}});
+    let metadata = json!({"name": "web-1", "namespace": NAMESPACE, "labels": {"app": "web"}});
+    world
+        .create(json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data, "revision": 1}))
+        .await;
+    world.create(web("StatefulSet")).await;
+    world.at_rest().await;
+    json!(world.cluster.objects("controllerrevisions").len())
+}
+
+/// The number of nodes for a DaemonSet that tolerates taints with a value above 750. The taint of
+/// the node has the value 950.
+async fn nodes_above(world: &World) -> Value {
+    let taint = json!({"key": "sla", "value": "950", "effect": "NoSchedule"});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"taints": [taint]}});
+    world.create(node).await;
+    let mut ds = web("DaemonSet");
+    ds["spec"].as_object_mut().unwrap().remove("replicas");
+    (ds["metadata"]["uid"], ds["metadata"]["generation"]) = (json!("u"), json!(1));
+    let toleration =
+        json!({"key": "sla", "operator": "Gt", "value": "750", "effect": "NoSchedule"});
+    ds["spec"]["template"]["spec"]["tolerations"] = json!([toleration]);
+    // The API server refuses the operator, since its own gate is off.
+    world.cluster.load(ds).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let ds = world.find("daemonsets", "web").unwrap();
+    ds["status"]["desiredNumberScheduled"].clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_gate_that_controllers_read_has_an_effect() {
     for gate in features::ALL {
@@ -133,6 +207,11 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     terminating_replicas(&world).await,
                     json!([0, 0]),
                     json!([null, null]),
+                ),
+                features::MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS => (
+                    suspended_job_keeps_start_time(&world).await,
+                    json!(false),
+                    json!(true),
                 ),
                 features::ORDERED_NAMESPACE_DELETION => (
                     deleted_beside_a_pod(&world).await,
@@ -149,6 +228,17 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!([1, 1]),
                     json!([null, null]),
                 ),
+                features::MAX_UNAVAILABLE_STATEFUL_SET => {
+                    (replaced_at_once(&world).await, json!(2), json!(1))
+                }
+                features::STATEFUL_SET_SEMANTIC_REVISION_COMPARISON => (
+                    revisions_beside_an_older_form(&world).await,
+                    json!(1),
+                    json!(2),
+                ),
+                features::TAINT_TOLERATION_COMPARISON_OPERATORS => {
+                    (nodes_above(&world).await, json!(1), json!(0))
+                }
                 other => panic!("this test lacks a case for {}", other.name),
             };
             assert_eq!(found, if is_on { on } else { off }, "{}={is_on}", gate.name);

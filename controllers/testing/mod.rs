@@ -5,7 +5,8 @@
 //! image, so by default a ReplicaSet is the new one of a Deployment.
 
 mod actions;
-mod builder;
+pub(crate) mod batch;
+pub(crate) mod builder;
 mod features;
 pub(crate) mod gate;
 mod golden;
@@ -19,14 +20,19 @@ mod takeover;
 pub(crate) mod world;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Deployment, ReplicaSet, Uid};
+use steersman_runtime::object::{DaemonSet, Deployment, ReplicaSet, StatefulSet, Uid};
 
 use builder::Builder;
 
+/// Builds a DaemonSet.
+pub(crate) type DaemonSetBuilder = Builder<DaemonSet>;
 /// Builds a Deployment.
 pub(crate) type DeploymentBuilder = Builder<Deployment>;
 /// Builds a ReplicaSet.
 pub(crate) type ReplicaSetBuilder = Builder<ReplicaSet>;
+
+/// Builds a StatefulSet.
+pub(crate) type StatefulSetBuilder = Builder<StatefulSet>;
 
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "default";
@@ -127,5 +133,86 @@ impl ReplicaSetBuilder {
         self.status("replicas", replicas)
             .status("readyReplicas", available)
             .status("availableReplicas", available)
+    }
+}
+
+/// An ordered StatefulSet with one replica and rolling updates, without claims.
+pub(crate) fn stateful_set(name: &str) -> StatefulSetBuilder {
+    Builder::new(json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "serviceName": "svc",
+            "podManagementPolicy": "OrderedReady",
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+            "revisionHistoryLimit": 10,
+            "template": template("nginx"),
+        },
+        "status": {"observedGeneration": 1, "replicas": 0, "availableReplicas": 0},
+    }))
+}
+
+impl StatefulSetBuilder {
+    /// Adds claim templates with these names.
+    pub(crate) fn claims(self, names: &[&str]) -> Self {
+        let claim = |name: &&str| json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"]}});
+        self.spec(
+            "volumeClaimTemplates",
+            names.iter().map(claim).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Replaces the update strategy.
+    pub(crate) fn update_strategy(self, strategy: Value) -> Self {
+        self.spec("updateStrategy", strategy)
+    }
+
+    /// Sets the retention policy of claims, when deleted and when scaled.
+    pub(crate) fn retention(self, deleted: &str, scaled: &str) -> Self {
+        let policy = json!({"whenDeleted": deleted, "whenScaled": scaled});
+        self.spec("persistentVolumeClaimRetentionPolicy", policy)
+    }
+}
+
+/// A DaemonSet with the strategy OnDelete and no constraints on its nodes.
+pub(crate) fn daemon_set(name: &str) -> DaemonSetBuilder {
+    Builder::new(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
+            "annotations": {},
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "updateStrategy": {"type": "OnDelete"},
+            "template": template("nginx"),
+        },
+        "status": {"observedGeneration": 1},
+    }))
+}
+
+impl DaemonSetBuilder {
+    /// Sets fields in the spec of the pod template.
+    pub(crate) fn pod_spec(mut self, fields: Value) -> Self {
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            self.0["spec"]["template"]["spec"][field] = value.clone();
+        }
+        self
+    }
+
+    /// Sets the strategy RollingUpdate with these limits.
+    pub(crate) fn rolling_update(
+        self,
+        max_surge: impl Into<Value>,
+        max_unavailable: impl Into<Value>,
+    ) -> Self {
+        let limits =
+            json!({"maxSurge": max_surge.into(), "maxUnavailable": max_unavailable.into()});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": limits});
+        self.spec("updateStrategy", strategy)
     }
 }

@@ -57,6 +57,15 @@ impl PodBuilder {
         self
     }
 
+    /// Sets the affinity to `node` that the DaemonSet controller gives its pods.
+    pub(crate) fn target(mut self, node: &str) -> Self {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+        self.0["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            terms;
+        self
+    }
+
     pub(crate) fn phase(self, phase: &str) -> Self {
         self.status("phase", phase)
     }

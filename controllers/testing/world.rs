@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use steersman_devcluster::auth::User;
-use steersman_devcluster::faults::{self, Matcher};
+use steersman_devcluster::faults::{self, Matcher, RuleId};
 use steersman_devcluster::nodes::{self, NodesConfig};
 use steersman_devcluster::{DevCluster, Snapshot};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
@@ -28,6 +28,11 @@ use super::NAMESPACE;
 
 /// Start time of a test, in seconds since the epoch.
 const BEGIN: i64 = 1_700_000_000;
+
+/// Start time of a test.
+pub(crate) fn begin() -> Timestamp {
+    Timestamp::from_second(BEGIN).expect("the number is in the range of times")
+}
 
 /// Limit for each wait, in paused time.
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
@@ -90,7 +95,7 @@ impl World {
 
     /// A cluster without nodes and controllers.
     pub(crate) async fn bare() -> Self {
-        Self::bare_at(Timestamp::from_second(BEGIN).unwrap()).await
+        Self::bare_at(begin()).await
     }
 
     /// The same, with another start time.
@@ -100,8 +105,7 @@ impl World {
 
     /// A bare cluster that keeps the bodies of requests, and managed fields.
     pub(crate) async fn recorded() -> Self {
-        let cluster =
-            DevCluster::with_managed_fields(Clock::runtime(Timestamp::from_second(BEGIN).unwrap()));
+        let cluster = DevCluster::with_managed_fields(Clock::runtime(begin()));
         cluster.keep_contents();
         Self::on(cluster)
     }
@@ -112,7 +116,12 @@ impl World {
         let current = CurrentCluster(Arc::new(Mutex::new(cluster.clone())));
         let users = current.clone();
         for descriptor in crate::ALL {
-            allow(&cluster, descriptor.identity, &descriptor.all_rules());
+            // Controllers may share an identity, which then has the rules of all of them.
+            let sharing = crate::ALL
+                .iter()
+                .filter(|d| d.identity == descriptor.identity);
+            let rules: Vec<Rule> = sharing.flat_map(Descriptor::all_rules).collect();
+            allow(&cluster, descriptor.identity, &rules);
         }
         allow(&cluster, INFORMERS, &watched_by(crate::ALL));
         let clients: ClientFactory = Arc::new(move |identity: &str| {
@@ -174,6 +183,28 @@ impl World {
         let context = configure(context(&self.clients, &self.clock));
         (self.informers, self.registry) = (context.informers.clone(), context.registry.clone());
         self.controllers = run(controllers, &context).await;
+    }
+
+    /// Stops all controllers and starts these as a new leader. Its cache of `plural` stays at
+    /// `revision` until the test removes the returned rule.
+    pub(crate) async fn take_over_behind(
+        &mut self,
+        controllers: &[Descriptor],
+        plural: &str,
+        revision: u64,
+    ) -> RuleId {
+        let objects = Matcher {
+            resource: Some(plural.to_owned()),
+            ..Matcher::default()
+        };
+        let term_start_rv = self.cluster.revision();
+        let view = self.cluster.faults().hold_view(objects, revision);
+        self.restart_with(controllers, |mut context| {
+            context.term_start_rv = term_start_rv;
+            context
+        })
+        .await;
+        view
     }
 
     /// Restores the cluster from a snapshot, including its revisions, as an etcd restore does.

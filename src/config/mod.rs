@@ -312,7 +312,8 @@ fn check(options: &Options) -> Vec<ConfigError> {
         errors.push(ConfigError::CloudProvider(provider));
     }
     let allocator = options.text("cidr-allocator-type");
-    if allocator != "RangeAllocator" {
+    // The node IPAM controller rejects an empty type, if it is built.
+    if !matches!(&*allocator, "RangeAllocator" | "") {
         errors.push(ConfigError::CidrAllocator(allocator));
     }
     for flag in POSITIVE {

@@ -88,8 +88,12 @@ const FIXED: &[(&str, bool)] = &[
     ("CoordinatedLeaderElection", false),
     ("NativeHistograms", false),
     // Every sync waits until its cache contains the controller's own writes.
+    ("StaleControllerConsistencyJob", true),
+    ("StaleControllerConsistencyDaemonSet", true),
     ("StaleControllerConsistencyReplicaSet", true),
     ("WatchListClient", true),
+    // Jobs get no Workload and PodGroup for gang scheduling.
+    ("WorkloadWithJob", false),
 ];
 
 /// An invalid feature gate or emulated version. The texts are upstream's.

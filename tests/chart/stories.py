@@ -165,11 +165,11 @@ class Renderings(unittest.TestCase):
         cases = [
             ({}, "mode beside: name in `controllers` the ones that Steersman runs"),
             ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
-            ({"controllers": ["deployment", "nodeipam"]}, 'mode beside: "nodeipam" in `controllers` is not one of *, '),
+            ({"controllers": ["deployment", "serviceaccount"]}, 'mode beside: "serviceaccount" in `controllers` is not one of *, '),
             ({"controllers": ["-deployment"]}, "`controllers` selects no controller"),
             ({"mode": "replace", "controllers": ["nonsense"]}, 'mode replace: "nonsense" in `controllers` is not one of *, '),
             ({"mode": "replace", "controllers": ["*", "-sandwich"]}, 'mode replace: "-sandwich" in `controllers` is not one of *, '),
-            ({"mode": "replace", "controllers": ["nodeipam"]}, "`controllers` selects no controller"),
+            ({"mode": "replace", "controllers": ["serviceaccount"]}, "`controllers` selects no controller"),
         ]
         for values, message in cases:
             with self.subTest(message), self.assertRaises(helm.HelmError) as refused:

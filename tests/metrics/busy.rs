@@ -72,6 +72,11 @@ impl Busy {
             .await;
         cluster.faults().resume_watches("pods");
         self.wait_for_pods(6).await;
+        self.use_services().await;
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}});
+        cluster.create(node).await.unwrap();
+        self.until("node_collector_zone_size{").await;
+        self.until("node_collector_evictions_total{").await;
         // After a foreign update of the Lease, the next renewal must read it first.
         let lease = cluster.path("leases", "kube-system", "kube-controller-manager");
         cluster
@@ -81,6 +86,35 @@ impl Busy {
         self.until("leader_election_slowpath_total{").await;
         let (head, _) = self.ask("/healthz", None);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
+
+    /// Creates a Service with a selector, and one with Endpoints in place of it.
+    async fn use_services(&self) {
+        let service = |name: &str, fields: Value| {
+            let mut spec = json!({"ports": [{"port": 80}]});
+            for (field, value) in fields.as_object().into_iter().flatten() {
+                spec[field] = value.clone();
+            }
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        };
+        let selector = json!({"selector": {"app": "web"}, "trafficDistribution": "PreferSameZone"});
+        let subset = json!({"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]});
+        let endpoints = json!({
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "db", "namespace": "default"}, "subsets": [subset],
+        });
+        for object in [
+            service("web", selector),
+            service("db", json!({})),
+            endpoints,
+        ] {
+            self.secured.cluster.create(object).await.unwrap();
+        }
+        for family in [
+            "endpoint_slice_controller_changes{",
+            "endpoint_slice_mirroring_controller_changes{",
+        ] {
+            self.until(family).await;
+        }
     }
 
     /// Causes a little more work.

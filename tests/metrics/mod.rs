@@ -23,24 +23,46 @@ const BOUNDS: &[(&str, &str)] = &[
         "64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07",
     ),
     (
+        "D15",
+        "2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768",
+    ),
+    (
         "E15",
         "0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384",
     ),
 ];
 
 /// Upstream's names of the work queues that exist with `--client-ca-file`.
-const QUEUES: [&str; 12] = [
+const QUEUES: [&str; 30] = [
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",
+    "cronjob",
+    "daemonset",
+    "daemonset-node-updates",
     "deployment",
+    "disruption",
+    "disruption_recheck",
+    "endpoint",
+    "endpoint_slice",
+    "endpoint_slice_mirroring",
     "garbage_collector_attempt_to_delete",
     "garbage_collector_attempt_to_orphan",
     "garbage_collector_graph_changes",
+    "ipaddresses",
+    "job",
+    "job_orphan_pod",
     "namespace",
+    "node_lifecycle_controller",
+    "node_lifecycle_controller_pods",
+    "noexec_taint_node",
+    "noexec_taint_pod",
     "orphaned_pods_nodes",
     "replicaset",
     "replicationmanager",
+    "stale_pod_disruption",
+    "statefulset",
+    "ttl_jobs_to_delete",
     "ttlcontroller",
 ];
 

@@ -9,6 +9,7 @@
 //! * only some of the ReplicaSets resized, or only some of the pods created,
 //! * a counted hash collision without the new ReplicaSet,
 //! * a rollback or a pause with only some of its writes,
+//! * a new revision of a DaemonSet without new pods, or with pods on some of its nodes,
 //! * terminating pods.
 
 use serde_json::{Value, json};
@@ -18,9 +19,10 @@ use steersman_runtime::controller::Descriptor;
 use steersman_runtime::template;
 
 use crate::testing::world::World;
-use crate::{deployment, replicaset, replicationcontroller};
+use crate::{daemonset, deployment, replicaset, replicationcontroller};
 
-const CONTROLLERS: [Descriptor; 3] = [
+const CONTROLLERS: [Descriptor; 4] = [
+    daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
@@ -64,6 +66,16 @@ fn web(replicas: i32, spec: &Value) -> Value {
     d
 }
 
+/// A DaemonSet `web` with image `one` and these limits of its rolling update.
+fn daemon_set(max_surge: i32, max_unavailable: i32) -> Value {
+    let limits = json!({"maxSurge": max_surge, "maxUnavailable": max_unavailable});
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": limits});
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "updateStrategy": strategy, "template": pod_template("one")},
+    })
+}
+
 fn replication_controller(replicas: i32) -> Value {
     let spec =
         json!({"replicas": replicas, "selector": {"app": "web"}, "template": pod_template("one")});
@@ -95,6 +107,7 @@ async fn scenarios() -> Vec<Scenario> {
     let plain = json!({});
     let two = || json!({"spec": {"template": pod_template("two")}});
     let roll = json!({"spec": {"template": pod_template("two"), "revisionHistoryLimit": 0}});
+    let roll_daemon_set = roll.clone();
     let scaled_roll = json!({"spec": {"template": never_ready("two"), "replicas": 6}});
     let scale = json!({"spec": {"replicas": 6}});
     let back = json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}});
@@ -166,6 +179,25 @@ async fn scenarios() -> Vec<Scenario> {
             vec![Create(replication_controller(3))],
             Edit("replicationcontrollers", json!({"spec": {"replicas": 1}})),
         ),
+        scenario("a DaemonSet is created", vec![], Create(daemon_set(0, 1))),
+        scenario(
+            "a DaemonSet rolls out, and its history is deleted",
+            vec![Create(daemon_set(0, 1))],
+            Edit("daemonsets", roll_daemon_set),
+        ),
+        scenario(
+            "a DaemonSet rolls out with surge",
+            vec![Create(daemon_set(1, 0))],
+            Edit("daemonsets", two()),
+        ),
+        scenario(
+            "a DaemonSet rolls back",
+            vec![Create(daemon_set(0, 1)), Edit("daemonsets", two())],
+            Edit(
+                "daemonsets",
+                json!({"spec": {"template": pod_template("one")}}),
+            ),
+        ),
     ]
 }
 
@@ -179,9 +211,16 @@ struct Outcome {
 
 impl Outcome {
     fn of(world: &World) -> Self {
-        let objects = ["deployments", "replicasets", "replicationcontrollers"]
+        let plurals = [
+            "controllerrevisions",
+            "daemonsets",
+            "deployments",
+            "replicasets",
+            "replicationcontrollers",
+        ];
+        let objects = plurals
             .into_iter()
-            .flat_map(|p| world.cluster.objects(p));
+            .flat_map(|plural| world.cluster.objects(plural));
         let requests = world.cluster.requests();
         let done = |verb: &str| {
             requests

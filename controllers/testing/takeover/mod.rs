@@ -4,7 +4,10 @@
 //! each state. The tests add pods that match them, and variants for further states that upstream
 //! does not change.
 
+mod budgets;
+mod daemon_sets;
 mod mid_flight;
+mod nodes;
 
 use std::time::Duration;
 

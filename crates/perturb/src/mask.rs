@@ -29,8 +29,9 @@ const SIZES: &[&str] = &[
     "deployment.kubernetes.io/max-replicas",
 ];
 
-/// Resources that mostly simulated nodes change.
-const IGNORED: &[&str] = &["nodes"];
+/// Resources that mostly the simulation changes: its nodes, and the volumes of its provisioner,
+/// which are named after the UID of a claim.
+const IGNORED: &[&str] = &["nodes", "persistentvolumes"];
 
 /// Masked objects as text, each with its number of occurrences.
 pub(crate) type Masked = BTreeMap<String, usize>;
@@ -74,6 +75,77 @@ fn forget(plural: &str, object: &mut Value) {
                 .filter(|condition| condition["type"] == "Progressing")
             {
                 condition["message"] = Value::from("some ReplicaSet has successfully progressed.");
+            }
+        }
+        // The status refers to running Jobs by UID and version.
+        "cronjobs" => {
+            let active = object
+                .pointer_mut("/status/active")
+                .and_then(Value::as_array_mut);
+            for job in active
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_object_mut)
+            {
+                job.retain(|name, _| !METADATA.contains(&name.as_str()));
+            }
+        }
+        // The trigger time depends on the number of changes that one write answers. UIDs are random.
+        "endpoints" => {
+            if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+                annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
+            }
+            let subsets = object["subsets"].as_array_mut();
+            for subset in subsets.into_iter().flatten() {
+                for list in ["addresses", "notReadyAddresses"] {
+                    let addresses = subset.get_mut(list).and_then(Value::as_array_mut);
+                    for target in addresses.into_iter().flatten() {
+                        if let Some(uid) = target.pointer_mut("/targetRef/uid") {
+                            *uid = Value::from("of a pod");
+                        }
+                    }
+                }
+            }
+        }
+        // The API server labels a Job and its pods with the UID of the Job.
+        "jobs" => {
+            for place in [
+                "/metadata/labels",
+                "/spec/template/metadata/labels",
+                "/spec/selector/matchLabels",
+            ] {
+                if let Some(labels) = object.pointer_mut(place).and_then(Value::as_object_mut) {
+                    labels.retain(|name, _| !name.ends_with("controller-uid"));
+                }
+            }
+        }
+        // The simulated provisioner names a volume after the UID of the claim.
+        "persistentvolumeclaims" => {
+            if let Some(spec) = object["spec"].as_object_mut() {
+                spec.remove("volumeName");
+            }
+        }
+        // The names of mirrored slices are random, also without `generateName`. The order of
+        // endpoints, and the time of the change that led to a write, depend on the order of events.
+        "endpointslices" => {
+            let service = object["metadata"]["labels"]["kubernetes.io/service-name"].take();
+            object["metadata"]["labels"]["kubernetes.io/service-name"] = service.clone();
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.insert("name".to_owned(), service);
+                metadata.remove("generateName");
+                let annotations = metadata.remove("annotations").unwrap_or_default();
+                let mut annotations = annotations.as_object().cloned().unwrap_or_default();
+                annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
+                if !annotations.is_empty() {
+                    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+                }
+            }
+            if let Some(endpoints) = object.get_mut("endpoints").and_then(Value::as_array_mut) {
+                for endpoint in endpoints.iter_mut() {
+                    let target = endpoint.get_mut("targetRef").and_then(Value::as_object_mut);
+                    target.map(|target| target.remove("uid"));
+                }
+                endpoints.sort_by_key(Value::to_string);
             }
         }
         // Controllers read these annotations only of ReplicaSets with pods.

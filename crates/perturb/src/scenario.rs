@@ -143,10 +143,17 @@ pub enum Step {
     Load(Value),
     /// Applies a merge patch to the object at the path.
     Patch(String, Value),
+    /// Applies merge patches to objects that the function chooses from the state: their paths and
+    /// the patches.
+    PatchChosen(fn(&State) -> Vec<(String, Value)>),
     /// Replaces the object at the path.
     Replace(String, Value),
     /// Deletes the object at the path, with these `DeleteOptions`.
     Delete(String, Value),
+    /// Evicts the pods in the namespace `default` that have this value of the label `app` when the
+    /// step begins. The user repeats each eviction until the API server accepts it, as
+    /// `kubectl drain` does.
+    Evict(&'static str),
     /// Waits until the condition holds; failures print the name of the state.
     Until(&'static str, Condition),
     /// Waits for a fixed time.

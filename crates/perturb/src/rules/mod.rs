@@ -4,10 +4,26 @@
 //! may answer an older spec: it is correct if it fits one of the owner's recent versions.
 //! `docs/reliability.md` lists the rules and the places where upstream promises less.
 
+mod cron;
+mod daemonset;
+mod endpoints;
+mod jobs;
+mod network;
+mod nodes;
+
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
+pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
+pub use self::endpoints::NO_MISSING_ENDPOINT;
+pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
+pub use self::nodes::{READY_NODE, TAINT_RATE, TOLERATED};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
+
+pub use self::network::{COVERED_ADDRESS, OWN_BLOCK, READY_STAYS};
+pub use cron::{NOT_BEFORE_TTL, ONE_AT_A_TIME, ONE_RUN};
 
 /// A controller creates no pod beyond the replicas of its owner.
 pub const NO_SURPLUS: Rule = Rule {
@@ -60,6 +76,13 @@ pub const EMPTY_NAMESPACE: Rule = Rule {
 pub const LIVE_NODE: Rule = Rule {
     name: "running pods of existing nodes stay",
     check: live_node,
+};
+
+/// The API server accepts an eviction only if enough other pods are healthy. The number follows from
+/// the spec of the budget and the sizes of the workloads, and not from the status of the budget.
+pub const BUDGET: Rule = Rule {
+    name: "an eviction leaves as many healthy pods as the budget demands",
+    check: budget,
 };
 
 /// The kinds that own pods, with their resource and the identity of their controller.
@@ -509,6 +532,89 @@ fn live_node(state: &State, change: &Change) -> Result<(), String> {
         "{} ran on {}",
         change.key, node["metadata"]["name"]
     ))
+}
+
+fn budget(state: &State, change: &Change) -> Result<(), String> {
+    if &*change.plural != "poddisruptionbudgets" || change.kind != ChangeKind::Updated {
+        return Ok(());
+    }
+    let evicted = |budget: &Value, pod: &str| budget["status"]["disruptedPods"].get(pod).is_some();
+    let before = change.before.as_deref().unwrap_or(&Value::Null);
+    let now = change.object["status"]["disruptedPods"].as_object();
+    // Only an accepted eviction adds a pod.
+    if !now.is_some_and(|pods| pods.keys().any(|pod| !evicted(before, pod))) {
+        return Ok(());
+    }
+    let pods: Vec<&Value> = state
+        .all("pods")
+        .filter(|pod| selects(&change.object, pod))
+        .collect();
+    let name = |pod: &Value| {
+        pod["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let healthy = pods
+        .iter()
+        .filter(|pod| is_ready(pod) && !is_terminating(pod) && !evicted(&change.object, &name(pod)))
+        .count();
+    let demanded = demanded(state, &change.object["spec"], &pods);
+    if healthy >= demanded {
+        Ok(())
+    } else {
+        Err(format!("{} keeps {healthy} of {demanded} pods", change.key))
+    }
+}
+
+/// Whether the budget selects the pod. Budgets of scenarios have only `matchLabels`.
+fn selects(budget: &Value, pod: &Value) -> bool {
+    let labels = budget["spec"]["selector"]["matchLabels"].as_object();
+    pod["metadata"]["namespace"] == budget["metadata"]["namespace"]
+        && labels
+            .into_iter()
+            .flatten()
+            .all(|(key, value)| pod["metadata"]["labels"][key] == *value)
+}
+
+/// The healthy pods that the `spec` of a budget demands of `pods`. A workload counts with its
+/// smallest recent size, because a new size reaches the controller a moment later.
+fn demanded(state: &State, spec: &Value, pods: &[&Value]) -> usize {
+    let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+    if let Some(least) = number(&spec["minAvailable"]) {
+        return least;
+    }
+    let workloads: BTreeMap<String, usize> = pods
+        .iter()
+        .filter_map(|pod| {
+            let set = controller_of(state, pod)?;
+            let workload = controller_of(state, set).unwrap_or(set);
+            let uid = workload["metadata"]["uid"].as_str()?.to_owned();
+            let plurals = ["deployments", "replicasets", "statefulsets"];
+            let versions = plurals
+                .iter()
+                .flat_map(|plural| state.recent_versions(plural, workload));
+            Some((uid, versions.map(replicas).min()?))
+        })
+        .collect();
+    let expected: usize = workloads.values().sum();
+    let part = |value: &Value| {
+        let percent = value.as_str().and_then(|text| text.strip_suffix('%'));
+        let percent: usize = percent.and_then(|text| text.parse().ok()).unwrap_or(0);
+        number(value).unwrap_or_else(|| (percent * expected).div_ceil(100))
+    };
+    match (&spec["maxUnavailable"], &spec["minAvailable"]) {
+        (Value::Null, least) => part(least),
+        (most, _) => expected.saturating_sub(part(most)),
+    }
+}
+
+/// The controller of an object, of any kind.
+fn controller_of<'a>(state: &'a State, object: &Value) -> Option<&'a Value> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let reference = owners.iter().find(|owner| owner["controller"] == true)?;
+    let mut all = state.iter().map(|(_, object)| object);
+    all.find(|object| object["metadata"]["uid"] == reference["uid"])
 }
 
 #[cfg(test)]

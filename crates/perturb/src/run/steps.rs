@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use serde_json::json;
 use steersman_devcluster::DevCluster;
 use tokio::time::Instant;
 
@@ -37,6 +38,14 @@ pub(super) async fn reach_final_state(
             Step::Create(object) => cluster.create(object).await,
             Step::Load(object) => cluster.load(object).map(|()| serde_json::Value::Null),
             Step::Patch(path, patch) => cluster.patch(&path, patch).await,
+            Step::PatchChosen(choose) => {
+                history.advance(cluster);
+                let mut done = Ok(serde_json::Value::Null);
+                for (path, patch) in choose(&history.state) {
+                    done = done.and(cluster.patch(&path, patch).await);
+                }
+                done
+            }
             Step::Replace(path, object) => {
                 cluster
                     .call(Method::PUT, &path, "application/json", object.to_string())
@@ -51,6 +60,13 @@ pub(super) async fn reach_final_state(
                         options.to_string(),
                     )
                     .await
+            }
+            Step::Evict(app) => {
+                for pod in pods_of(&history.state, app) {
+                    evict(cluster, history, deadlines, &pod).await?;
+                }
+                deadlines.reach();
+                continue;
             }
             Step::Until(name, holds) => {
                 until(cluster, history, deadlines, |state| holds(state))
@@ -138,6 +154,58 @@ async fn until(
             return Err(format!("in {} s", begun.elapsed().as_secs()));
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Names of the pods in the namespace `default` with this value of the label `app`.
+fn pods_of(state: &State, app: &str) -> Vec<String> {
+    let pods = state
+        .all("pods")
+        .filter(|pod| pod["metadata"]["namespace"] == "default")
+        .filter(|pod| pod["metadata"]["labels"]["app"] == app);
+    pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Evicts a pod. Repeats the request after a 429, which the disruption budget of the pod causes.
+async fn evict(
+    cluster: &DevCluster,
+    history: &mut History,
+    deadlines: &Deadlines,
+    pod: &str,
+) -> Result<(), String> {
+    let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+    let begun = Instant::now();
+    loop {
+        let answer = cluster
+            .call(
+                Method::POST,
+                &path,
+                "application/json",
+                eviction.to_string(),
+            )
+            .await;
+        history.advance(cluster);
+        match answer {
+            Ok(_) => return Ok(()),
+            Err(status) if status.code == 404 => return Ok(()),
+            Err(status) if status.code == 429 => {}
+            Err(status) => {
+                return Err(format!(
+                    "the server rejected a user request: {}",
+                    status.message
+                ));
+            }
+        }
+        if deadlines.is_late(begun) {
+            return Err(format!(
+                "progress: {pod} is not evicted in {} s",
+                begun.elapsed().as_secs()
+            ));
+        }
+        pass(cluster, history, POLL).await;
     }
 }
 

@@ -1,12 +1,19 @@
 //! The scenarios of all controllers, each under its plans.
 //! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
+mod cronjob;
+mod daemonset;
 mod deployment;
+mod disruption;
+mod endpointslicemirroring;
 mod garbagecollector;
+mod jobs;
 mod namespace;
 mod objects;
 mod podgc;
 mod pods;
+mod statefulset;
+mod ttlafterfinished;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -52,12 +59,21 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
+    // Scenarios of the files endpoints, endpointslice, nodeipam, nodes and servicecidrs join when all
+    // their plans pass.
     let all = [
+        daemonset::scenarios(),
+        cronjob::scenarios(),
         deployment::scenarios(),
         pods::scenarios(),
         podgc::scenarios(),
         garbagecollector::scenarios(),
+        jobs::scenarios(),
         namespace::scenarios(),
+        statefulset::scenarios(),
+        disruption::scenarios(),
+        endpointslicemirroring::scenarios(),
+        ttlafterfinished::scenarios(),
     ];
     all.into_iter().flatten().collect()
 });

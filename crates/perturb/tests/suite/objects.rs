@@ -24,7 +24,14 @@ pub(crate) fn path(plural: &str, name: &str) -> String {
 
 pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
     let root = match plural {
-        "deployments" | "replicasets" => "/apis/apps/v1",
+        "deployments" | "replicasets" | "statefulsets" | "daemonsets" | "controllerrevisions" => {
+            "/apis/apps/v1"
+        }
+        "jobs" | "cronjobs" => "/apis/batch/v1",
+        "poddisruptionbudgets" => "/apis/policy/v1",
+        "servicecidrs" => return format!("/apis/networking.k8s.io/v1/servicecidrs/{name}"),
+        "ipaddresses" => return format!("/apis/networking.k8s.io/v1/ipaddresses/{name}"),
+        "nodes" => return format!("/api/v1/nodes/{name}"),
         _ => "/api/v1",
     };
     format!("{root}/namespaces/{namespace}/{plural}/{name}")
@@ -36,6 +43,23 @@ pub(crate) fn patch(plural: &str, name: &str, patch: Value) -> Step {
 
 pub(crate) fn delete(plural: &str, name: &str, options: Value) -> Step {
     Step::Delete(path(plural, name), options)
+}
+
+/// Ends the Job `name` with this condition at `time`, as its controller does.
+pub(crate) fn end_job(name: &str, condition: &str, time: &str) -> Step {
+    let interim = match condition {
+        "Complete" => "SuccessCriteriaMet",
+        _ => "FailureTarget",
+    };
+    let is_true = |kind| json!({"type": kind, "status": "True", "lastTransitionTime": time});
+    let mut status = json!({
+        "startTime": time,
+        "conditions": [is_true(interim), is_true(condition)],
+    });
+    if condition == "Complete" {
+        status["completionTime"] = json!(time);
+    }
+    Step::Patch(path("jobs", name) + "/status", json!({ "status": status }))
 }
 
 /// A pod template with one container of this image and the label `app`.

@@ -1,7 +1,8 @@
 //! Benchmarks of a controller manager, of failover, and of the embedded API server.
 //!
 //! By default it creates, rolls out, scales and deletes Deployments, and measures wall time, CPU
-//! time, memory and requests. `--failover` measures the time until a standby takes over.
+//! time, memory and requests. `--workload` measures other workloads, and `--against` compares with
+//! another manager. `--failover` measures the time until a standby takes over.
 //! `--apiserver` measures the embedded API server.
 //!
 //! The manager runs as a process of its own, so that its CPU time and memory are separate. The API
@@ -12,28 +13,32 @@ mod apiserver;
 mod failover;
 mod process;
 mod report;
+mod requests;
+mod workloads;
 mod world;
 
+use std::iter;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig};
-use steersman_devcluster::requests::RequestCounts;
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, connect, load_config};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
-use process::Program;
+use process::{Program, Usage};
 use report::{Phase, Table};
-use world::{World, since};
+use requests::{Requests, since};
+use workloads::{Workload, Workloads};
+use world::World;
 
 /// Measures a controller manager against the embedded API server, or another one.
 #[derive(Debug, Parser)]
@@ -64,6 +69,15 @@ struct Args {
     /// Measure only the embedded API server.
     #[arg(long, value_name = "MEASUREMENT", value_delimiter = ',', conflicts_with_all = ["kubeconfig", "failover"])]
     apiserver: Vec<apiserver::Measurement>,
+    /// Measure these workloads in place of Deployments.
+    #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', conflicts_with_all = ["failover", "apiserver"])]
+    workload: Vec<Workload>,
+    /// Measure this manager too, after the first one under the same load, and print ratios.
+    #[arg(long, value_name = "BINARY", conflicts_with_all = ["failover", "apiserver"])]
+    against: Option<PathBuf>,
+    /// Process of the API server of `--kubeconfig`, for its CPU time.
+    #[arg(long, value_name = "PID", requires = "kubeconfig")]
+    apiserver_pid: Option<u32>,
     /// Further arguments of the manager.
     #[arg(last = true)]
     manager_args: Vec<String>,
@@ -93,7 +107,8 @@ async fn main() -> Result<()> {
 
 /// The API server under load: the embedded one with simulated nodes, or that of `--kubeconfig`.
 struct Server {
-    cluster: Option<(DevCluster, HttpsDoor)>,
+    /// The embedded server ends with these.
+    _embedded: Option<(DevCluster, HttpsDoor)>,
     client: ApiClient,
     kubeconfig: PathBuf,
     tasks: Tasks,
@@ -101,7 +116,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start(args: &Args, scratch: &std::path::Path) -> Result<Self> {
+    async fn start(args: &Args, scratch: &Path) -> Result<Self> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let settings = ClientSettings {
             user_agent: "steersman-bench/0".to_owned(),
@@ -114,7 +129,7 @@ impl Server {
             let base = connect(&load_config(Some(kubeconfig), None)?)?;
             let client = ApiClient::new(base, settings, metrics);
             return Ok(Self {
-                cluster: None,
+                _embedded: None,
                 client,
                 kubeconfig: kubeconfig.clone(),
                 tasks,
@@ -134,52 +149,87 @@ impl Server {
         };
         nodes::start(config, client.clone(), Clock::system(), &tasks, &stop).await?;
         Ok(Self {
-            cluster: Some((cluster, door)),
+            _embedded: Some((cluster, door)),
             client,
             kubeconfig,
             tasks,
             stop,
         })
     }
-
-    /// Requests of the manager so far; empty for the server of `--kubeconfig`, which does not
-    /// count.
-    fn requests(&self) -> RequestCounts {
-        self.cluster
-            .as_ref()
-            .map(|(cluster, _)| cluster.request_counts("kube-controller-manager"))
-            .unwrap_or_default()
-    }
 }
 
-async fn run(args: &Args, scratch: &std::path::Path) -> Result<()> {
+async fn run(args: &Args, scratch: &Path) -> Result<()> {
     let server = Server::start(args, scratch).await?;
     let informers = InformerFactory::new(server.client.clone(), Duration::ZERO, &Registry::new())?;
-    let world = World::new(server.client.clone(), &informers);
+    let load = if args.workload.is_empty() {
+        Load::Deployments(World::new(server.client.clone(), &informers))
+    } else {
+        let workloads = Workloads::new(server.client.clone(), &informers);
+        Load::Workloads(workloads, args.workload.clone())
+    };
     informers.start(&server.tasks, &server.stop);
     informers.wait_synced(&server.stop).await;
 
+    let mut tables = Vec::new();
+    for binary in iter::once(&args.manager).chain(&args.against) {
+        let mut table = Table::default();
+        let measured = measure(args, binary, &server, &load, scratch, &mut table).await;
+        println!("\n{}\n", binary.display());
+        table.print();
+        measured.with_context(|| format!("measure {}", binary.display()))?;
+        tables.push(table);
+    }
+    if let [ours, theirs] = &tables[..] {
+        println!("\nFirst manager / second manager\n");
+        ours.print_ratios(theirs);
+    }
+    server.stop.cancel();
+    server.tasks.join(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+/// The load on the managers.
+enum Load {
+    Deployments(World),
+    Workloads(Workloads, Vec<Workload>),
+}
+
+/// Starts a manager, and adds one row to `table` for each phase of the load.
+async fn measure(
+    args: &Args,
+    binary: &Path,
+    server: &Server,
+    load: &Load,
+    scratch: &Path,
+    table: &mut Table,
+) -> Result<()> {
+    let port = requests::free_port()?;
     let mut manager_args = vec![
         format!("--kubeconfig={}", server.kubeconfig.display()),
-        "--secure-port=0".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", scratch.display()),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--authorization-always-allow-paths=/metrics,/healthz".to_owned(),
+        // A second manager would wait for the Lease of the first one.
+        "--leader-elect=false".to_owned(),
     ];
     manager_args.extend(THROTTLE.map(str::to_owned));
     manager_args.extend(args.manager_args.iter().cloned());
     let log = scratch.join("manager.log");
-    let mut manager = Program::start(&args.manager, &manager_args, &log)?;
+    let manager = Program::start(binary, &manager_args, &log)?;
     let mut bench = Bench {
-        server: &server,
-        manager: &mut manager,
-        table: Table::default(),
+        manager,
+        requests: Requests::of_manager(port)?,
+        apiserver: args.apiserver_pid,
+        table,
     };
-    let result = bench.phases(args, &world).await;
+    let result = match load {
+        Load::Deployments(world) => bench.phases(args, world).await,
+        Load::Workloads(workloads, list) => bench.workloads(args, workloads, list).await,
+    };
     if result.is_err() {
         eprintln!("{}", std::fs::read_to_string(&log).unwrap_or_default());
     }
-    bench.table.print();
-    drop(manager);
-    server.stop.cancel();
-    server.tasks.join(Duration::from_secs(5)).await;
     result
 }
 
@@ -188,13 +238,28 @@ async fn idle(pause: Duration) -> Result<()> {
     Ok(())
 }
 
-struct Bench<'a> {
-    server: &'a Server,
-    manager: &'a mut Program,
-    table: Table,
+/// A manager under load.
+pub(crate) struct Bench<'a> {
+    manager: Program,
+    requests: Requests,
+    apiserver: Option<u32>,
+    table: &'a mut Table,
 }
 
 impl Bench<'_> {
+    async fn workloads(&mut self, args: &Args, load: &Workloads, list: &[Workload]) -> Result<()> {
+        load.prepare().await?;
+        self.phase("start, idle", 0, idle(Duration::from_secs(args.idle)))
+            .await?;
+        for workload in list {
+            let value = workload.to_possible_value();
+            self.table
+                .begin(value.as_ref().map_or("", |v| v.get_name()));
+            load.run(*workload, self).await?;
+        }
+        Ok(())
+    }
+
     async fn phases(&mut self, args: &Args, world: &World) -> Result<()> {
         let Args {
             deployments,
@@ -240,28 +305,33 @@ impl Bench<'_> {
     }
 
     /// Runs `work`, which changes `pods` pods, and adds a row with its costs.
-    async fn phase(
+    pub(crate) async fn phase(
         &mut self,
         name: &'static str,
         pods: usize,
         work: impl Future<Output = Result<()>>,
     ) -> Result<()> {
-        let (usage, requests, started) = (
-            self.manager.usage()?,
-            self.server.requests(),
-            Instant::now(),
-        );
+        let (usage, requests) = (self.manager.usage()?, self.requests.count().await);
+        let (apiserver, started) = (self.apiserver_seconds()?, Instant::now());
         work.await.with_context(|| format!("phase {name:?}"))?;
         let (wall, after) = (started.elapsed(), self.manager.usage()?);
+        let apiserver = self.apiserver_seconds()? - apiserver;
         self.table.add(Phase {
             name,
             pods,
             wall,
             cpu_seconds: after.cpu_seconds - usage.cpu_seconds,
+            apiserver_seconds: apiserver,
             resident: after.resident,
             peak: after.peak,
-            requests: since(&requests, &self.server.requests()),
+            requests: since(&requests, &self.requests.count().await),
         });
         Ok(())
+    }
+
+    /// CPU time of the API server so far; 0 if its process is unknown.
+    fn apiserver_seconds(&self) -> Result<f64> {
+        let usage = self.apiserver.map(|pid| Usage::of(&pid.to_string()));
+        Ok(usage.transpose()?.map_or(0.0, |usage| usage.cpu_seconds))
     }
 }

@@ -102,7 +102,8 @@ impl Usage {
         Self::of("self")
     }
 
-    fn of(process: &str) -> Result<Self> {
+    /// The usage of the process with this ID.
+    pub(crate) fn of(process: &str) -> Result<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
         Ok(Self {

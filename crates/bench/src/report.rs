@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use steersman_devcluster::requests::RequestCounts;
+use crate::requests::RequestCounts;
+
+const MIB: f64 = 1024.0 * 1024.0;
 
 /// One row of the table.
 pub(crate) struct Phase {
@@ -12,6 +14,8 @@ pub(crate) struct Phase {
     pub(crate) wall: Duration,
     /// CPU time of the manager in this phase, in seconds.
     pub(crate) cpu_seconds: f64,
+    /// CPU time of the API server in this phase, in seconds; 0 if its process is unknown.
+    pub(crate) apiserver_seconds: f64,
     /// Resident memory of the manager at the end of the phase, in bytes.
     pub(crate) resident: u64,
     /// Highest resident memory of the manager so far, in bytes.
@@ -20,50 +24,78 @@ pub(crate) struct Phase {
     pub(crate) requests: RequestCounts,
 }
 
-/// All rows.
+impl Phase {
+    fn requests(&self) -> u64 {
+        self.requests.values().sum()
+    }
+}
+
+/// All rows of one manager, each with the name of its load.
 #[derive(Default)]
 pub(crate) struct Table {
-    phases: Vec<Phase>,
+    load: String,
+    phases: Vec<(String, Phase)>,
 }
 
 impl Table {
+    /// Names the load of the following rows.
+    pub(crate) fn begin(&mut self, load: &str) {
+        self.load = format!("{load}: ");
+    }
+
     pub(crate) fn add(&mut self, phase: Phase) {
-        self.phases.push(phase);
+        let name = format!("{}{}", self.load, phase.name);
+        self.phases.push((name, phase));
     }
 
     /// Prints the table in Markdown, then the requests of each phase.
     pub(crate) fn print(&self) {
-        const MIB: f64 = 1024.0 * 1024.0;
         println!(
-            "| phase | pods | wall s | CPU s | CPU s per 1,000 pods | resident MiB | peak MiB | requests |"
+            "| phase | pods | wall s | CPU s | CPU s per 1,000 pods | API server CPU s | resident MiB | peak MiB | requests |"
         );
-        println!("|---|---|---|---|---|---|---|---|");
-        for phase in &self.phases {
+        println!("|---|---|---|---|---|---|---|---|---|");
+        for (name, phase) in &self.phases {
             let per_thousand = match phase.pods {
                 0 => "-".to_owned(),
                 pods => format!("{:.2}", phase.cpu_seconds * 1000.0 / pods as f64),
             };
             println!(
-                "| {} | {} | {:.1} | {:.2} | {per_thousand} | {:.1} | {:.1} | {} |",
-                phase.name,
+                "| {name} | {} | {:.1} | {:.2} | {per_thousand} | {:.1} | {:.1} | {:.1} | {} |",
                 phase.pods,
                 phase.wall.as_secs_f64(),
                 phase.cpu_seconds,
+                phase.apiserver_seconds,
                 phase.resident as f64 / MIB,
                 phase.peak as f64 / MIB,
-                phase.requests.values().sum::<u64>(),
+                phase.requests(),
             );
         }
-        for phase in self
-            .phases
-            .iter()
-            .filter(|phase| !phase.requests.is_empty())
-        {
+        for (name, phase) in &self.phases {
             let list = phase
                 .requests
                 .iter()
-                .map(|((verb, resource), count)| format!("{count} {verb} {resource}"));
-            println!("\n{}: {}", phase.name, list.collect::<Vec<_>>().join(", "));
+                .map(|((method, code), count)| format!("{count} {method} {code}"));
+            println!("\n{name}: {}", list.collect::<Vec<_>>().join(", "));
+        }
+    }
+
+    /// Prints both values and their ratio for each phase. Both tables have the same phases.
+    pub(crate) fn print_ratios(&self, other: &Self) {
+        println!("| phase | CPU s | ratio | resident MiB | ratio | requests | API server CPU s |");
+        println!("|---|---|---|---|---|---|---|");
+        for ((name, ours), (_, theirs)) in self.phases.iter().zip(&other.phases) {
+            let (memory, their_memory) = (ours.resident as f64 / MIB, theirs.resident as f64 / MIB);
+            println!(
+                "| {name} | {:.2} / {:.2} | {:.2} | {memory:.0} / {their_memory:.0} | {:.2} | {} / {} | {:.1} / {:.1} |",
+                ours.cpu_seconds,
+                theirs.cpu_seconds,
+                ours.cpu_seconds / theirs.cpu_seconds,
+                memory / their_memory,
+                ours.requests(),
+                theirs.requests(),
+                ours.apiserver_seconds,
+                theirs.apiserver_seconds,
+            );
         }
     }
 }

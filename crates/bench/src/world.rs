@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use steersman_devcluster::requests::RequestCounts;
 use steersman_runtime::client::{ApiClient, PatchKind, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{Deployment, Identity, ObjectKey, Pod};
@@ -41,7 +40,7 @@ impl World {
         }
     }
 
-    /// Creates the namespace, and `count` Deployments with `replicas` pods each.
+    /// Creates `count` Deployments with `replicas` pods each, and their namespace if it is missing.
     pub(crate) async fn create(&self, count: usize, replicas: usize) -> Result<()> {
         let namespaces = Target {
             resource: &steersman_runtime::resource::NAMESPACES,
@@ -51,10 +50,12 @@ impl World {
         };
         let body =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-        self.client
-            .create(namespaces, &body)
-            .await
-            .context("create the namespace")?;
+        match self.client.create(namespaces, &body).await {
+            Err(error) if !error.is_already_exists() => {
+                return Err(error).context("create the namespace");
+            }
+            _ => {}
+        }
         for index in 0..count {
             let at = target(None);
             self.client
@@ -219,13 +220,4 @@ fn deployment(index: usize, replicas: usize) -> Value {
             }
         }
     })
-}
-
-/// The requests in `now` that are not in `before`.
-pub(crate) fn since(before: &RequestCounts, now: &RequestCounts) -> RequestCounts {
-    let more = |(key, count): (&(String, String), &u64)| {
-        let new = count - before.get(key).copied().unwrap_or(0);
-        (new > 0).then(|| (key.clone(), new))
-    };
-    now.iter().filter_map(more).collect()
 }

@@ -1,0 +1,332 @@
+//! The load of the other workload controllers: StatefulSets, DaemonSets, Jobs and CronJobs.
+//!
+//! Each load creates its objects, waits for their status, and deletes them again, so that loads can
+//! follow each other. Pods are small: other controllers than that of Deployments read little of
+//! them. Waits read informers, because polling would load the API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use steersman_runtime::client::{ApiClient, PatchKind, Target};
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::object::{CronJob, DaemonSet, Job, Node, Object, Pod, StatefulSet};
+use steersman_runtime::resource::NAMESPACES;
+use tokio::sync::Notify;
+
+use crate::Bench;
+
+/// Namespace of all objects of the loads.
+const NAMESPACE: &str = "bench-workloads";
+/// Time between the creation of CronJobs and the minute of their run.
+const LEAD: SignedDuration = SignedDuration::from_secs(60);
+
+/// A load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// 100 StatefulSets of 10 pods, with parallel pod management.
+    ParallelStatefulSets,
+    /// 100 StatefulSets of 10 pods, one pod after the other.
+    OrderedStatefulSets,
+    /// 20 DaemonSets on all nodes.
+    DaemonSets,
+    /// 2,000 Jobs of one pod.
+    Jobs,
+    /// 20 Jobs of 500 indexes.
+    IndexedJobs,
+    /// 1,000 CronJobs that are due in the same minute.
+    CronJobs,
+}
+
+/// Caches of the objects of the loads, and a client to change them.
+pub(crate) struct Workloads {
+    client: ApiClient,
+    stateful_sets: SharedInformer<StatefulSet>,
+    daemon_sets: SharedInformer<DaemonSet>,
+    jobs: SharedInformer<Job>,
+    cron_jobs: SharedInformer<CronJob>,
+    nodes: SharedInformer<Node>,
+    pods: SharedInformer<Pod>,
+    changed: Arc<Notify>,
+}
+
+impl Workloads {
+    /// Watches the cluster behind `client` through `informers`, which the caller starts afterwards.
+    pub(crate) fn new(client: ApiClient, informers: &InformerFactory) -> Self {
+        let changed = Arc::new(Notify::new());
+        Self {
+            client,
+            stateful_sets: watched(informers, &changed),
+            daemon_sets: watched(informers, &changed),
+            jobs: watched(informers, &changed),
+            cron_jobs: watched(informers, &changed),
+            nodes: watched(informers, &changed),
+            pods: watched(informers, &changed),
+            changed,
+        }
+    }
+
+    /// Creates the namespace of the loads. It may exist.
+    pub(crate) async fn prepare(&self) -> Result<()> {
+        let target = Target {
+            resource: &NAMESPACES,
+            namespace: None,
+            name: None,
+            subresource: None,
+        };
+        let body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        match self.client.create(target, &body).await {
+            Err(error) if !error.is_already_exists() => Err(error).context("create the namespace"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `load`, and adds one row for each of its phases.
+    pub(crate) async fn run(&self, load: Workload, bench: &mut Bench<'_>) -> Result<()> {
+        match load {
+            Workload::ParallelStatefulSets => self.stateful_sets(bench, "Parallel").await,
+            Workload::OrderedStatefulSets => self.stateful_sets(bench, "OrderedReady").await,
+            Workload::DaemonSets => self.daemon_sets(bench).await,
+            Workload::Jobs => self.jobs(bench, 2_000, &json!({})).await,
+            Workload::IndexedJobs => {
+                let indexes =
+                    json!({"completions": 500, "parallelism": 50, "completionMode": "Indexed"});
+                self.jobs(bench, 20, &indexes).await
+            }
+            Workload::CronJobs => self.cron_jobs(bench).await,
+        }
+    }
+
+    async fn stateful_sets(&self, bench: &mut Bench<'_>, management: &str) -> Result<()> {
+        const SETS: usize = 100;
+        const REPLICAS: i32 = 10;
+        let spec = json!({
+            "replicas": REPLICAS, "podManagementPolicy": management, "serviceName": "",
+            "selector": {"matchLabels": {"app": "bench"}}, "template": template("bench"),
+        });
+        let settled = || {
+            let is_settled = |set: &StatefulSet| {
+                let status = &set.status;
+                status.observed_generation >= set.meta.generation
+                    && [status.available_replicas, status.updated_replicas] == [REPLICAS; 2]
+                    && status.current_revision == status.update_revision
+            };
+            self.all(&self.stateful_sets, SETS, is_settled)
+        };
+        let pods = SETS * 10;
+        bench
+            .phase("create", pods, async {
+                for index in 0..SETS {
+                    self.create::<StatefulSet>(index, &labelled(&spec, index))
+                        .await?;
+                }
+                settled().await
+            })
+            .await?;
+        bench
+            .phase("roll out", pods, async {
+                self.restart::<StatefulSet>(SETS).await?;
+                settled().await
+            })
+            .await?;
+        bench
+            .phase("delete", pods, self.delete(&self.stateful_sets))
+            .await
+    }
+
+    async fn daemon_sets(&self, bench: &mut Bench<'_>) -> Result<()> {
+        const SETS: usize = 20;
+        let nodes = self.nodes.store().len();
+        let wanted = i32::try_from(nodes)?;
+        let spec = json!({
+            "selector": {"matchLabels": {"app": "bench"}}, "template": template("bench"),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}},
+        });
+        let settled = || {
+            let is_settled = |set: &DaemonSet| {
+                let status = &set.status;
+                status.observed_generation >= set.meta.generation
+                    && [status.number_available, status.updated_number_scheduled] == [wanted; 2]
+            };
+            self.all(&self.daemon_sets, SETS, is_settled)
+        };
+        let pods = SETS * nodes;
+        bench
+            .phase("create", pods, async {
+                for index in 0..SETS {
+                    self.create::<DaemonSet>(index, &labelled(&spec, index))
+                        .await?;
+                }
+                settled().await
+            })
+            .await?;
+        bench
+            .phase("roll out", pods, async {
+                self.restart::<DaemonSet>(SETS).await?;
+                settled().await
+            })
+            .await?;
+        bench
+            .phase("delete", pods, self.delete(&self.daemon_sets))
+            .await
+    }
+
+    async fn jobs(&self, bench: &mut Bench<'_>, count: usize, more: &Value) -> Result<()> {
+        let spec = job_spec(more);
+        let pods = usize::try_from(more["completions"].as_u64().unwrap_or(1))? * count;
+        bench
+            .phase("run", pods, async {
+                for index in 0..count {
+                    self.create::<Job>(index, &spec).await?;
+                }
+                self.all(&self.jobs, count, Job::is_complete).await
+            })
+            .await?;
+        bench.phase("delete", pods, self.delete(&self.jobs)).await
+    }
+
+    async fn cron_jobs(&self, bench: &mut Bench<'_>) -> Result<()> {
+        const COUNT: usize = 1_000;
+        let due = (Timestamp::now() + LEAD + SignedDuration::from_secs(60)).to_zoned(TimeZone::UTC);
+        let spec = json!({
+            "schedule": format!("{} {} * * *", due.minute(), due.hour()), "timeZone": "Etc/UTC",
+            "jobTemplate": {"spec": job_spec(&json!({}))},
+        });
+        bench
+            .phase("create", 0, async {
+                for index in 0..COUNT {
+                    self.create::<CronJob>(index, &spec).await?;
+                }
+                self.all(&self.cron_jobs, COUNT, |_| true).await
+            })
+            .await?;
+        let is_done = |cron_job: &CronJob| {
+            let status = &cron_job.status;
+            status.last_successful_time.is_some() && status.active.is_empty()
+        };
+        bench
+            .phase("run", COUNT, self.all(&self.cron_jobs, COUNT, is_done))
+            .await?;
+        bench
+            .phase("delete", COUNT, self.delete(&self.cron_jobs))
+            .await
+    }
+
+    async fn create<T: Object>(&self, index: usize, spec: &Value) -> Result<()> {
+        let resource = T::RESOURCE;
+        let body = json!({
+            "apiVersion": resource.api_version(), "kind": resource.kind,
+            "metadata": {"name": name(index)}, "spec": spec,
+        });
+        let created = self.client.create(target::<T>(None), &body).await;
+        created.with_context(|| format!("create {resource} {}", name(index)))?;
+        Ok(())
+    }
+
+    /// Changes the pod templates, as `kubectl rollout restart` does.
+    async fn restart<T: Object>(&self, count: usize) -> Result<()> {
+        let patch = json!({"spec": {"template": {"metadata": {"annotations": {"revision": "2"}}}}});
+        for index in 0..count {
+            let name = name(index);
+            let patched = self
+                .client
+                .patch(target::<T>(Some(&name)), PatchKind::Strategic, &patch)
+                .await;
+            patched.with_context(|| format!("patch {} {name}", T::RESOURCE))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes all objects of the type, and waits until they, their Jobs and their pods are gone.
+    async fn delete<T: Object>(&self, informer: &SharedInformer<T>) -> Result<()> {
+        let options = json!({"propagationPolicy": "Background"});
+        let deleted = self.client.delete(target::<T>(None), &options).await;
+        deleted.with_context(|| format!("delete all {}", T::RESOURCE))?;
+        let (objects, jobs, pods) = (informer.store(), self.jobs.store(), self.pods.store());
+        self.wait(|| objects.is_empty() && jobs.is_empty() && pods.is_empty())
+            .await
+            .with_context(|| format!("{} pods are left", pods.len()))
+    }
+
+    /// Waits until `count` objects exist, and `holds` is true for all of them.
+    async fn all<T: Object>(
+        &self,
+        informer: &SharedInformer<T>,
+        count: usize,
+        holds: impl Fn(&T) -> bool,
+    ) -> Result<()> {
+        let store = informer.store();
+        self.wait(|| store.len() == count && store.list().iter().all(|object| holds(object)))
+            .await
+            .with_context(|| {
+                let settled = store.list().iter().filter(|object| holds(object)).count();
+                format!("{settled} of {count} {} are settled", T::RESOURCE)
+            })
+    }
+
+    async fn wait(&self, holds: impl Fn() -> bool) -> Result<()> {
+        let until = async {
+            while !holds() {
+                self.changed.notified().await;
+                // A check walks all objects of a type. With more frequent checks, the benchmark
+                // would measure itself.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(1_200), until)
+            .await
+            .context("not settled after twenty minutes")
+    }
+}
+
+fn watched<T: Object>(informers: &InformerFactory, changed: &Arc<Notify>) -> SharedInformer<T> {
+    let (informer, wake) = (informers.shared::<T>(), Arc::clone(changed));
+    informer.add_handler(move |_| wake.notify_one());
+    informer
+}
+
+fn name(index: usize) -> String {
+    format!("w-{index:04}")
+}
+
+fn target<T: Object>(name: Option<&str>) -> Target<'_> {
+    Target {
+        resource: T::RESOURCE,
+        namespace: Some(NAMESPACE),
+        name,
+        subresource: None,
+    }
+}
+
+/// `spec` with labels of its own for the object of this number.
+fn labelled(spec: &Value, index: usize) -> Value {
+    let mut spec = spec.clone();
+    spec["selector"]["matchLabels"]["app"] = name(index).into();
+    spec["template"]["metadata"]["labels"]["app"] = name(index).into();
+    spec
+}
+
+fn template(app: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{
+            "name": "main", "image": "registry.example/main:v1",
+            "env": [{"name": "SETTING", "value": "value"}],
+            "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+        }]},
+    })
+}
+
+fn job_spec(more: &Value) -> Value {
+    let mut spec = json!({"template": template("job")});
+    spec["template"]["spec"]["restartPolicy"] = "Never".into();
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    spec
+}

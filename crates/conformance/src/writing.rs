@@ -257,7 +257,14 @@ async fn some_kinds_need_a_version_for_updates(world: &World) -> Outcome {
         world.put(&path, &object).await?.invalid(&why)?;
         let mut named = object.clone();
         named["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
-        world.put(&path, &named).await?.ok()?;
+        let mut answer = world.put(&path, &named).await?;
+        // A controller may write the status of the object meanwhile.
+        while answer.code == 409 {
+            let now = world.get(&path).await?.ok()?.clone();
+            named["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"].clone();
+            answer = world.put(&path, &named).await?;
+        }
+        answer.ok()?;
     }
     Ok(())
 }

@@ -51,7 +51,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::features;
 use steersman_runtime::history::History;
 use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::object::{ControllerRevision, DaemonSet, Node, ObjectKey, Pod};
@@ -140,14 +139,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let failed_pods = Arc::<FailedPods>::default();
     keyed.remembers(Arc::clone(&failed_pods) as Arc<_>);
-    let comparisons = if ctx
-        .features
-        .is_on(features::TAINT_TOLERATION_COMPARISON_OPERATORS)
-    {
-        Comparisons::Enabled
-    } else {
-        Comparisons::Disabled
-    };
+    let comparisons = Comparisons::of(&ctx.features);
     let (daemon_sets, nodes) = (informers.daemon_sets.store(), informers.nodes.store());
     let node_syncer = NodeSyncer {
         nodes: nodes.clone(),
@@ -173,6 +165,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         revisions,
         failed_pods,
         written,
+        nodes_seen: keyed.writes_to(&informers.nodes),
+        queue: keyed.queue(),
         client,
         recorder,
         clock: ctx.clock.clone(),

@@ -85,14 +85,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let node_queue = WorkQueue::new("noexec_taint_node", &ctx.queue_metrics);
     let pod_queue = WorkQueue::new("noexec_taint_pod", &ctx.queue_metrics);
     handlers::register(&pods, &pod_queue, &nodes, &node_queue);
-    let comparisons = if ctx
-        .features
-        .is_on(features::TAINT_TOLERATION_COMPARISON_OPERATORS)
-    {
-        Comparisons::Enabled
-    } else {
-        Comparisons::Disabled
-    };
+    let comparisons = Comparisons::of(&ctx.features);
     let metrics = EvictionMetrics::register(&ctx.registry).map_err(|source| InitError {
         controller: NAME,
         source: Box::new(source),

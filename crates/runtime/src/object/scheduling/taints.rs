@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use crate::features::{FeatureGates, TAINT_TOLERATION_COMPARISON_OPERATORS};
 use crate::object::{Taint, Toleration};
 
 /// Whether the operators `Gt` and `Lt` of tolerations compare numbers: the feature gate
@@ -15,6 +16,17 @@ pub enum Comparisons {
     Enabled,
     /// `Gt` and `Lt` tolerate nothing.
     Disabled,
+}
+
+impl Comparisons {
+    /// As the feature gate says.
+    pub fn of(features: &FeatureGates) -> Self {
+        if features.is_on(TAINT_TOLERATION_COMPARISON_OPERATORS) {
+            Self::Enabled
+        } else {
+            Self::Disabled
+        }
+    }
 }
 
 /// Whether `toleration` tolerates `taint`. An empty effect or key matches all effects or keys.

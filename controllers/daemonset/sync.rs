@@ -7,6 +7,7 @@
 //! claims pods once and needs no second read of the cache. Upstream: `syncDaemonSet` in
 //! `daemon_controller.go`, which claims the pods for each step again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::live::{self, Live, LiveError};
 use steersman_runtime::object::{
     ControllerRevision, DaemonSet, DaemonSetStrategy, Identity, Node, Object, ObjectKey,
     ObjectReference, Pod, Selects,
@@ -23,6 +25,7 @@ use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::pod_control::{Owner, PodControl};
 use steersman_runtime::scheduling::Comparisons;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::workqueue::WorkQueue;
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 use tokio::time::Instant;
 
@@ -30,7 +33,7 @@ use super::changes::Changes;
 use super::error::SyncError;
 use super::failed_pods::FailedPods;
 use super::history;
-use super::layout::{Layout, is_present};
+use super::layout::{Layout, is_present, target_node};
 use super::manage::{self, Managed};
 use super::pod::Bodies;
 use super::revisions::Revisions;
@@ -47,6 +50,9 @@ pub(super) struct DaemonSetSyncer {
     pub(super) failed_pods: Arc<FailedPods>,
     /// Own writes of DaemonSets, which are status updates.
     pub(super) written: WritesTo,
+    /// Live reads of nodes that the cache has to show.
+    pub(super) nodes_seen: WritesTo,
+    pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
@@ -187,7 +193,36 @@ impl DaemonSetSyncer {
         // A terminating pod blocks its node.
         let state = |pod: &Pod| is_present(pod).then_some(pod.meta.is_terminating());
         let agrees = self.control.cache_agrees(owner, pods, state).await;
+        if !agrees.map_err(SyncError::Check)? {
+            return Ok(false);
+        }
+        let (_, delete) = changes.capped();
+        let agrees = self.has_current_nodes(owner.key, delete).await;
         agrees.map_err(SyncError::Check)
+    }
+
+    /// True if the cache has the nodes of the `deleted` pods as the API server has them. A new
+    /// leader with an old cache of nodes would delete the pods of a node that fits again.
+    async fn has_current_nodes(
+        &self,
+        key: &ObjectKey,
+        deleted: &[Arc<Pod>],
+    ) -> Result<bool, LiveError> {
+        if !self.nodes_seen.predates_term() {
+            return Ok(true);
+        }
+        let names: BTreeSet<_> = deleted.iter().filter_map(|pod| target_node(pod)).collect();
+        for name in names {
+            let Live { objects, version } = live::named::<Node>(&self.client, "", &name).await?;
+            let cached = self.nodes.get(&ObjectKey::new("", &name));
+            let (live, cached) = (objects.iter(), cached.iter());
+            let (live, cached) = (live.map(Object::meta), cached.map(|node| node.meta()));
+            if let Some(version) = live::seen_at(live, version, cached) {
+                self.nodes_seen.await_version(key, version, &self.queue);
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Sends the Events about finished pods, and creates and deletes pods.

@@ -111,6 +111,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         scales: Scales::new(ctx, client.clone()),
         recheck: recheck.clone(),
         written: keyed.writes_to(&budgets),
+        pods_seen: keyed.writes_to(&pods),
+        queue: queue.clone(),
         client: client.clone(),
         recorder,
         clock: ctx.clock.clone(),

@@ -13,8 +13,9 @@ use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::labels::SelectorError;
+use steersman_runtime::live::{self, Live, LiveError};
 use steersman_runtime::object::{
-    Identity, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
+    Identity, Object, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
@@ -39,6 +40,9 @@ pub(super) enum SyncError {
     /// A limit is a text that is no percentage.
     #[error("{0}")]
     Limit(#[source] PercentError),
+    /// The cache of pods is in doubt, and the live read to confirm it failed.
+    #[error("check caches: {0}")]
+    Check(#[source] LiveError),
     /// The status could not be written.
     #[error("{0}")]
     Status(#[source] StatusError),
@@ -62,7 +66,7 @@ impl SyncError {
     fn is_failed_request(&self) -> bool {
         match self {
             Self::Scale(error) => error.is_failed_request(),
-            Self::Status(_) => true,
+            Self::Check(_) | Self::Status(_) => true,
             Self::Selector(_) | Self::Limit(_) | Self::CacheIsBehind | Self::Reported(_) => false,
         }
     }
@@ -75,6 +79,9 @@ pub(super) struct Budgets {
     /// Keys of budgets with pending evictions.
     pub(super) recheck: WorkQueue<ObjectKey>,
     pub(super) written: WritesTo,
+    /// Live reads of pods that the cache has to show.
+    pub(super) pods_seen: WritesTo,
+    pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
@@ -141,6 +148,10 @@ impl Budgets {
             healthy: disrupted::healthy(&pods, &review.pending, now),
         };
         if let Some(new) = status::computed(budget, numbers, &review.pending, now) {
+            let allows_more = new.disruptions_allowed > budget.status.disruptions_allowed;
+            if allows_more && !self.has_current_pods(key, budget, &pods).await? {
+                return Ok(());
+            }
             self.write(key, budget, &new).await?;
         }
         if let Some(time) = review.recheck {
@@ -164,6 +175,30 @@ impl Budgets {
         pods.retain(|pod| selector.matches(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         Ok(pods)
+    }
+
+    /// True if `pods` are the pods of the budget as the API server has them. A new leader with an
+    /// old cache of pods would allow evictions that the previous leader has already counted.
+    async fn has_current_pods(
+        &self,
+        key: &ObjectKey,
+        budget: &PodDisruptionBudget,
+        pods: &[Arc<Pod>],
+    ) -> Result<bool, SyncError> {
+        let Ok(selector) = &budget.spec.selector else {
+            return Ok(true);
+        };
+        if !self.pods_seen.predates_term() {
+            return Ok(true);
+        }
+        let live = live::matching::<Pod>(&self.client, &budget.meta.namespace, selector).await;
+        let Live { objects, version } = live.map_err(SyncError::Check)?;
+        let cached = pods.iter().map(|pod| pod.meta());
+        let Some(version) = live::seen_at(objects.iter().map(Object::meta), version, cached) else {
+            return Ok(true);
+        };
+        self.pods_seen.await_version(key, version, &self.queue);
+        Ok(false)
     }
 
     /// The expected pods of `budget`, and the number of them that must stay healthy.

@@ -9,15 +9,13 @@
 //! - two revisions would get the same number,
 //! - a new pod would mount a claim that the garbage collector is about to delete.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use steersman_runtime::client::ApiClient;
 use steersman_runtime::labels::Selector;
 use steersman_runtime::live::{self, Live, LiveError};
 use steersman_runtime::object::{
-    ControllerRevision, Meta, Object, ObjectKey, PersistentVolumeClaim, Pod, Retention,
-    StatefulSet, Uid,
+    ControllerRevision, Meta, Object, ObjectKey, PersistentVolumeClaim, Pod, Retention, StatefulSet,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{self, Claim};
@@ -87,7 +85,7 @@ impl CurrentCheck {
             .map(Object::meta)
             .filter(|meta| belongs(meta));
         let cached = cached.iter().map(|object| object.meta());
-        let Some(version) = seen_at(live, version, cached) else {
+        let Some(version) = live::seen_at(live, version, cached) else {
             return Ok(true);
         };
         written.await_version(of.key, version, &self.queue);
@@ -134,34 +132,12 @@ fn is_claimed(set: &Meta, selector: &Selector, pod: &Meta) -> bool {
     is_ours && is_member(&set.name, &pod.name)
 }
 
-/// The resource version from which the cache agrees with the objects `live` of a list with the
-/// version `listed`. `None` if `cached` agrees already.
-fn seen_at<'a>(
-    live: impl Iterator<Item = &'a Meta>,
-    listed: u64,
-    cached: impl Iterator<Item = &'a Meta>,
-) -> Option<u64> {
-    let cached: HashMap<&Uid, u64> = cached
-        .map(|meta| (&meta.uid, meta.resource_version))
-        .collect();
-    let live: HashMap<&Uid, u64> = live
-        .map(|meta| (&meta.uid, meta.resource_version))
-        .collect();
-    if cached.keys().any(|uid| !live.contains_key(*uid)) {
-        return Some(listed);
-    }
-    let newer = live
-        .iter()
-        .filter(|(uid, version)| cached.get(*uid).is_none_or(|shown| shown < *version));
-    newer.map(|(_, version)| *version).max()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::pods::{PodBuilder, pod};
+    use crate::testing::pods::pod;
     use crate::testing::{stateful_set, time};
 
     #[test]
@@ -197,53 +173,6 @@ mod tests {
                 expected,
                 "{why}"
             );
-        }
-    }
-
-    #[test]
-    fn newer_and_missing_objects_are_waited_for() {
-        let of =
-            |name: &str, version: u64| pod(name).metadata("resourceVersion", version.to_string());
-        // (why, live, cached, version)
-        let cases = [
-            ("none", vec![], vec![], None),
-            ("equal", vec![of("web-0", 5)], vec![of("web-0", 5)], None),
-            (
-                "the cache is newer",
-                vec![of("web-0", 5)],
-                vec![of("web-0", 6)],
-                None,
-            ),
-            (
-                "a newer pod",
-                vec![of("web-0", 7), of("web-1", 6)],
-                vec![of("web-0", 5), of("web-1", 6)],
-                Some(7),
-            ),
-            (
-                "a missing pod",
-                vec![of("web-0", 5), of("web-1", 6)],
-                vec![of("web-0", 5)],
-                Some(6),
-            ),
-            (
-                "a pod that is gone",
-                vec![of("web-1", 6)],
-                vec![of("web-0", 5)],
-                Some(9),
-            ),
-        ];
-        for (why, live, cached, expected) in cases {
-            let build = |pods: Vec<PodBuilder>| -> Vec<Pod> {
-                pods.into_iter().map(|pod| pod.build()).collect()
-            };
-            let (live, cached) = (build(live), build(cached));
-            let found = seen_at(
-                live.iter().map(|pod| &pod.meta),
-                9,
-                cached.iter().map(|pod| &pod.meta),
-            );
-            assert_eq!(found, expected, "{why}");
         }
     }
 }

@@ -287,6 +287,41 @@ async fn a_new_leader_with_a_stale_cache_creates_no_second_pod() {
     assert_eq!(targets, ["n1", "n2"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_an_old_cache_of_nodes_deletes_no_pod_of_a_fitting_node() {
+    let mut world = World::of_nodes(&["n1"]).await;
+    let before = world.cluster.revision();
+    let labels = json!({"metadata": {"labels": {"role": "edge"}}});
+    world.patch("nodes", "n1", labels).await;
+    let mut ds = agent(rolling(0, 1));
+    ds["spec"]["template"]["spec"]["nodeSelector"] = json!({"role": "edge"});
+    world.create(ds).await;
+    world.all_available(1).await;
+    world.at_rest().await;
+    let view = world.take_over_behind(&[DESCRIPTOR], "nodes", before).await;
+    world
+        .patch(
+            "daemonsets",
+            "agent",
+            json!({"metadata": {"labels": {"touch": "1"}}}),
+        )
+        .await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.sent("delete", "pods"), 0, "{:#?}", world.writes());
+    world.cluster.faults().remove(view);
+    world
+        .patch(
+            "nodes",
+            "n1",
+            json!({"metadata": {"labels": {"role": "core"}}}),
+        )
+        .await;
+    let what = "the deletion from a node that does not fit";
+    world
+        .until(what, |_| world.sent("delete", "pods") == 1)
+        .await;
+}
+
 /// `TestSimpleDaemonSetUpdatesStatusError`.
 #[tokio::test(start_paused = true)]
 async fn errors_of_a_sync_have_the_precedence_of_upstream() {

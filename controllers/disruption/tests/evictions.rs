@@ -481,3 +481,18 @@ async fn a_stale_condition_is_reset_after_a_conflict() {
     let labels = &world.find("pods", "a").unwrap()["metadata"]["labels"];
     assert_eq!(labels["new"], "label");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_an_old_cache_of_pods_allows_no_more_evictions() {
+    let mut world = World::with_pods(2, &["a", "b", "c"]).await;
+    assert_eq!(world.settled().await, [1, 3, 2, 3]);
+    let before = world.cluster.revision();
+    world.make_unready("a").await;
+    assert_eq!(world.settled().await, [0, 2, 2, 3]);
+    let view = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.budget_status()["disruptionsAllowed"], 0);
+    world.cluster.faults().remove(view);
+    world.make_ready("a").await;
+    assert_eq!(world.settled().await, [1, 3, 2, 3]);
+}

@@ -6,7 +6,7 @@
 //!
 //! Upstream: the uncached client calls in the controllers, such as `canAdoptFunc`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::client::{ApiClient, ApiError, Target};
 use crate::labels::{Labels, Selector};
-use crate::object::{DecodeError, Identity, Meta, Object, ObjectKey, Parsed};
+use crate::object::{DecodeError, Identity, Meta, Object, ObjectKey, Parsed, Uid};
 use crate::resource::ResourceType;
 
 /// Objects per page of a list. Upstream's controllers list everything at once, which has no bound
@@ -110,11 +110,31 @@ pub async fn matching<T: Object>(
     namespace: &str,
     selector: &Selector,
 ) -> Result<Live<T>, LiveError> {
+    listed(client, namespace, &label_query(selector)).await
+}
+
+/// The object of type `T` with this name, or nothing. For types that a controller may list and may
+/// not get.
+pub async fn named<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    name: &str,
+) -> Result<Live<T>, LiveError> {
+    let query = format!(
+        "fieldSelector={}",
+        escaped(&format!("metadata.name={name}"))
+    );
+    listed(client, namespace, &query).await
+}
+
+async fn listed<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    query: &str,
+) -> Result<Live<T>, LiveError> {
     let target = Target::collection::<T>(namespace);
-    let answer = client
-        .list(target, &label_query(selector))
-        .await
-        .map_err(LiveError::Request)?;
+    let answer = client.list(target, query).await;
+    let answer = answer.map_err(LiveError::Request)?;
     let List { items } = serde_json::from_slice(&answer).map_err(LiveError::List)?;
     let version = Identity::decode(&answer)
         .map_err(LiveError::Object)?
@@ -127,6 +147,25 @@ pub async fn matching<T: Object>(
         objects: objects.map_err(LiveError::Object)?,
         version,
     })
+}
+
+/// The resource version from which a cache agrees with the objects `live` of a list with the
+/// version `listed`. `None` if `cached` agrees already.
+pub fn seen_at<'a>(
+    live: impl Iterator<Item = &'a Meta>,
+    listed: u64,
+    cached: impl Iterator<Item = &'a Meta>,
+) -> Option<u64> {
+    let with_version = |meta: &'a Meta| (&meta.uid, meta.resource_version);
+    let cached: HashMap<&Uid, u64> = cached.map(with_version).collect();
+    let live: HashMap<&Uid, u64> = live.map(with_version).collect();
+    if cached.keys().any(|uid| !live.contains_key(*uid)) {
+        return Some(listed);
+    }
+    let newer = live
+        .iter()
+        .filter(|(uid, version)| cached.get(*uid).is_none_or(|shown| shown < *version));
+    newer.map(|(_, version)| *version).max()
 }
 
 #[derive(Deserialize)]
@@ -253,7 +292,10 @@ struct PageMeta {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::object::Pod;
 
     #[test]
     fn a_page_may_be_the_last_and_may_be_empty() {
@@ -270,6 +312,46 @@ mod tests {
             (String::new(), vec![])
         );
         assert_eq!(page(r#"{"items":[3]}"#), (String::new(), vec![3]));
+    }
+
+    #[test]
+    fn newer_and_missing_objects_are_waited_for() {
+        // (why, live, cached, version)
+        let cases: [(_, &[_], &[_], _); 6] = [
+            ("none", &[], &[], None),
+            ("equal", &[("a", 5)], &[("a", 5)], None),
+            ("the cache is newer", &[("a", 5)], &[("a", 6)], None),
+            (
+                "a newer object",
+                &[("a", 7), ("b", 6)],
+                &[("a", 5), ("b", 6)],
+                Some(7),
+            ),
+            (
+                "a missing object",
+                &[("a", 5), ("b", 6)],
+                &[("a", 5)],
+                Some(6),
+            ),
+            ("an object that is gone", &[("b", 6)], &[("a", 5)], Some(9)),
+        ];
+        let build = |objects: &[(&str, u64)]| -> Vec<Pod> {
+            let decode = |(name, version): &(&str, u64)| {
+                let metadata =
+                    json!({"name": name, "uid": name, "resourceVersion": version.to_string()});
+                Pod::decode(json!({"metadata": metadata}).to_string().as_bytes()).unwrap()
+            };
+            objects.iter().map(decode).collect()
+        };
+        for (why, live, cached, expected) in cases {
+            let (live, cached) = (build(live), build(cached));
+            let found = seen_at(
+                live.iter().map(Object::meta),
+                9,
+                cached.iter().map(Object::meta),
+            );
+            assert_eq!(found, expected, "{why}");
+        }
     }
 
     #[test]

@@ -194,18 +194,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
         let cache = self.cache.upgrade();
         cache.is_some_and(|cache| cache.resource_version() < self.writes.term_start_rv)
     }
-
-    /// Makes the next syncs of `owner` wait until the cache reaches this term. True if it is older
-    /// now; the caller then ends its sync and puts the key back into the queue.
-    ///
-    /// This replaces a live read if the decision rests on more objects than one request returns.
-    pub fn awaits_term(&self, owner: &K) -> bool {
-        let is_older = self.predates_term();
-        if is_older {
-            self.record(owner, self.writes.term_start_rv);
-        }
-        is_older
-    }
 }
 
 #[cfg(test)]

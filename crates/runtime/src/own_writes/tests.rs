@@ -160,19 +160,6 @@ fn cache_older_than_the_term_may_lack_writes_of_the_previous_leader() {
     }
 }
 
-#[test]
-fn owner_awaits_the_term_until_the_cache_reaches_it() {
-    let cache = Arc::new(Cache::of(&resource::NODES));
-    let (writes, web) = (OwnWrites::new(10), owner());
-    let to_nodes = writes.to(Arc::clone(&cache) as Arc<_>);
-    for (version, expected) in [(9, true), (10, false), (11, false)] {
-        cache.version.store(version, SeqCst);
-        assert_eq!(to_nodes.awaits_term(&web), expected, "{version}");
-        assert_eq!(writes.behind(&web).is_some(), expected, "{version}");
-    }
-    assert!(!writes.has(&web), "a recent cache leaves no record");
-}
-
 #[cfg(feature = "shuttle")]
 mod interleavings {
     use shuttle::thread;

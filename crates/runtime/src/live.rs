@@ -29,9 +29,9 @@ pub enum LiveError {
     /// The request failed.
     #[error("{0}")]
     Request(#[source] ApiError),
-    /// The answer is not a list.
+    /// A page of a list could not be read.
     #[error("{0}")]
-    List(#[source] serde_json::Error),
+    Page(#[source] PageError),
     /// The answer, or an item of it, is not an object of the type.
     #[error("{0}")]
     Object(#[source] DecodeError),
@@ -65,16 +65,11 @@ pub async fn version<T: Object>(
 }
 
 /// True if the API server has no object of type `T` with this key.
+///
+/// A 404 that does not name the object is an error, as in [`version`].
 pub async fn is_absent<T: Object>(client: &ApiClient, key: &ObjectKey) -> Result<bool, LiveError> {
-    let target = Target {
-        name: Some(&key.name),
-        ..Target::collection::<T>(&key.namespace)
-    };
-    match client.get(target).await {
-        Ok(_) => Ok(false),
-        Err(error) if error.is_not_found() => Ok(true),
-        Err(error) => Err(LiveError::Request(error)),
-    }
+    let live = version::<T>(client, &key.namespace, &key.name).await?;
+    Ok(live.is_none())
 }
 
 /// True if the API server has exactly the objects `cached` with these labels, in these versions.
@@ -84,15 +79,23 @@ pub async fn are_current<T: Object>(
     labels: &Labels,
     cached: &[Arc<T>],
 ) -> Result<bool, LiveError> {
-    let live = matching::<T>(client, namespace, &Selector::of_labels(labels)).await?;
+    let query = label_query(&Selector::of_labels(labels));
+    let mut pages = Pages::new(client, T::RESOURCE, Some(namespace)).filtered(&query);
     let version = |meta: &Meta| (meta.uid.clone(), meta.resource_version);
-    let versions: HashSet<_> = live
-        .objects
-        .iter()
-        .map(|object| version(object.meta()))
-        .collect();
-    let shown: HashSet<_> = cached.iter().map(|object| version(object.meta())).collect();
-    Ok(versions == shown)
+    let mut unseen: HashSet<_> = cached.iter().map(|object| version(object.meta())).collect();
+    while let Some(items) = pages
+        .next::<Box<RawValue>>()
+        .await
+        .map_err(LiveError::Page)?
+    {
+        for item in items {
+            let live = Identity::decode(item.get().as_bytes()).map_err(LiveError::Object)?;
+            if !unseen.remove(&(live.uid, live.resource_version)) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(unseen.is_empty())
 }
 
 /// Objects as the API server has them.
@@ -132,20 +135,21 @@ async fn listed<T: Object>(
     namespace: &str,
     query: &str,
 ) -> Result<Live<T>, LiveError> {
-    let target = Target::collection::<T>(namespace);
-    let answer = client.list(target, query).await;
-    let answer = answer.map_err(LiveError::Request)?;
-    let List { items } = serde_json::from_slice(&answer).map_err(LiveError::List)?;
-    let version = Identity::decode(&answer)
-        .map_err(LiveError::Object)?
-        .resource_version;
-    let objects: Result<Vec<T>, DecodeError> = items
-        .iter()
-        .map(|item| T::decode(item.get().as_bytes()))
-        .collect();
+    let namespace = (!namespace.is_empty()).then_some(namespace);
+    let mut pages = Pages::new(client, T::RESOURCE, namespace).filtered(query);
+    let mut objects = Vec::new();
+    while let Some(items) = pages
+        .next::<Box<RawValue>>()
+        .await
+        .map_err(LiveError::Page)?
+    {
+        for item in items {
+            objects.push(T::decode(item.get().as_bytes()).map_err(LiveError::Object)?);
+        }
+    }
     Ok(Live {
-        objects: objects.map_err(LiveError::Object)?,
-        version,
+        objects,
+        version: pages.version(),
     })
 }
 
@@ -166,12 +170,6 @@ pub fn seen_at<'a>(
         .iter()
         .filter(|(uid, version)| cached.get(*uid).is_none_or(|shown| shown < *version));
     newer.map(|(_, version)| *version).max()
-}
-
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
 }
 
 /// The query for the objects that `selector` matches.
@@ -219,6 +217,8 @@ pub struct Pages<'a> {
     client: &'a ApiClient,
     resource: &'a ResourceType,
     namespace: Option<&'a str>,
+    /// The selectors of the list, as a part of a query; empty for all objects.
+    filter: String,
     /// The query for the next page; `None` after the last.
     query: Option<String>,
     version: u64,
@@ -235,9 +235,17 @@ impl<'a> Pages<'a> {
             client,
             resource,
             namespace,
+            filter: String::new(),
             query: Some(PAGE.to_owned()),
             version: 0,
         }
+    }
+
+    /// The same with the selectors `filter`, a query such as `labelSelector=a%3Db`.
+    fn filtered(mut self, filter: &str) -> Self {
+        self.filter = format!("&{filter}");
+        self.query = Some(format!("{PAGE}{}", self.filter));
+        self
     }
 
     /// The resource version of the list, which all pages share; 0 before the first page.
@@ -266,7 +274,8 @@ impl<'a> Pages<'a> {
             self.version = version;
         }
         if !metadata.next.is_empty() {
-            self.query = Some(format!("{PAGE}&continue={}", escaped(&metadata.next)));
+            let (filter, next) = (&self.filter, escaped(&metadata.next));
+            self.query = Some(format!("{PAGE}{filter}&continue={next}"));
         }
         Ok(Some(items.unwrap_or_default()))
     }

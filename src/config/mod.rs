@@ -600,7 +600,7 @@ mod tests {
             collected(&[
                 ("controllers", "*,-replicationcontroller"),
                 flags[1],
-                ("concurrent-endpoint-syncs", "0")
+                ("concurrent-resource-quota-syncs", "0")
             ]),
             []
         );

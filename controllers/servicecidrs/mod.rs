@@ -6,9 +6,12 @@
 //! stays until no address depends on it ([`ranges`]), and for at least ten seconds. Meanwhile all
 //! API servers stop allocating from it.
 //!
-//! Upstream: `pkg/controller/servicecidrs`. Differences: a sync waits until the cache shows the last
-//! writes, so a slow cache causes no repeated request. A new leader removes no finalizer while its
-//! caches are older than its term.
+//! Upstream: `pkg/controller/servicecidrs`. Differences:
+//!
+//! - A sync waits until the cache shows the last writes, so a slow cache causes no repeated request.
+//! - While the caches of a new leader are older than its term, it lists ServiceCIDRs and addresses
+//!   from the API server before it removes a finalizer.
+//! - Patches of finalizers carry the UID, so they change no other ServiceCIDR of the same name.
 
 mod condition;
 mod handlers;

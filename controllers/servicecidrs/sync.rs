@@ -9,8 +9,10 @@ use steersman_runtime::clock::{Clock, saturating_since};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::labels::{Labels, Selector};
+use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
-    DecodeError, Identity, IpAddress, ObjectKey, ObjectReference, ServiceCidr,
+    DecodeError, Identity, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
@@ -25,7 +27,7 @@ const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 /// allocating from the ServiceCIDR. Upstream: `deletionGracePeriod`.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Time until a new leader looks again at its caches, which are older than its term.
+/// Time until a new leader looks again at its caches, if the API server disagrees with them.
 const CACHE_CHECK: Duration = Duration::from_secs(1);
 
 /// Retries in a row before a key is dropped. Upstream: `maxRetries`.
@@ -40,6 +42,9 @@ pub(super) enum SyncError {
     /// The condition could not be written.
     #[error("{0}")]
     Condition(#[source] ApiError),
+    /// The caches of a new leader are older than its term, and the API server was not asked.
+    #[error("{0}")]
+    Check(#[source] LiveError),
     /// The answer of the API server is no object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
@@ -67,8 +72,8 @@ impl ObjectSyncer for ServiceCidrs {
             return self.let_go(key, &cidr, age).await;
         }
         if !cidr.has_finalizer(FINALIZER) {
-            let patch = json!({"metadata": {"finalizers": [FINALIZER]}});
-            self.patch_finalizers(key, &cidr, &patch).await?;
+            let patch = json!({"finalizers": [FINALIZER]});
+            self.patch_finalizers(key, &cidr, patch).await?;
         }
         let ready = self.set_condition(key, &cidr, Ready::YES).await;
         if matches!(&ready, Err(SyncError::Condition(error)) if !error.is_fenced()) {
@@ -107,25 +112,50 @@ impl ServiceCidrs {
         if age < GRACE_PERIOD {
             return Ok(Requeue::After(GRACE_PERIOD - age));
         }
-        if self.cidrs_written.predates_term() || self.ips_written.predates_term() {
-            // The caches may lack an address that was allocated before the deletion.
+        if !self.may_still_go(cidr).await? {
             return Ok(Requeue::After(CACHE_CHECK));
         }
         if cidr.has_finalizer(FINALIZER) {
-            let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
-            self.patch_finalizers(key, cidr, &patch).await?;
+            let patch = json!({"$deleteFromPrimitiveList/finalizers": [FINALIZER]});
+            self.patch_finalizers(key, cidr, patch).await?;
         }
         Ok(Requeue::Never)
+    }
+
+    /// Whether the API server agrees that `cidr` may go. Only the caches of a new leader are
+    /// compared with it. They may lack an address that was allocated before the deletion, and they
+    /// may stay older than the term until the next bookmark.
+    async fn may_still_go(&self, cidr: &ServiceCidr) -> Result<bool, SyncError> {
+        if !self.cidrs_written.predates_term() && !self.ips_written.predates_term() {
+            return Ok(true);
+        }
+        let everything = Selector::of_labels(&Labels::default());
+        let cidrs = self.live(&everything).await?;
+        let ips = self.live(&ranges::of_allocator()).await?;
+        Ok(ranges::may_go(&cidrs, &ips, cidr))
+    }
+
+    /// The objects of type `T` that `selector` matches, as the API server has them.
+    async fn live<T: Object>(&self, selector: &Selector) -> Result<Vec<Arc<T>>, SyncError> {
+        let live = live::matching::<T>(&self.client, "", selector).await;
+        let objects = live.map_err(SyncError::Check)?.objects;
+        Ok(objects.into_iter().map(Arc::new).collect())
     }
 
     async fn patch_finalizers(
         &self,
         key: &ObjectKey,
         cidr: &ServiceCidr,
-        patch: &Value,
+        mut metadata: Value,
     ) -> Result<(), SyncError> {
+        metadata["uid"] = json!(cidr.meta.uid);
+        let patch = json!({ "metadata": metadata });
         let target = Target::of::<ServiceCidr>(&cidr.meta);
-        match self.client.patch(target, PatchKind::Strategic, patch).await {
+        match self
+            .client
+            .patch(target, PatchKind::Strategic, &patch)
+            .await
+        {
             Ok(answer) => self.record(key, &answer),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(SyncError::Finalizer(error)),

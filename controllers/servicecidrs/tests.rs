@@ -330,6 +330,54 @@ async fn a_new_leader_waits_for_its_caches_before_it_removes_a_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_leader_with_quiet_caches_asks_the_api_server() {
+    let mut world = World::bare().await;
+    let mut cidr = service_cidr("c1", &["10.96.0.0/24"]);
+    cidr["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.create(cidr).await;
+    world.remove("servicecidrs", "c1").await;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    // No event brings the caches to the start of the term.
+    let term = world.cluster.revision() + 1_000_000;
+    world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            context.term_start_rv = term;
+            context
+        })
+        .await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(world.find("servicecidrs", "c1").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_cache_removes_no_finalizer_of_a_namesake() {
+    let mut world = World::bare().await;
+    let mut cidr = service_cidr("c1", &["10.96.0.0/24"]);
+    cidr["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.create(cidr.clone()).await;
+    world.remove("servicecidrs", "c1").await;
+    let before = world.cluster.revision();
+    let path = "/apis/networking.k8s.io/v1/servicecidrs/c1";
+    let nothing = json!({"metadata": {"finalizers": null}});
+    world.cluster.patch(path, nothing).await.unwrap();
+    world.create(cidr).await;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    for verb in ["list", "watch"] {
+        let informers = Matcher::new(verb, "servicecidrs").client("shared-informers");
+        world.cluster.faults().hold_view(informers, before);
+    }
+    world.restart(&[DESCRIPTOR]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let writes = world.writes();
+    assert!(
+        writes.iter().any(|write| write.ends_with("c1 422")),
+        "{writes:#?}"
+    );
+    let cidr = world.find("servicecidrs", "c1").unwrap();
+    assert_eq!(cidr["metadata"]["finalizers"], json!([FINALIZER]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_takeover_at_rest_writes_nothing() {
     let mut world = World::service_cidrs().await;
     world.create(service_cidr("c1", &["10.96.0.0/24"])).await;

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use steersman_runtime::cidr::{Cidr, Family, number};
+use steersman_runtime::labels::{Labels, Selector};
 use steersman_runtime::object::{IpAddress, Object, ObjectKey, ServiceCidr};
 
 /// Label of an IPAddress with the name of its manager.
@@ -20,6 +21,11 @@ const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 /// The manager that allocates cluster IPs: the API server.
 const ALLOCATOR: &str = "ipallocator.k8s.io";
+
+/// The selector of the addresses that [`may_go`] reads.
+pub(super) fn of_allocator() -> Selector {
+    Selector::of_labels(&Labels::new([(MANAGED_BY, ALLOCATOR)]))
+}
 
 /// The ranges of `cidr`. The API server accepts no malformed ones.
 fn prefixes(cidr: &ServiceCidr) -> impl Iterator<Item = Cidr> {

@@ -6,7 +6,7 @@
 //! Upstream: `reconcileByAddressType`, `podToEndpoint` and `getEndpointPorts` of
 //! `k8s.io/endpointslice`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use steersman_runtime::endpointslice::{AddressType, Ports, addresses, pods};
@@ -56,6 +56,15 @@ struct Place {
     zone: Option<Sym>,
 }
 
+impl Place {
+    fn of(node: &Node) -> Self {
+        let zone = node.meta.labels.get(ZONE).filter(|zone| !zone.is_empty());
+        Self {
+            zone: zone.cloned(),
+        }
+    }
+}
+
 impl<'a> Nodes<'a> {
     pub(super) fn new(store: &'a Store<Node>) -> Self {
         Self {
@@ -64,15 +73,22 @@ impl<'a> Nodes<'a> {
         }
     }
 
+    /// The names of the nodes of `pods` that are unknown, for pods that are endpoints.
+    pub(super) fn missing(&mut self, pods: &[Arc<Pod>]) -> BTreeSet<Sym> {
+        let endpoints = pods.iter().filter(|pod| pods::is_endpoint(pod, true));
+        let names = endpoints.filter_map(|pod| pod.node.clone());
+        names.filter(|name| self.place(name).is_none()).collect()
+    }
+
+    /// Adds a node that the cache lacks.
+    pub(super) fn add(&mut self, node: &Node) {
+        let name = Sym::new(&node.meta.name);
+        self.known.insert(name, Some(Place::of(node)));
+    }
+
     fn place(&mut self, node: &Sym) -> Option<Place> {
         let store = self.store;
-        let look_up = || {
-            let node = store.get(&ObjectKey::new("", node))?;
-            let zone = node.meta.labels.get(ZONE).filter(|zone| !zone.is_empty());
-            Some(Place {
-                zone: zone.cloned(),
-            })
-        };
+        let look_up = || Some(Place::of(&*store.get(&ObjectKey::new("", node))?));
         self.known
             .entry(node.clone())
             .or_insert_with(look_up)

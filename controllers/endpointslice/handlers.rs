@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::MANAGER;
 use super::desired::ZONE;
+use super::missing_nodes::MissingNodes;
 
 /// Shortest delay of a sync after a change of a slice. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_DELAY: Duration = Duration::from_secs(1);
@@ -25,6 +26,7 @@ pub(super) struct Handlers {
     pub(super) written: Arc<WrittenSlices>,
     /// Notified when the CPU of zones may have changed.
     pub(super) nodes_changed: Arc<Notify>,
+    pub(super) missing_nodes: Arc<MissingNodes>,
 }
 
 /// Registers the handlers.
@@ -34,6 +36,7 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
         batch_period,
         written,
         nodes_changed,
+        missing_nodes,
     } = handlers;
     let services = informers.shared::<Service>();
     let by_pod = ServicesByPod::of(&services.store());
@@ -47,16 +50,21 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
     });
     let changes = SliceChanges::new(MANAGER, written);
     let delay = batch_period.max(SLICE_DELAY);
+    let of_slices = queue.clone();
     informers
         .shared::<EndpointSlice>()
         .add_handler(move |change| {
             for service in changes.affected(&change) {
-                queue.add_after(service, delay);
+                of_slices.add_after(service, delay);
             }
         });
     informers.shared::<Node>().add_handler(move |change| {
         if changes_topology(&change) {
             nodes_changed.notify_one();
+        }
+        if let Change::Added { object, .. } = change {
+            let services = missing_nodes.take(&object.meta.name);
+            services.into_iter().for_each(|service| queue.add(service));
         }
     });
 }

@@ -3,6 +3,7 @@
 //! - Services, pods, slices -> handlers -> queue of Services -> sync -> (desired, packing, hints)
 //!   -> POST, PUT, DELETE
 //! - nodes -> CPU of zones -> queue of Services with too few endpoints in a zone
+//! - new nodes -> queue of Services that missed them
 //!
 //! A slice has endpoints with equal ports and at most `--max-endpoints-per-slice` of them. A change
 //! rewrites as few slices as possible, because each write reaches every node of the cluster.
@@ -17,6 +18,8 @@
 //! - A sync waits until the cache shows earlier writes. Upstream fails and backs off.
 //! - The CPU of zones is known before the first sync, so a restart does not remove hints.
 //! - A foreign deletion of a slice enqueues its Service even after a restart.
+//! - A new leader reads the nodes that its cache lacks from the API server.
+//! - The arrival of a node enqueues the Services whose pods on it were left out.
 //! - A pod that has finished is removed even if it was not ready.
 //! - Metrics count all address types of a Service.
 
@@ -27,6 +30,7 @@ mod handlers;
 mod hints;
 mod labels;
 mod metrics;
+mod missing_nodes;
 mod packing;
 mod plan;
 mod sync;
@@ -54,6 +58,7 @@ use steersman_runtime::workqueue::WorkQueue;
 use tokio::sync::Notify;
 
 use self::metrics::{SliceMetrics, TrafficDistributions};
+use self::missing_nodes::MissingNodes;
 use self::sync::Slices;
 use self::topology::Topology;
 
@@ -83,6 +88,8 @@ const COMPONENT: &str = "endpoint-slice-controller";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 const RULES: &[Rule] = &[
+    // A new leader compares its caches with the API server.
+    Rule::new(&[""], &["services", "nodes"], &["get"]),
     Rule::new(
         &["discovery.k8s.io"],
         &["endpointslices"],
@@ -110,6 +117,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let informers = &ctx.informers;
     let (nodes, pods) = (informers.shared::<Node>(), informers.shared::<Pod>());
     let slices = informers.shared::<EndpointSlice>();
+    let services = keyed.objects().clone();
     let client = ctx.client(NAME);
     let recorder = ctx.recorder(COMPONENT, client.clone());
     let [added, actual, perfect] = metrics.totals();
@@ -119,7 +127,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let times = Arc::new(TriggerTimes::default());
     let totals = Arc::new(SliceTotals::new(added, actual, perfect));
     let distributions = Arc::new(TrafficDistributions::new(&metrics));
+    let missing_nodes = Arc::new(MissingNodes::default());
     keyed.remembers(topology.clone());
+    keyed.remembers(missing_nodes.clone());
     keyed.remembers(written.clone());
     keyed.remembers(times.clone());
     keyed.remembers(totals.clone());
@@ -135,6 +145,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             batch_period: ctx.options.time("endpointslice-updates-batch-period"),
             written: written.clone(),
             nodes_changed: nodes_changed.clone(),
+            missing_nodes: missing_nodes.clone(),
         },
     );
     let syncer = Slices {
@@ -144,7 +155,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         // The configuration allows 1 to 1000.
         max: usize::try_from(ctx.options.int("max-endpoints-per-slice")).unwrap_or(1),
         topology: topology.clone(),
+        missing_nodes,
         pods_seen: keyed.writes_to(&pods),
+        nodes_seen: keyed.writes_to(&nodes),
+        services_seen: keyed.writes_to(&services),
         writes: keyed.writes_to(&slices),
         written,
         times,

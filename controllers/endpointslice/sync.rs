@@ -19,9 +19,9 @@ use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::labels::Labels;
-use steersman_runtime::live;
+use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
-    EndpointSlice, Identity, Node, ObjectKey, ObjectReference, Pod, Service,
+    EndpointSlice, Identity, Node, Object, ObjectKey, ObjectReference, Pod, Service,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
@@ -32,6 +32,7 @@ use super::desired::Nodes;
 use super::error::{Failure, SyncError};
 use super::hints::{self, Distribution, topology_enabled};
 use super::metrics::{SliceMetrics, TrafficDistributions};
+use super::missing_nodes::MissingNodes;
 use super::plan::{Draft, Plan, Planned, Rewrite, Writes, plan};
 use super::topology::{Notice, Topology};
 use super::{MANAGER, labels};
@@ -44,8 +45,13 @@ pub(super) struct Slices {
     /// Maximum of endpoints per slice.
     pub(super) max: usize,
     pub(super) topology: Arc<Topology>,
-    /// The cache of pods, to compare its age with the leadership term.
+    pub(super) missing_nodes: Arc<MissingNodes>,
+    /// The cache of Services, to compare its age with the leadership term.
+    pub(super) services_seen: WritesTo,
+    /// The same for the cache of pods.
     pub(super) pods_seen: WritesTo,
+    /// The same for the cache of nodes.
+    pub(super) nodes_seen: WritesTo,
     pub(super) writes: WritesTo,
     pub(super) written: Arc<WrittenSlices>,
     pub(super) times: Arc<TriggerTimes>,
@@ -135,6 +141,10 @@ impl Slices {
     ) -> Vec<Failure> {
         let mut failures = Vec::new();
         let mut nodes = Nodes::new(&self.nodes);
+        if let Err(source) = self.complete(&mut nodes, synced.pods).await {
+            let service = synced.key.clone();
+            return vec![Failure::Check { service, source }];
+        }
         let mut totals = BTreeMap::new();
         let families = address_types(synced.service);
         let has_type =
@@ -166,6 +176,22 @@ impl Slices {
         failures
     }
 
+    /// Reads the nodes of `pods` that the cache of a new leader lacks. Without them, the sync would
+    /// remove the endpoints of ready pods.
+    async fn complete(&self, nodes: &mut Nodes<'_>, pods: &[Arc<Pod>]) -> Result<(), LiveError> {
+        if !self.nodes_seen.predates_term() {
+            return Ok(());
+        }
+        for name in nodes.missing(pods) {
+            match self.client.get(Target::named::<Node>("", &name)).await {
+                Ok(live) => nodes.add(&Node::decode(&live).map_err(LiveError::Object)?),
+                Err(error) if error.is_object_not_found() => {}
+                Err(error) => return Err(LiveError::Request(error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Plans and writes the slices of one address type.
     async fn reconcile_type(
         &self,
@@ -185,15 +211,14 @@ impl Slices {
             removed,
             without_node,
         } = plan(service, pods, nodes, existing, (family, self.max));
-        failures.extend(
-            without_node
-                .into_iter()
-                .map(|missing| Failure::MissingNode {
-                    service: key.clone(),
-                    pod: missing.pod.to_string(),
-                    node: missing.node,
-                }),
-        );
+        for missing in without_node {
+            self.missing_nodes.add(key, &missing.node);
+            failures.push(Failure::MissingNode {
+                service: key.clone(),
+                pod: missing.pod.to_string(),
+                node: missing.node,
+            });
+        }
         self.metrics.changed_endpoints(added, removed);
         let notice = self.set_hints(key, service, family, &mut plan);
         let writes = plan.into_writes(service);
@@ -314,7 +339,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Whether the caches show pods and slices of the Service as the API server has them. Only the
+    /// Whether the caches show the Service, its pods and its slices as the API server has them. Only the
     /// caches of a new leader may be too old. A write by such caches could remove the endpoint of a
     /// ready pod, or repeat a write of the previous leader.
     async fn is_current(&self, synced: &Synced<'_>) -> Result<bool, Failure> {
@@ -326,6 +351,11 @@ impl Slices {
             ..
         } = *synced;
         let check = async {
+            if self.services_seen.predates_term()
+                && !live::is_current::<Service>(&self.client, &service.meta).await?
+            {
+                return Ok(false);
+            }
             if self.pods_seen.predates_term() {
                 let labels = &service.spec.selector;
                 if !live::are_current(&self.client, &key.namespace, labels, pods).await? {

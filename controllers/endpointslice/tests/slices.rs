@@ -325,6 +325,18 @@ async fn a_missing_node_leaves_out_its_pod_until_it_appears() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_arrival_of_a_node_enqueues_the_services_that_miss_it() {
+    let world = World::with_service(json!({})).await;
+    world.run_pod_at("a", "late", "10.0.0.1").await;
+    // The retries are more than eight minutes apart by now.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.endpoints(), [""; 0]);
+    world.cluster.load(node("late", "b", "4")).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.endpoints(), ["10.0.0.1 ready serving"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_write_is_reported_and_repeated() {
     let world = World::with_service(json!({})).await;
     let ours = |verb: &str| Matcher::new(verb, "endpointslices").client("endpointslice-controller");

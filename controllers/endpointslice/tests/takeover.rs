@@ -1,6 +1,7 @@
 //! Takeover of slices that upstream's controller left, at rest and in the middle of a roll-out.
 
 use serde_json::{Value, json};
+use steersman_devcluster::faults::Matcher;
 
 use super::{NAME, node, service};
 use crate::endpointslice::DESCRIPTOR;
@@ -116,6 +117,39 @@ async fn slices_in_a_roll_out_get_only_the_missing_changes() {
         );
         world.restart(&[DESCRIPTOR]).await;
         assert_eq!(world.writes_of(async {}).await, [""; 0], "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_reads_the_nodes_that_its_cache_lacks() {
+    // (whether the node exists, endpoints)
+    let cases: [(bool, &[&str]); 2] = [
+        (true, &["10.0.0.1 ready serving", "10.0.0.2"]),
+        (false, &[]),
+    ];
+    for (exists, expected) in cases {
+        let (mut world, service) = cluster().await;
+        world.cluster.delete("/api/v1/nodes/node").await.unwrap();
+        let gone = world.cluster.revision();
+        if exists {
+            world.cluster.load(node("node", "a", "4")).unwrap();
+        }
+        let a = ("a", "10.0.0.1", true);
+        world.cluster.load(slice("web-0", &service, &[a])).unwrap();
+        let nodes = Matcher {
+            resource: Some("nodes".to_owned()),
+            ..Matcher::default()
+        };
+        world.cluster.faults().hold_view(nodes, gone);
+        let term = world.cluster.revision();
+        world
+            .restart_with(&[DESCRIPTOR], |mut context| {
+                context.term_start_rv = term;
+                context
+            })
+            .await;
+        assert_eq!(world.writes_of(async {}).await, ["update 200"], "{exists}");
+        assert_eq!(world.endpoints(), expected, "{exists}");
     }
 }
 

@@ -12,6 +12,8 @@
 //!   updates, and repeats creations.
 //! - Before the deletion of an Endpoints object, a live read confirms that its Service is gone. The
 //!   deletion carries the UID. An object that the cache lacks causes no request.
+//! - While the caches of a new leader are older than its term, it compares them with the API server
+//!   before a write, and looks for Endpoints of deleted Services there.
 //! - A pod that finishes without having been ready counts as a change, too.
 
 mod capacity;
@@ -63,7 +65,11 @@ const COMPONENT: &str = "endpoint-controller";
 
 const RULES: &[Rule] = &[
     Rule::new(&[""], &["services"], &["get"]),
-    Rule::new(&[""], &["endpoints"], &["create", "update", "delete"]),
+    Rule::new(
+        &[""],
+        &["endpoints"],
+        &["get", "create", "update", "delete"],
+    ),
     // OpenShift refuses addresses in the ranges of pods and Services without it.
     Rule::new(&[""], &["endpoints/restricted"], &["create"]),
     Rule::EVENTS,
@@ -81,10 +87,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let batch_period = ctx.options.time("endpoint-updates-batch-period");
     handlers::register(&ctx.informers, &queue, batch_period);
     let triggers: Arc<TriggerTimes> = Arc::default();
+    let services = keyed.objects().clone();
     keyed.remembers(Arc::clone(&triggers) as Arc<dyn Memory>);
     let syncer = EndpointsSyncer {
         pods: PodsByLabel::of(&pods.store()),
         endpoints: endpoints.store(),
+        services_seen: keyed.writes_to(&services),
+        pods_seen: keyed.writes_to(&pods),
         written: keyed.writes_to(&endpoints),
         triggers,
         recorder: ctx.recorder(COMPONENT, client.clone()),

@@ -3,14 +3,16 @@
 //! Upstream: `syncService`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
-    DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Service,
+    DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
@@ -22,6 +24,9 @@ use super::write::{Body, body, is_current};
 /// Retries in a row before a key is dropped. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
+/// Time after which the caches of a new leader are compared with the API server again.
+const CACHE_CHECK: Duration = Duration::from_secs(1);
+
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
@@ -31,7 +36,13 @@ pub(super) enum SyncError {
     /// The answer of the API server is no object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
-    /// The Service of a leftover Endpoints object could not be read.
+    /// The caches lack changes from before this leadership term. Nothing was written.
+    #[error("the caches of Service {0} are behind the API server")]
+    Behind(ObjectKey),
+    /// The caches could not be compared with the API server.
+    #[error("{0}")]
+    Check(#[source] LiveError),
+    /// A leftover Endpoints object, or its Service, could not be read.
     #[error("{0}")]
     Read(#[source] ApiError),
     /// A leftover Endpoints object could not be deleted.
@@ -43,6 +54,10 @@ pub(super) enum SyncError {
 pub(super) struct EndpointsSyncer {
     pub(super) pods: PodsByLabel,
     pub(super) endpoints: Store<Endpoints>,
+    /// The cache of Services, to compare its age with the leadership term.
+    pub(super) services_seen: WritesTo,
+    /// The same for the cache of pods.
+    pub(super) pods_seen: WritesTo,
     pub(super) written: WritesTo,
     pub(super) triggers: Arc<TriggerTimes>,
     pub(super) client: ApiClient,
@@ -67,14 +82,16 @@ impl ObjectSyncer for EndpointsSyncer {
         {
             return Ok(Requeue::Never);
         }
-        let body = body(stored.as_deref(), &service, subsets, trigger);
-        self.write(key, &service, stored.as_deref(), &body).await?;
+        let stored = stored.as_deref();
+        self.check_caches(key, &service, &pods, stored).await?;
+        let body = body(stored, &service, subsets, trigger);
+        self.write(key, &service, stored, &body).await?;
         Ok(Requeue::Never)
     }
 
     /// Deletes the Endpoints object of a Service that is gone. The API server usually does so.
     async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        let Some(leftover) = self.endpoints.get(key) else {
+        let Some(leftover) = self.leftover(key).await? else {
             return Ok(Requeue::Never);
         };
         // The cache of Services may be older than this Endpoints object, and lack its Service.
@@ -95,8 +112,10 @@ impl ObjectSyncer for EndpointsSyncer {
         }
     }
 
-    fn retry(&self, _error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
-        if failures >= MAX_RETRIES {
+    fn retry(&self, error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
+        if matches!(error, SyncError::Behind(_)) {
+            Retry::After(CACHE_CHECK)
+        } else if failures >= MAX_RETRIES {
             Retry::Drop
         } else {
             Retry::after_request(request)
@@ -105,6 +124,62 @@ impl ObjectSyncer for EndpointsSyncer {
 }
 
 impl EndpointsSyncer {
+    /// Fails if a cache does not show Service, pods and Endpoints as the API server has them. Only
+    /// the caches of a new leader may be too old. A write by such caches could remove the address of
+    /// a ready pod, or create the Endpoints of a Service that is gone.
+    async fn check_caches(
+        &self,
+        key: &ObjectKey,
+        service: &Service,
+        pods: &[Arc<Pod>],
+        stored: Option<&Endpoints>,
+    ) -> Result<(), SyncError> {
+        let client = &self.client;
+        let check = async {
+            if self.services_seen.predates_term()
+                && !live::is_current::<Service>(client, &service.meta).await?
+            {
+                return Ok(false);
+            }
+            if self.pods_seen.predates_term() {
+                let selector = &service.spec.selector;
+                if !live::are_current(client, &key.namespace, selector, pods).await? {
+                    return Ok(false);
+                }
+            }
+            if !self.written.predates_term() {
+                return Ok(true);
+            }
+            match stored {
+                Some(stored) => live::is_current::<Endpoints>(client, &stored.meta).await,
+                None => live::is_absent::<Endpoints>(client, key).await,
+            }
+        };
+        match check.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SyncError::Behind(key.clone())),
+            Err(source) => Err(SyncError::Check(source)),
+        }
+    }
+
+    /// The Endpoints object with this key. The cache of a new leader may lack what the previous
+    /// leader created.
+    async fn leftover(&self, key: &ObjectKey) -> Result<Option<Arc<Endpoints>>, SyncError> {
+        let cached = self.endpoints.get(key);
+        if cached.is_some() || !self.written.predates_term() {
+            return Ok(cached);
+        }
+        let target = Target::named::<Endpoints>(&key.namespace, &key.name);
+        match self.client.get(target).await {
+            Ok(live) => {
+                let live = Endpoints::decode(&live).map_err(SyncError::Answer)?;
+                Ok(Some(Arc::new(live)))
+            }
+            Err(error) if error.is_object_not_found() => Ok(None),
+            Err(error) => Err(SyncError::Read(error)),
+        }
+    }
+
     async fn write(
         &self,
         key: &ObjectKey,

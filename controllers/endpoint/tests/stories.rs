@@ -306,6 +306,63 @@ async fn endpoints_of_a_service_that_the_cache_lacks_are_kept() {
     assert!(world.addresses("manual").is_some());
 }
 
+/// A new leader whose cache of `resource` stays as it was at `before`.
+async fn restart_with_stale(world: &mut World, resource: &str, before: u64) {
+    for verb in ["list", "watch"] {
+        let informers = Matcher::new(verb, resource).client("shared-informers");
+        world.cluster.faults().hold_view(informers, before);
+    }
+    let term = world.cluster.revision();
+    world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            context.term_start_rv = term;
+            context
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_a_stale_cache_of_pods_keeps_ready_addresses() {
+    let mut world = World::endpoints_controller().await;
+    world.create(service("web")).await;
+    world.cluster.load(pod("a", "10.0.0.1", true)).unwrap();
+    world.until_addresses("web", &["10.0.0.1"], &[]).await;
+    let before = world.cluster.revision();
+    world.cluster.load(pod("b", "10.0.0.2", true)).unwrap();
+    let both = ["10.0.0.1", "10.0.0.2"];
+    world.until_addresses("web", &both, &[]).await;
+    let writes = world.writes().len();
+    restart_with_stale(&mut world, "pods", before).await;
+    world.at_rest().await;
+    assert_eq!(world.writes().len(), writes, "{:#?}", world.writes());
+    world.until_addresses("web", &both, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_a_stale_cache_of_services_creates_no_endpoints() {
+    let mut world = World::bare().await;
+    world.create(service("web")).await;
+    let before = world.cluster.revision();
+    world.delete("services", "web").await;
+    restart_with_stale(&mut world, "services", before).await;
+    world.at_rest().await;
+    assert_eq!(world.writes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_deletes_leftover_endpoints_that_its_cache_lacks() {
+    let mut world = World::bare().await;
+    world.create(service("web")).await;
+    let before = world.cluster.revision();
+    world.create(endpoints("web", json!({}))).await;
+    restart_with_stale(&mut world, "endpoints", before).await;
+    world.at_rest().await;
+    assert_eq!(world.writes(), [""; 0]);
+    world.delete("services", "web").await;
+    let gone = |_: &_| world.addresses("web").is_none();
+    world.until("the Endpoints are gone", gone).await;
+}
+
 /// Upstream: `TestEndpointsDeletionEvents`.
 #[tokio::test(start_paused = true)]
 async fn deleted_endpoints_are_created_again() {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::history::State;
 
@@ -54,6 +54,8 @@ pub(crate) fn masked(state: &State) -> Masked {
         }
         forget(plural, &mut object);
         mask(&mut object, &live);
+        // The order of fields depends on the ones that were removed.
+        object.sort_all_objects();
         let lags = if lags { ", not observed" } else { "" };
         *all.entry(format!("{plural}{lags} {object}")).or_default() += 1;
     }
@@ -92,8 +94,8 @@ fn forget(plural: &str, object: &mut Value) {
         }
         // The trigger time depends on the number of changes that one write answers. UIDs are random.
         "endpoints" => {
-            if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
-                annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                forget_trigger_time(metadata);
             }
             let subsets = object["subsets"].as_array_mut();
             for subset in subsets.into_iter().flatten() {
@@ -133,12 +135,7 @@ fn forget(plural: &str, object: &mut Value) {
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.insert("name".to_owned(), service);
                 metadata.remove("generateName");
-                let annotations = metadata.remove("annotations").unwrap_or_default();
-                let mut annotations = annotations.as_object().cloned().unwrap_or_default();
-                annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
-                if !annotations.is_empty() {
-                    metadata.insert("annotations".to_owned(), Value::Object(annotations));
-                }
+                forget_trigger_time(metadata);
             }
             if let Some(endpoints) = object.get_mut("endpoints").and_then(Value::as_array_mut) {
                 for endpoint in endpoints.iter_mut() {
@@ -155,6 +152,17 @@ fn forget(plural: &str, object: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// Removes the annotation with the time of the change that led to the last write. A write that no
+/// time belongs to has no annotations at all, instead of an empty map.
+fn forget_trigger_time(metadata: &mut Map<String, Value>) {
+    if let Some(Value::Object(mut annotations)) = metadata.remove("annotations") {
+        annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
+        if !annotations.is_empty() {
+            metadata.insert("annotations".to_owned(), Value::Object(annotations));
+        }
     }
 }
 
@@ -350,6 +358,28 @@ mod tests {
                 left,
                 "{replicas}"
             );
+        }
+    }
+
+    #[test]
+    fn an_object_with_only_a_trigger_time_equals_one_without_annotations() {
+        let trigger = "endpoints.kubernetes.io/last-change-trigger-time";
+        let time = json!("2026-01-01T00:00:00Z");
+        // (annotations, annotations that are compared)
+        let cases = [
+            (json!(null), json!(null)),
+            (json!({}), json!(null)),
+            (json!({trigger: time}), json!(null)),
+            (json!({trigger: time, "mine": "1"}), json!({"mine": "1"})),
+        ];
+        for plural in ["endpoints", "endpointslices"] {
+            for (annotations, compared) in &cases {
+                let mut object = json!({"metadata": {"labels": {}, "annotations": annotations}});
+                forget(plural, &mut object);
+                let found = object["metadata"].get("annotations");
+                let expected = Some(compared).filter(|compared| !compared.is_null());
+                assert_eq!(found, expected, "{plural} {annotations}");
+            }
         }
     }
 

@@ -32,5 +32,5 @@ pub use manager::Manager;
 pub use plan::{Plan, Point};
 pub use recording::Recording;
 pub use run::{Outcome, record, run};
-pub use scenario::{AllowedError, Churn, EVENT_SENDER, Rule, Scenario, Step};
+pub use scenario::{AllowedError, Churn, EVENT_SENDER, FinalRule, Rule, Scenario, Step};
 pub use suite::main;

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub errors: &'static [AllowedError],
     /// Rules that hold after every change.
     pub rules: &'static [Rule],
+    /// Rules that hold in the final state.
+    pub final_rules: &'static [FinalRule],
 }
 
 impl Scenario {
@@ -129,6 +131,16 @@ pub struct Rule {
     pub name: &'static str,
     /// Checks one change and the state after it; the error names the violation.
     pub check: fn(&State, &Change) -> Result<(), String>,
+}
+
+/// A rule that is checked once, in the final state. It also guards the reference run, with which the
+/// final states of the other runs are compared.
+#[derive(Clone, Copy)]
+pub struct FinalRule {
+    /// The rule as a sentence; failures print it.
+    pub name: &'static str,
+    /// Checks the final state; the error names the violation.
+    pub check: fn(&State) -> Result<(), String>,
 }
 
 /// Whether the cluster is in the state that a user waits for.

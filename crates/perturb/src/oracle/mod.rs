@@ -62,6 +62,17 @@ pub(crate) fn broken_rules(scenario: &Scenario, history: &History) -> Vec<String
     violations
 }
 
+/// Violations of the scenario's rules about the final state.
+pub(crate) fn broken_in_the_end(scenario: &Scenario, end: &State) -> Vec<String> {
+    let mut violations = Vec::new();
+    for rule in scenario.final_rules {
+        if let Err(why) = (rule.check)(end) {
+            violations.push(format!("{} in the final state: {why}", rule.name));
+        }
+    }
+    violations
+}
+
 /// Writes of a manager after the first write of its successor. Events are excepted, because
 /// upstream also sends them after the loss of the Lease.
 pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {

@@ -9,7 +9,7 @@ use steersman_runtime::client::Decision;
 use super::*;
 use crate::history::{Change, ChangeKind};
 use crate::plan::{EventPlan, Point, When};
-use crate::scenario::Rule;
+use crate::scenario::{FinalRule, Rule};
 
 fn change(name: &str, kind: ChangeKind) -> Change {
     Change {
@@ -41,6 +41,7 @@ fn scenario(churn: Churn, errors: &'static [AllowedError], rules: &'static [Rule
         churn,
         errors,
         rules,
+        final_rules: &[],
     }
 }
 
@@ -157,6 +158,27 @@ fn a_rule_sees_the_state_after_each_change() {
         ]),
         ["alone at revision 7: two"]
     );
+}
+
+#[test]
+fn a_final_rule_sees_the_final_state() {
+    const ALONE: FinalRule = FinalRule {
+        name: "alone",
+        check: |state| match state.all("pods").count() {
+            1 => Ok(()),
+            count => Err(count.to_string()),
+        },
+    };
+    let scenario = Scenario {
+        final_rules: &[ALONE],
+        ..scenario(Churn::None, &[], &[])
+    };
+    let mut state = State::default();
+    state.apply(&change("a", ChangeKind::Created));
+    assert_eq!(broken_in_the_end(&scenario, &state), [""; 0]);
+    state.apply(&change("b", ChangeKind::Created));
+    let violations = broken_in_the_end(&scenario, &state);
+    assert_eq!(violations, ["alone in the final state: 2"]);
 }
 
 #[test]

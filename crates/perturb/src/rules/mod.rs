@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
-pub use self::endpoints::NO_MISSING_ENDPOINT;
+pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{READY_NODE, TAINT_RATE, TOLERATED};
 use crate::history::{Change, ChangeKind, State};

@@ -261,7 +261,12 @@ impl<'a> Run<'a> {
             .iter()
             .filter_map(|rule| cluster.faults().last_hit(*rule))
             .collect();
-        outcome.violations.extend(result.err());
+        match result {
+            Ok(()) => outcome
+                .violations
+                .extend(oracle::broken_in_the_end(scenario, &history.state)),
+            Err(violation) => outcome.violations.push(violation),
+        }
         outcome.violations.extend(
             (requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")),
         );

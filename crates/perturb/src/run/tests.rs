@@ -53,6 +53,7 @@ const fn scenario(controllers: &'static [Descriptor], steps: fn() -> Vec<Step>) 
         churn: Churn::None,
         errors: &[],
         rules: &[],
+        final_rules: &[],
     }
 }
 

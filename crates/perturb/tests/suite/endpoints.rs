@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use steersman_controllers::endpoint;
-use steersman_perturb::rules::READY_STAYS;
+use steersman_perturb::rules::{EXACT_ENDPOINTS, READY_STAYS};
 use steersman_perturb::{Churn, Scenario, State, Step};
 
 use crate::objects::{BLANK, delete, patch, path, pod_on, until_caches_are_current};
@@ -12,6 +12,7 @@ const BASE: Scenario = Scenario {
     controller: "endpoint",
     controllers: &[endpoint::DESCRIPTOR],
     rules: &[READY_STAYS],
+    final_rules: &[EXACT_ENDPOINTS],
     ..BLANK
 };
 

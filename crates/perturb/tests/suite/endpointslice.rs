@@ -12,6 +12,7 @@ const BASE: Scenario = Scenario {
     controller: "endpointslice",
     controllers: &[endpointslice::DESCRIPTOR],
     rules: RULES,
+    final_rules: &[rules::EXACT_ENDPOINTS],
     ..BLANK
 };
 

@@ -5,6 +5,8 @@ mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
+mod endpoints;
+mod endpointslice;
 mod endpointslicemirroring;
 mod garbagecollector;
 mod jobs;
@@ -12,6 +14,7 @@ mod namespace;
 mod objects;
 mod podgc;
 mod pods;
+mod servicecidrs;
 mod statefulset;
 mod ttlafterfinished;
 
@@ -53,14 +56,29 @@ const KNOWN: &[(&str, &str)] = &[
         "garbagecollector/deployment",
         "lag:replicasets:update/deployments/status#1:1",
     ),
+    // A new leader with a stale cache of pods or nodes removed the endpoints of ready pods.
+    ("endpoint/pods", "lag:pods:update/endpoints#1:1"),
+    (
+        "endpointslice/target-port",
+        "lag:nodes:create/endpointslices#1:1",
+    ),
+    // The cache of a new leader lacked the Endpoints of a deleted Service, which stayed for ever.
+    ("endpoint/deleted", "lag:endpoints:create/endpoints#2:1"),
+    // The cache of a new leader still showed a deleted Service, and its Endpoints were created
+    // again.
+    ("endpoint/deleted", "lag:services:delete/endpoints#1:1"),
+    // A new leader kept a ServiceCIDR until a bookmark, because no event reached its caches.
+    (
+        "service-cidr/unused",
+        "failover:before:patch/servicecidrs#2",
+    ),
     // A pod is deleted by UID, because another pod may have its name by now.
     ("replicaset/namesake", "event:pods:@one#5:stall"),
     ("replicationcontroller/namesake", "event:pods:@one#5:stall"),
 ];
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
-    // Scenarios of the files endpoints, endpointslice, nodeipam, nodes and servicecidrs join when all
-    // their plans pass.
+    // Scenarios of the files nodeipam and nodes join when all their plans pass.
     let all = [
         daemonset::scenarios(),
         cronjob::scenarios(),
@@ -72,7 +90,10 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         namespace::scenarios(),
         statefulset::scenarios(),
         disruption::scenarios(),
+        endpoints::scenarios(),
+        endpointslice::scenarios(),
         endpointslicemirroring::scenarios(),
+        servicecidrs::scenarios(),
         ttlafterfinished::scenarios(),
     ];
     all.into_iter().flatten().collect()

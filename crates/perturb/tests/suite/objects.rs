@@ -16,6 +16,7 @@ pub(crate) const BLANK: Scenario = Scenario {
     churn: Churn::None,
     errors: &[],
     rules: &[],
+    final_rules: &[],
 };
 
 pub(crate) fn path(plural: &str, name: &str) -> String {

@@ -50,7 +50,7 @@ pub(super) async fn deleted_nodes(
         // the next cycle.
         match client.get(Target::named::<Node>("", &name)).await {
             Ok(_) => {}
-            Err(error) if error.is_not_found() => {
+            Err(error) if error.is_object_not_found() => {
                 deleted.insert(name);
             }
             Err(error) if error.is_fenced() => {

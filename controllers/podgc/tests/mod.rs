@@ -5,6 +5,8 @@ mod ported;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::status::Status;
 use steersman_runtime::controller::ControllerContext;
 
 use super::DESCRIPTOR;
@@ -112,6 +114,22 @@ async fn pods_stay_if_only_the_cache_lacks_their_node() {
         .filter(|r| r.path == "/api/v1/nodes/new")
         .count();
     assert!(reads > 0, "the controller reads the node");
+}
+
+/// A proxy that cannot reach the API server answers 404 as well.
+#[tokio::test(start_paused = true)]
+async fn pods_stay_if_only_a_proxy_answers_about_their_node() {
+    let mut world = World::bare().await;
+    let page = Status::new(404, "NotFound", "404 page not found");
+    let reads = Matcher::new("get", "nodes");
+    let rule = world.cluster.faults().reject(reads, page, None);
+    world.restart(&[DESCRIPTOR]).await;
+    world.create(pod("kept", "gone")).await;
+    tokio::time::sleep(LONG).await;
+    assert!(world.cluster.faults().hits(rule) > 0, "the node is read");
+    assert!(world.exists("kept"));
+    world.cluster.faults().remove(rule);
+    world.until_removed("kept").await;
 }
 
 #[tokio::test(start_paused = true)]

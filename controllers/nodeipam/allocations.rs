@@ -11,15 +11,18 @@
 //! ends when the cache shows the `podCIDRs` of the node, or after a refusal by the API server.
 //! Reservations are by name: a recreated node gets the block that a late PATCH would give it.
 //!
+//! While the cache is older than the live list, it may show a node without the `podCIDRs` that it has.
+//! [`Allocations::is_outdated`] recognises such a node, and its sync waits for the cache.
+//!
 //! Several holders may share a block, for example two nodes with equal `podCIDRs`. The block is
 //! free after the last one is gone. Upstream frees it with the first one.
 //!
 //! Upstream: `occupyCIDRs`, `AllocateOrOccupyCIDR` and `ReleaseCIDR` of the range allocator.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use steersman_runtime::cidr::{Cidr, InvalidCidr};
-use steersman_runtime::object::{Node, Object, ObjectKey};
+use steersman_runtime::object::{Node, Object, ObjectKey, Uid};
 
 use super::cidr_set::{Blocks, CidrSet, OutOfRange};
 use super::config::Ranges;
@@ -121,14 +124,23 @@ struct Tracked {
     metrics: SetMetrics,
 }
 
+/// The nodes of a live list, until the cache is as new.
+#[derive(Debug, Default)]
+struct Listed {
+    version: u64,
+    holds: Vec<Hold>,
+    /// The nodes without `podCIDRs`.
+    without_blocks: HashSet<Uid>,
+}
+
 /// All blocks and their holders.
 #[derive(Debug)]
 pub(super) struct Allocations {
     sets: Vec<Tracked>,
     cached: HashMap<ObjectKey, Vec<Hold>>,
-    listed: Vec<Hold>,
+    listed: Option<Listed>,
     reserved: HashMap<ObjectKey, Reservation>,
-    /// Nodes that found no free block.
+    /// Nodes that found no free block, or that wait for the cache.
     waiting: BTreeSet<ObjectKey>,
     /// Blocks that became free since the last call of [`Allocations::take_woken`].
     freed: u64,
@@ -150,7 +162,7 @@ impl Allocations {
         let mut allocations = Self {
             sets: sets.map(tracked).collect(),
             cached: HashMap::new(),
-            listed: Vec::new(),
+            listed: None,
             reserved: HashMap::new(),
             waiting: BTreeSet::new(),
             freed: 0,
@@ -230,27 +242,54 @@ impl Allocations {
         self.release(&before);
     }
 
-    /// Holds the blocks of the nodes in a live list, until [`Allocations::forget_listed`].
-    pub(super) fn hold_listed(&mut self, nodes: &[Node]) -> Result<(), OccupyError> {
+    /// Holds the blocks of the nodes in the live list of this version, until
+    /// [`Allocations::forget_listed`].
+    pub(super) fn hold_listed(&mut self, nodes: &[Node], version: u64) -> Result<(), OccupyError> {
+        let mut listed = self.listed.take().unwrap_or_default();
+        listed.version = version;
+        let mut result = Ok(());
         for node in nodes {
             let (holds, fits) = self.holds_of(node);
             holds.iter().for_each(|hold| self.hold(hold));
-            self.listed.extend(holds);
-            fits?;
+            listed.holds.extend(holds);
+            if node.spec.pod_cidrs.is_empty() {
+                listed.without_blocks.insert(node.meta.uid.clone());
+            }
+            result = fits;
+            if result.is_err() {
+                break;
+            }
         }
-        Ok(())
+        self.listed = Some(listed);
+        result
     }
 
-    /// The cache is as new as the live list.
+    /// The cache is as new as the live list. All waiting nodes are woken.
     pub(super) fn forget_listed(&mut self) {
-        let listed = std::mem::take(&mut self.listed);
-        self.release(&listed);
+        if let Some(listed) = self.listed.take() {
+            self.release(&listed.holds);
+            self.freed = u64::MAX;
+        }
+    }
+
+    /// Whether the live list proves that `node`, as cached without `podCIDRs`, has changed: it has
+    /// `podCIDRs` now, or it is gone. The node then waits until the cache is as new as the list.
+    pub(super) fn is_outdated(&mut self, node: &Node) -> bool {
+        let is_outdated = self.listed.as_ref().is_some_and(|listed| {
+            node.meta.resource_version <= listed.version
+                && !listed.without_blocks.contains(&node.meta.uid)
+        });
+        if is_outdated {
+            self.waiting.insert(node.key());
+        }
+        is_outdated
     }
 
     /// Reserves a block of each cluster CIDR for a node without `podCIDRs`. An earlier reservation
     /// stays. `None` if the cache shows `podCIDRs` meanwhile.
     ///
-    /// If a cluster CIDR is exhausted, the node counts as waiting and holds no block.
+    /// If a cluster CIDR is exhausted, the node counts as waiting and holds no block. While the cache
+    /// is older than the live list, the answer is `None`: blocks of deleted nodes may still count.
     pub(super) fn reserve(&mut self, key: &ObjectKey) -> Result<Option<Vec<Cidr>>, Exhausted> {
         if self.cached.contains_key(key) {
             return Ok(None);
@@ -270,7 +309,10 @@ impl Allocations {
                 // These blocks were free before, so they wake no other node.
                 self.freed = freed;
                 self.waiting.insert(key.clone());
-                return Err(Exhausted { at });
+                return match self.listed {
+                    Some(_) => Ok(None),
+                    None => Err(Exhausted { at }),
+                };
             };
             let tracked = &self.sets[at];
             tracked.metrics.allocated(tries);
@@ -355,7 +397,7 @@ impl Allocations {
                     None => {
                         tracked.set.give_back(index);
                         tracked.metrics.released();
-                        self.freed += 1;
+                        self.freed = self.freed.saturating_add(1);
                     }
                 }
             }

@@ -4,7 +4,8 @@
 //!
 //! No block is given to two nodes. Three rules ensure this:
 //!
-//! - Before the first allocation, a live list shows the blocks of all nodes ([`start`]).
+//! - Before the first allocation, a live list shows the blocks of all nodes ([`start`]). A node that
+//!   has blocks in this list gets no others, even if the cache still shows it without.
 //! - A chosen block stays reserved until the cache shows it, or until the API server refuses it. A
 //!   lost answer therefore does not free the block.
 //! - A block that several nodes have is free after the last one is gone.
@@ -18,6 +19,8 @@
 //!   loses it until the restart.
 //! - A freed block is given to a waiting node at once. Upstream waits for the node's next update or
 //!   retry, up to 1000 seconds.
+//! - A new leader waits for its cache if the live list shows that a cached node is outdated. Upstream
+//!   sends a PATCH that the API server refuses.
 //! - The live list follows the construction of all controllers, so it delays only this one.
 
 mod allocations;
@@ -154,7 +157,7 @@ impl NodeIpamController {
         let held: Result<u64, Box<dyn std::error::Error>> =
             live.map_err(Into::into).and_then(|live| {
                 self.pool
-                    .with(|allocations| allocations.hold_listed(&live.nodes))?;
+                    .with(|allocations| allocations.hold_listed(&live.nodes, live.version))?;
                 Ok(live.version)
             });
         match held {

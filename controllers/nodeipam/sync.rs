@@ -58,7 +58,12 @@ impl ObjectSyncer for NodeIpam {
             self.pool.with(|allocations| allocations.check(&node))?;
             return Ok(Requeue::Never);
         }
-        let reserved = self.pool.with(|allocations| allocations.reserve(key));
+        let reserved = self.pool.with(|allocations| {
+            if allocations.is_outdated(&node) {
+                return Ok(None);
+            }
+            allocations.reserve(key)
+        });
         let reserved = reserved.inspect_err(|_| self.report(&node, "CIDRNotAvailable"))?;
         if let Some(cidrs) = reserved {
             self.assign(key, &node, &cidrs).await?;

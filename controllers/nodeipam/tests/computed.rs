@@ -119,7 +119,7 @@ fn start(case: &Case) -> Result<Allocations, String> {
     let existing = case.existing_nodes.iter();
     let existing: Vec<Node> = existing.map(|e| node(&e.name, &e.cidrs)).collect();
     allocations
-        .hold_listed(&existing)
+        .hold_listed(&existing, 0)
         .map_err(|error| error.to_string())?;
     existing.iter().for_each(|node| allocations.observe(node));
     allocations.forget_listed();

@@ -129,7 +129,7 @@ fn occupy_pre_existing_cidr() {
     ];
     for (case, clusters, cidrs, fits) in cases {
         let mut stage = Stage::new(clusters, &[]);
-        let held = stage.allocations.hold_listed(&[node("node0", cidrs)]);
+        let held = stage.allocations.hold_listed(&[node("node0", cidrs)], 0);
         assert_eq!(held.is_ok(), fits, "{case}");
     }
 }
@@ -215,7 +215,7 @@ fn allocate_or_occupy_cidr() {
             let other = node(&format!("other{number}"), &[block]);
             stage
                 .allocations
-                .hold_listed(std::slice::from_ref(&other))
+                .hold_listed(std::slice::from_ref(&other), 0)
                 .unwrap();
             stage.allocations.observe(&other);
         }
@@ -418,4 +418,70 @@ fn a_node_without_a_free_block_of_each_family_holds_none_and_wakes_no_other() {
         assert_eq!(stage.allocations.take_woken(), []);
     }
     assert_eq!(stage.metrics("10.0.0.0/23")[0], 0.5);
+}
+
+/// A node as of a resource version.
+fn node_at(version: u64, uid: &str, cidrs: &[&str]) -> Node {
+    let metadata = json!({"name": "a", "uid": uid, "resourceVersion": version.to_string()});
+    let node = json!({"metadata": metadata, "spec": {"podCIDRs": cidrs}});
+    Node::decode(node.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn a_cached_node_without_blocks_waits_if_the_live_list_proves_it_outdated() {
+    // (case, listed node, cached node, waits)
+    let block: &[&str] = &["10.0.0.0/24"];
+    let cases = [
+        (
+            "given since",
+            Some(node_at(9, "1", block)),
+            node_at(5, "1", &[]),
+            true,
+        ),
+        (
+            "changed otherwise",
+            Some(node_at(9, "1", &[])),
+            node_at(5, "1", &[]),
+            false,
+        ),
+        ("deleted since", None, node_at(5, "1", &[]), true),
+        (
+            "recreated since",
+            Some(node_at(9, "2", &[])),
+            node_at(5, "1", &[]),
+            true,
+        ),
+        ("newer", None, node_at(11, "3", &[]), false),
+        (
+            "recreated after the list",
+            Some(node_at(9, "1", block)),
+            node_at(11, "3", &[]),
+            false,
+        ),
+    ];
+    for (case, listed, cached, waits) in cases {
+        let mut allocations = Stage::new(&[("10.0.0.0/22", 24)], &[]).allocations;
+        allocations.hold_listed(listed.as_slice(), 10).unwrap();
+        allocations.observe(&cached);
+        assert_eq!(allocations.is_outdated(&cached), waits, "{case}");
+        assert_eq!(allocations.take_woken(), [], "{case}");
+        allocations.forget_listed();
+        assert!(!allocations.is_outdated(&cached), "{case}");
+        let woken = allocations.take_woken();
+        assert_eq!(woken.len(), usize::from(waits), "{case}");
+    }
+}
+
+#[test]
+fn exhaustion_counts_once_the_cache_is_as_new_as_the_live_list() {
+    let mut stage = Stage::new(&[("10.0.0.0/24", 24)], &[]);
+    stage.allocations.observe(&node("gone", &["10.0.0.0/24"]));
+    stage.allocations.hold_listed(&[], 10).unwrap();
+    let waits = stage.allocations.reserve(&key("a"));
+    assert_eq!(waits, Ok(None));
+    stage.allocations.forget_listed();
+    assert_eq!(stage.allocations.take_woken(), [key("a")]);
+    assert!(stage.allocations.reserve(&key("a")).is_err());
+    stage.allocations.forget(&key("gone"));
+    assert_eq!(stage.reserve("a").unwrap(), ["10.0.0.0/24"]);
 }

@@ -131,6 +131,18 @@ impl Health {
         health
     }
 
+    /// Whether the heartbeat in the status is another one than `before`.
+    pub(super) fn has_other_heartbeat(&self, before: &Self) -> bool {
+        let heartbeat = |health: &Self| health.ready.map(|ready| ready.heartbeat);
+        self.ready.is_some() && heartbeat(self) != heartbeat(before)
+    }
+
+    /// Whether the Lease was renewed after `before`.
+    pub(super) fn is_renewed(&self, before: &Self) -> bool {
+        self.renewed
+            .is_some_and(|renewed| is_renewed(before.renewed, renewed))
+    }
+
     /// Notes a sign of life.
     pub(super) fn live_at(&mut self, now: Instant) {
         (self.probed_at, self.silent_before) = (now, Duration::ZERO);

@@ -19,6 +19,8 @@
 //! - Disruption is known before the first NoExecute taint of a pass; see [`monitor`].
 //! - A pod is marked by a patch of its `Ready` condition with the resource version.
 //! - A failed taint or label is retried.
+//! - A NoExecute taint waits until some node has shown a sign of life in this leadership term. So a
+//!   new leader evicts no pod while all kubelets are silent.
 //! - Pods of a node that turns `Unknown` are always marked: also after a change of leader, and if
 //!   the node was `False` before.
 
@@ -49,7 +51,7 @@ use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, I
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::object::{Lease, Node, Object, ObjectKey, Pod};
-use steersman_runtime::own_writes::OwnWrites;
+use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::scheduling::PodsByNode;
@@ -94,7 +96,7 @@ const POD_WORKERS: usize = 4;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut nodes = Keyed::<Node>::new(ctx, NAME, "node_lifecycle_controller");
-    let pods = Keyed::<Pod>::new(ctx, NAME, "node_lifecycle_controller_pods");
+    let mut pods = Keyed::<Pod>::new(ctx, NAME, "node_lifecycle_controller_pods");
     let (node_queue, pod_queue) = (nodes.queue(), pods.queue());
     let queue = node_queue.clone();
     nodes.objects().add_handler(move |change| match change {
@@ -104,7 +106,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         Change::Deleted { .. } => {}
     });
     let queue = pod_queue.clone();
-    pods.objects().add_handler(move |change| {
+    let pod_informer = pods.objects().clone();
+    pod_informer.add_handler(move |change| {
         let (before, pod) = match change {
             Change::Added { object, .. } => (None, object),
             Change::Updated { old, new } => (old.node.as_ref(), new),
@@ -122,13 +125,15 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     })?;
     let config = Config::new(&ctx.options);
     let informer = nodes.objects().clone();
+    let pods_seen = pods.writes_to(&pod_informer);
     let shared = Arc::new(Shared {
         nodes: informer.store(),
-        pods_by_node: PodsByNode::of(&pods.objects().store()),
+        pods_by_node: PodsByNode::of(&pod_informer.store()),
         leases: ctx.informers.shared::<Lease>().store(),
-        monitor: Mutex::new(Monitor::new(config)),
+        monitor: Mutex::new(Monitor::new(config, ctx.term_start_rv)),
         waiting: Notify::new(),
         own_writes: nodes.writes(),
+        pods_seen,
         writer: Writer {
             recorder: ctx.recorder(IDENTITY, client.clone()),
             client,
@@ -157,6 +162,8 @@ struct Shared {
     /// Notified after each pass, since nodes may wait for a NoExecute taint.
     waiting: Notify,
     own_writes: OwnWrites,
+    /// Tells whether the cache of pods is older than this leadership term.
+    pods_seen: WritesTo,
     writer: Writer,
     clock: Clock,
     metrics: NodeMetrics,

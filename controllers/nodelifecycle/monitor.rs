@@ -13,6 +13,10 @@
 //! the first node of a pass gets its taint. Upstream adapts the rates at the end of a pass, which
 //! takes minutes if many nodes fail.
 //!
+//! A `Ready` condition from before this leadership term may be that of a silent node. So no node gets a
+//! taint at the rate of its zone before some ready node has shown a sign of life. If all nodes are
+//! silent, they are `Unknown` after the grace period, and step 4 sees a full disruption.
+//!
 //! A pass costs a few hash look-ups for a healthy node, and no allocation that grows with its pods.
 //!
 //! Upstream: `monitorNodeHealth`, `classifyNodes` and `processTaintBaseEviction` in
@@ -36,8 +40,13 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 #[derive(Debug)]
 pub(super) struct Monitor {
     pub(super) config: Config,
+    /// The resource version at which this leadership term began.
+    term_start_rv: u64,
     nodes: HashMap<Arc<str>, Record>,
     zones: Zones,
+    /// Whether the disruption of the last pass is certain: a ready node has shown a sign of life in
+    /// this leadership term, or no node is ready.
+    is_certain: bool,
 }
 
 /// The memory of one node.
@@ -46,6 +55,8 @@ struct Record {
     uid: Uid,
     /// `None` until the first look at the node.
     health: Option<Health>,
+    /// Whether its kubelet has shown a sign of life in this leadership term.
+    is_live: bool,
     /// Whether its pods still have to be marked as not ready.
     needs_marking: bool,
 }
@@ -55,6 +66,7 @@ impl Record {
         Self {
             uid: uid.clone(),
             health: None,
+            is_live: false,
             needs_marking: false,
         }
     }
@@ -133,11 +145,15 @@ pub(super) struct Outcome {
 }
 
 impl Monitor {
-    pub(super) fn new(config: Config) -> Self {
+    /// A monitor without nodes. `term_start_rv` is the resource version at which this leadership
+    /// term began, 0 without leader election.
+    pub(super) fn new(config: Config, term_start_rv: u64) -> Self {
         Self {
             config,
+            term_start_rv,
             nodes: HashMap::new(),
             zones: Zones::default(),
+            is_certain: false,
         }
     }
 
@@ -181,6 +197,14 @@ impl Monitor {
         let was_unknown = known.is_some_and(|known| known.status == Ready::Unknown);
         record.needs_marking |= ready == Some(Ready::Unknown) && !was_unknown;
         let health = Health::observe(record.health.as_ref(), node, lease, now);
+        if let Some(before) = &record.health {
+            let is_of_term = |version: u64| version >= self.term_start_rv;
+            let has_status =
+                health.has_other_heartbeat(before) && is_of_term(node.meta.resource_version);
+            let has_lease = lease.is_some_and(|lease| is_of_term(lease.meta.resource_version))
+                && health.is_renewed(before);
+            record.is_live |= has_status || has_lease;
+        }
         let is_silent = health.is_silent(&self.config, now.at);
         record.health = Some(health);
         Sight {
@@ -228,6 +252,12 @@ impl Monitor {
                 count.add(*ready);
             }
         }
+        let is_live = |seen: &Seen| {
+            let record = self.nodes.get(&seen.node.meta.name);
+            seen.ready == Some(Ready::True) && record.is_some_and(|record| record.is_live)
+        };
+        let counts_ready_nodes = counts.values().any(|count| count.ready > 0);
+        self.is_certain = !counts_ready_nodes || seen.iter().any(is_live);
         let (disruption, gone) = self.zones.update(&counts, &self.config, now.at);
         match disruption {
             Disruption::Ends => {
@@ -314,8 +344,11 @@ impl Monitor {
         }
     }
 
-    /// The zones with waiting nodes.
+    /// The zones with nodes that may get their taint; none while the disruption is uncertain.
     pub(super) fn zones_waiting(&self) -> Vec<ZoneKey> {
+        if !self.is_certain {
+            return Vec::new();
+        }
         let zones = self.zones.iter();
         let waiting = zones.filter(|(_, zone)| zone.tainter.first().is_some());
         waiting.map(|(key, _)| key.clone()).collect()

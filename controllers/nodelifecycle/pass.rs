@@ -234,6 +234,8 @@ impl Shared {
         if work.marks_pods {
             let pods = self.pods_by_node.bound_to(name);
             match self.writer.mark_not_ready(&pods).await {
+                // Pods that were not ready in an older state are marked in a later pass.
+                Ok(()) if self.pods_seen.predates_term() => {}
                 Ok(()) => self.monitor().pods_marked(name),
                 Err(error) if error.is_fenced() || error.is_conflict() => {
                     tracing::debug!(node = name, %error, "Pods of node are marked in the next pass");

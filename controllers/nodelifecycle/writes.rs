@@ -50,7 +50,7 @@ impl NodeError {
     /// Whether the node changed or was deleted since the decision. The next pass decides again.
     pub(super) fn is_race(&self) -> bool {
         match self {
-            Self::Request(error) => error.is_conflict() || error.is_not_found(),
+            Self::Request(error) => error.is_conflict() || error.is_object_not_found(),
             Self::Recovered(_) => true,
             Self::Live(_) | Self::Answer(_) => false,
         }
@@ -198,7 +198,7 @@ impl Writer {
             {
                 Ok(_) => {}
                 Err(error) if error.is_fenced() => return Err(error),
-                Err(error) if error.is_not_found() => continue,
+                Err(error) if error.is_object_not_found() => continue,
                 Err(error) => {
                     tracing::info!(pod = %pod.key(), %error, "Failed to update status for pod");
                     result = result.and(Err(error));

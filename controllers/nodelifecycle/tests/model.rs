@@ -38,7 +38,7 @@ impl Model {
         let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| Arc::new(decode(node))).collect();
         let names = nodes.iter().map(|node| Arc::clone(&node.meta.name));
         Self {
-            monitor: Monitor::new(config),
+            monitor: Monitor::new(config, 0),
             indexes: names.zip(0..).collect(),
             nodes,
             leases: HashMap::new(),

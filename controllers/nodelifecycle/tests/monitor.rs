@@ -1,11 +1,13 @@
 //! Tables about zones, NoExecute taints, and pods that have to be marked.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_runtime::object::Node;
 
-use super::super::monitor::{Registration, TaintStep};
+use super::super::monitor::{Monitor, Registration, TaintStep};
 use super::super::taints::{NOT_READY, UNREACHABLE};
 use super::super::zones::Disruption;
 use super::super::zones::ZoneState::{self, FullDisruption, Normal, PartialDisruption};
@@ -222,6 +224,10 @@ fn apply_no_execute_taints() {
     let mut model = Model::new(fast, at(NOW), &nodes);
     model.pass();
     model.taint_waiting();
+    assert_eq!(model.tainted, [], "no node has shown a sign of life");
+    model.set_conditions(1, ready("True", at(HOUR_LATER)));
+    model.pass();
+    model.taint_waiting();
     model.advance(Duration::from_millis(100));
     model.taint_waiting();
     assert_eq!(model.with_taint(UNREACHABLE), names(["node0"]));
@@ -419,6 +425,54 @@ fn no_node_is_tainted_while_all_nodes_are_lost() {
     model.advance(Duration::from_secs(10));
     model.taint_waiting();
     assert_eq!(model.with_taint(UNREACHABLE), names(["b"]));
+}
+
+/// The former leader wrote the status of `a` only, and all nodes are silent.
+#[test]
+fn a_new_leader_taints_no_node_while_all_nodes_are_silent() {
+    let nodes = [in_zone("a", "r:z", "Unknown"), in_zone("b", "r:z", "True")];
+    let mut model = Model::new(config(), at(NOW), &nodes);
+    model.run(MINUTE, |_, _| None);
+    assert_eq!((model.tainted, model.lost), (vec![], vec!["b".to_owned()]));
+}
+
+#[test]
+fn a_sign_of_life_from_before_the_term_does_not_count() {
+    // (case, resource version of the second status and Lease, whether the Lease or the status is
+    // new, whether `a` is tainted)
+    let cases = [
+        ("status of this term", 12, false, true),
+        ("Lease of this term", 12, true, true),
+        ("status of another term", 9, false, false),
+        ("Lease of another term", 9, true, false),
+    ];
+    for (case, version, by_lease, tainted) in cases {
+        let nodes = [in_zone("a", "r:z", "Unknown"), in_zone("b", "r:z", "True")];
+        let mut model = Model::new(config(), at(NOW), &nodes);
+        model.monitor = Monitor::new(config(), 10);
+        let lease = |time, version| {
+            move |_: &Model, node: &Node| {
+                let mut lease = lease_at(time);
+                lease.meta.resource_version = version;
+                (&*node.meta.name == "b").then(|| Arc::new(lease))
+            }
+        };
+        model.pass_with(lease(at(NOW), 5));
+        model.advance(Duration::from_secs(5));
+        let renewed = if by_lease {
+            model.now.wall
+        } else {
+            model.set_conditions(1, ready("True", model.now.wall));
+            let version = version.to_string();
+            model.change(1, |node| {
+                node["metadata"]["resourceVersion"] = version.into()
+            });
+            at(NOW)
+        };
+        model.pass_with(lease(renewed, version));
+        model.taint_waiting();
+        assert_eq!(model.tainted.len(), usize::from(tainted), "{case}");
+    }
 }
 
 #[test]

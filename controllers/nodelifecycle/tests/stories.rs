@@ -6,6 +6,7 @@ use serde_json::json;
 use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
 
 use super::super::DESCRIPTOR;
+use super::condition;
 use super::world::Kubelets;
 use crate::tainteviction;
 
@@ -436,6 +437,45 @@ async fn a_new_leader_marks_the_pods_that_its_predecessor_did_not() {
     kubelets.world.cluster.faults().remove(fault);
     assert_eq!(kubelets.ready("pods", "p"), "True");
     kubelets.restart(&[DESCRIPTOR]).await;
+    kubelets
+        .until("the pod is marked", |k| k.ready("pods", "p") == "False")
+        .await;
+}
+
+/// The cache of pods lacks the `Ready` condition of a pod while the new leader marks the pods.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_marks_pods_again_after_its_cache_has_caught_up() {
+    let mut kubelets = Kubelets::without_controllers(&["", ""]).await;
+    kubelets
+        .world
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "nginx"}]},
+        }))
+        .await;
+    let pods = Matcher {
+        resource: Some("pods".to_owned()),
+        ..Matcher::default()
+    };
+    let before = kubelets.world.cluster.revision();
+    let stale = kubelets.world.cluster.faults().hold_view(pods, before);
+    let now = kubelets.world.clock.now_seconds().to_string();
+    let status =
+        json!({"status": {"phase": "Running", "conditions": [condition("Ready", "True", &now)]}});
+    kubelets.world.patch("pods", "p/status", status).await;
+    kubelets.post("n1", "Unknown").await;
+    let term = kubelets.world.cluster.revision();
+    kubelets
+        .world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            context.term_start_rv = term;
+            context
+        })
+        .await;
+    kubelets.pass(20).await;
+    assert_eq!(kubelets.ready("pods", "p"), "True");
+    kubelets.world.cluster.faults().remove(stale);
+    kubelets.world.cluster.faults().break_watches("pods");
     kubelets
         .until("the pod is marked", |k| k.ready("pods", "p") == "False")
         .await;

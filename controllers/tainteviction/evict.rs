@@ -124,7 +124,7 @@ impl Shared {
         };
         let pod = match self.client.get(target).await {
             Ok(live) => Pod::decode(&live).map_err(EvictError::Decode)?,
-            Err(error) if error.is_not_found() => return Ok(End::Needless),
+            Err(error) if error.is_object_not_found() => return Ok(End::Needless),
             Err(error) => return Err(EvictError::Request(error)),
         };
         if pod.meta.uid != due.uid || !self.has_to_go(&pod).await? {
@@ -148,7 +148,7 @@ impl Shared {
         let options = Delete::exactly(pod);
         match self.client.delete(Target::of::<Pod>(pod), &options).await {
             Ok(_) => Ok(End::Deleted),
-            Err(error) if error.is_not_found() => Ok(End::Needless),
+            Err(error) if error.is_object_not_found() => Ok(End::Needless),
             Err(error) => Err(EvictError::Request(error)),
         }
     }
@@ -166,7 +166,7 @@ impl Shared {
         let taints = if self.nodes_written.predates_term() {
             match self.client.get(Target::of::<Node>(&node.meta)).await {
                 Ok(live) => Node::decode(&live).map_err(EvictError::Decode)?.spec.taints,
-                Err(error) if error.is_not_found() => return Ok(true),
+                Err(error) if error.is_object_not_found() => return Ok(true),
                 Err(error) => return Err(EvictError::Request(error)),
             }
         } else {

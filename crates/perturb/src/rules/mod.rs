@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
-pub use self::nodes::{READY_NODE, TAINT_RATE, TOLERATED};
+pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

@@ -108,3 +108,59 @@ fn addresses(endpoints: &Value) -> Vec<String> {
     let ip = |address: &Value| address["ip"].as_str().unwrap_or_default().to_owned();
     lists.flatten().map(ip).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{check, object};
+    use super::*;
+
+    #[test]
+    fn nodes_share_no_block() {
+        let node = |name: &str, blocks: &[&str]| {
+            let mut node = object(name, json!({ "podCIDRs": blocks }));
+            node["metadata"]["namespace"] = json!("");
+            node
+        };
+        let case = |why, blocks: &[&str], kind, breaks| {
+            let world = vec![
+                ("nodes", node("a", &["10.0.0.0/24", "fd00::/64"])),
+                ("nodes", node("b", &[])),
+            ];
+            (
+                why,
+                world,
+                "node-controller",
+                "nodes",
+                kind,
+                node("b", blocks),
+                breaks,
+            )
+        };
+        check(
+            OWN_BLOCK,
+            [
+                case(
+                    "another block",
+                    &["10.0.1.0/24"],
+                    ChangeKind::Updated,
+                    false,
+                ),
+                case(
+                    "the same block",
+                    &["10.0.0.0/24"],
+                    ChangeKind::Updated,
+                    true,
+                ),
+                case(
+                    "the same second block",
+                    &["10.0.1.0/24", "fd00::/64"],
+                    ChangeKind::Updated,
+                    true,
+                ),
+                case("deleted", &["10.0.0.0/24"], ChangeKind::Deleted, false),
+            ],
+        );
+    }
+}

@@ -16,6 +16,12 @@ pub const TAINT_RATE: Rule = Rule {
     name: "nodes of a zone are tainted at the rate of the zone",
     check: taint_rate,
 };
+/// While no node is ready, none gets a NoExecute taint. Neither does one in a small zone of which most
+/// nodes are not ready.
+pub const DISRUPTION: Rule = Rule {
+    name: "disrupted zones get no taints",
+    check: disruption,
+};
 /// A node that is ready gets no NoExecute taint.
 pub const READY_NODE: Rule = Rule {
     name: "a ready node gets no NoExecute taint",
@@ -112,17 +118,40 @@ fn taint_rate(state: &State, change: &Change) -> Result<(), String> {
     Err(format!("{} is node {close} in {APART}", change.key))
 }
 
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+fn disruption(state: &State, change: &Change) -> Result<(), String> {
+    let Some(tainted) = newly_tainted(change) else {
+        return Ok(());
+    };
+    let is_down = |node: &&Value| !state.recent_versions("nodes", node).any(is_ready);
+    let down = |nodes: &[&Value]| nodes.iter().filter(|node| is_down(node)).count();
+    let all: Vec<&Value> = state.all("nodes").collect();
+    if down(&all) == all.len() {
+        return Err(format!("{} is tainted, and no node is ready", change.key));
+    }
+    let zone: Vec<&Value> = all
+        .into_iter()
+        .filter(|node| zone(node) == zone(tainted))
+        .collect();
+    let (down, size) = (down(&zone), zone.len());
+    // Flags `--unhealthy-zone-threshold` and `--large-cluster-size-threshold`.
+    if down < size && down > 2 && down * 100 >= size * 55 && size <= 50 {
+        return Err(format!(
+            "{} is tainted, and {down} of {size} nodes of its zone are not ready",
+            change.key
+        ));
+    }
+    Ok(())
+}
+
 fn ready_node(state: &State, change: &Change) -> Result<(), String> {
     let Some(node) = newly_tainted(change) else {
         return Ok(());
-    };
-    let is_ready = |node: &Value| {
-        let conditions = node["status"]["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        let mut conditions = conditions.filter(|condition| condition["type"] == "Ready");
-        conditions.any(|condition| condition["status"] == "True")
     };
     if state.recent_versions("nodes", node).all(is_ready) {
         return Err(format!("{} is ready", change.key));
@@ -229,6 +258,38 @@ mod tests {
                 case("two at once", ["10", "30"], NODE_CONTROLLER, false),
                 case("three at once", ["29", "30"], NODE_CONTROLLER, true),
                 case("by a user", ["29", "30"], "kubectl", false),
+            ],
+        );
+    }
+
+    #[test]
+    fn disrupted_zones_are_not_tainted() {
+        let case = |why, ready: [&str; 5], by, breaks| {
+            let others = ["a", "b", "c", "d", "e"].into_iter().zip(ready);
+            let others = others.map(|(name, ready)| ("nodes", node(name, ready, &[])));
+            let lost = ("nodes", node("n", "Unknown", &[]));
+            let tainted = node("n", "Unknown", &["30"]);
+            let world = others.chain([lost]).collect();
+            (
+                why,
+                world,
+                by,
+                "nodes",
+                ChangeKind::Updated,
+                tainted,
+                breaks,
+            )
+        };
+        let three = ["True", "True", "True", "Unknown", "False"];
+        let four = ["True", "True", "Unknown", "Unknown", "False"];
+        check(
+            DISRUPTION,
+            [
+                case("one of six", ["True"; 5], NODE_CONTROLLER, false),
+                case("half", three, NODE_CONTROLLER, false),
+                case("most", four, NODE_CONTROLLER, true),
+                case("most, by a user", four, "kubectl", false),
+                case("all", ["Unknown"; 5], NODE_CONTROLLER, true),
             ],
         );
     }

@@ -11,11 +11,15 @@ mod endpointslicemirroring;
 mod garbagecollector;
 mod jobs;
 mod namespace;
+mod nodeipam;
+mod nodes;
 mod objects;
 mod podgc;
 mod pods;
 mod servicecidrs;
 mod statefulset;
+mod tainteviction;
+mod ttl;
 mod ttlafterfinished;
 
 use std::process::ExitCode;
@@ -72,13 +76,21 @@ const KNOWN: &[(&str, &str)] = &[
         "service-cidr/unused",
         "failover:before:patch/servicecidrs#2",
     ),
+    // A new leader sent a PATCH with another range for a node that its cache showed without one.
+    ("nodeipam/join", "lag:nodes:patch/nodes#2:1"),
+    // The stale cache lacked the `Ready` condition of a pod, so the pod of a lost node stayed ready.
+    ("nodelifecycle/lost", "lag:pods:update/nodes/status#1:3"),
+    // A new leader tainted a lost node while all others were silent, but still ready in the cache.
+    (
+        "nodelifecycle/all-lost",
+        "crash:before:update/nodes/status#2:before:patch/pods/status#1",
+    ),
     // A pod is deleted by UID, because another pod may have its name by now.
     ("replicaset/namesake", "event:pods:@one#5:stall"),
     ("replicationcontroller/namesake", "event:pods:@one#5:stall"),
 ];
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
-    // Scenarios of the files nodeipam and nodes join when all their plans pass.
     let all = [
         daemonset::scenarios(),
         cronjob::scenarios(),
@@ -88,12 +100,16 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         garbagecollector::scenarios(),
         jobs::scenarios(),
         namespace::scenarios(),
+        nodeipam::scenarios(),
+        nodes::scenarios(),
         statefulset::scenarios(),
         disruption::scenarios(),
         endpoints::scenarios(),
         endpointslice::scenarios(),
         endpointslicemirroring::scenarios(),
         servicecidrs::scenarios(),
+        tainteviction::scenarios(),
+        ttl::scenarios(),
         ttlafterfinished::scenarios(),
     ];
     all.into_iter().flatten().collect()

@@ -14,7 +14,7 @@ use steersman_runtime::tasks::CancellationToken;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
-use crate::config::{Config, join_errors};
+use crate::config::{Config, ConfigError, join_errors};
 use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
@@ -97,6 +97,10 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     let config = match Config::new(options, registry) {
         Ok(config) => config,
         Err(errors) => {
+            for (information, warning) in errors.iter().filter_map(ConfigError::advice) {
+                tracing::info!("{information}");
+                tracing::warn!("{warning}");
+            }
             tracing::error!(err = join_errors(&errors), "command failed");
             return ExitCode::FAILURE;
         }

@@ -22,12 +22,28 @@ pub struct ControllerRegistry {
 pub struct Selection {
     /// Controllers to run, in the order of the table.
     pub enabled: Vec<Descriptor>,
-    /// Controllers of the table that are not selected.
+    /// Controllers of the table, and of clouds, that are not selected.
     pub disabled: Vec<&'static str>,
+    /// Selected controllers of clouds that the table lacks. This manager has them only by name, as
+    /// upstream's.
+    pub of_clouds: Vec<&'static str>,
     /// Selected by name or by `*`, known upstream, but not available in Steersman yet.
     pub missing: Vec<&'static str>,
     /// The items with aliases replaced by canonical names.
     pub canonical: Vec<String>,
+}
+
+impl Selection {
+    /// The log lines about controllers that do not run: name and message, in upstream's words.
+    pub fn notices(&self) -> Vec<(&'static str, &'static str)> {
+        let disabled = self.disabled.iter();
+        let disabled = disabled.map(|name| (*name, "Warning: controller is disabled"));
+        let of_clouds = self.of_clouds.iter().flat_map(|name| {
+            let skipping = "Skipping a cloud provider controller";
+            [(*name, skipping), (*name, "Warning: skipping controller")]
+        });
+        disabled.chain(of_clouds).collect()
+    }
 }
 
 impl ControllerRegistry {
@@ -152,14 +168,22 @@ impl ControllerRegistry {
                 selection.disabled.push(descriptor.name);
             }
         }
+        for name in OF_CLOUDS.iter().filter(|name| !self.has(name)) {
+            let list = if decided(name).unwrap_or(star) {
+                &mut selection.of_clouds
+            } else {
+                &mut selection.disabled
+            };
+            list.push(name);
+        }
         let by_default = |name: &str| {
             let gate = GATED.iter().find(|(gated, _)| *gated == name);
-            star && !OFF_BY_DEFAULT.contains(&name)
-                && !NEVER_BUILT.contains(&name)
-                && gate.is_none_or(|(_, gate)| is_on(gate))
+            star && !OFF_BY_DEFAULT.contains(&name) && gate.is_none_or(|(_, gate)| is_on(gate))
         };
         let missing = |name: &&'static str| {
-            !self.has(name) && decided(name).unwrap_or_else(|| by_default(name))
+            !self.has(name)
+                && !OF_CLOUDS.contains(name)
+                && decided(name).unwrap_or_else(|| by_default(name))
         };
         selection.missing = UPSTREAM
             .iter()
@@ -190,7 +214,7 @@ const OFF_BY_DEFAULT: &[&str] = &[
 ];
 
 /// Controllers that upstream's manager only has by name; cloud providers' managers run them.
-const NEVER_BUILT: &[&str] = &[
+const OF_CLOUDS: &[&str] = &[
     "cloud-node-lifecycle-controller",
     "node-route-controller",
     "service-lb-controller",
@@ -384,11 +408,9 @@ mod tests {
                 enabled,
                 "{why}: {list}"
             );
-            assert_eq!(
-                selection.enabled.len() + selection.disabled.len(),
-                3,
-                "{why}"
-            );
+            let all =
+                selection.enabled.len() + selection.disabled.len() + selection.of_clouds.len();
+            assert_eq!(all, 3 + OF_CLOUDS.len(), "{why}");
         }
     }
 
@@ -400,10 +422,7 @@ mod tests {
                 .unwrap()
                 .missing
         };
-        assert_eq!(
-            missing("deployment,job,-cronjob,route"),
-            ["job-controller", "node-route-controller"]
-        );
+        assert_eq!(missing("deployment,job,-cronjob,route"), ["job-controller"]);
         let by_default = missing("*");
         // Minus two of ours, three that are off by default (one is ours), three of cloud providers,
         // and five with a gate that is off.
@@ -417,6 +436,63 @@ mod tests {
                 && !by_default.contains(&"bootstrap-signer-controller")
         );
         assert_eq!(missing("*,-job").len(), by_default.len() - 1);
+    }
+
+    /// Upstream: `TestNoCloudProviderControllerStarted`.
+    #[test]
+    fn controllers_of_clouds_exist_only_by_name() {
+        let (skipping, warning) = (
+            "Skipping a cloud provider controller",
+            "Warning: skipping controller",
+        );
+        let disabled = "Warning: controller is disabled";
+        let (lifecycle, route, service) = (
+            "cloud-node-lifecycle-controller",
+            "node-route-controller",
+            "service-lb-controller",
+        );
+        // (list, log lines about controllers of clouds)
+        let cases: [(&str, &[(&str, &str)]); 3] = [
+            (
+                "*",
+                &[
+                    (lifecycle, skipping),
+                    (lifecycle, warning),
+                    (route, skipping),
+                    (route, warning),
+                    (service, skipping),
+                    (service, warning),
+                ],
+            ),
+            (
+                "*,-route,-service-lb-controller",
+                &[
+                    (route, disabled),
+                    (service, disabled),
+                    (lifecycle, skipping),
+                    (lifecycle, warning),
+                ],
+            ),
+            (
+                "deployment,service",
+                &[
+                    (lifecycle, disabled),
+                    (route, disabled),
+                    (service, skipping),
+                    (service, warning),
+                ],
+            ),
+        ];
+        for (list, expected) in cases {
+            let selection = registry().select(&items(list), |_| false).unwrap();
+            let mut notices = selection.notices();
+            notices.retain(|(name, _)| OF_CLOUDS.contains(name));
+            assert_eq!(notices, expected, "{list}");
+        }
+        let with_loop = registry().with(controller(service, &["service"], true));
+        let selection = with_loop.select(&items("*"), |_| false).unwrap();
+        assert_eq!(selection.of_clouds, [lifecycle, route]);
+        assert!(selection.enabled.iter().any(|d| d.name == service));
     }
 
     #[test]
@@ -461,7 +537,7 @@ mod tests {
         assert!(
             OFF_BY_DEFAULT
                 .iter()
-                .chain(NEVER_BUILT)
+                .chain(OF_CLOUDS)
                 .chain(GATED.iter().map(|(name, _)| name))
                 .all(is_known)
         );

@@ -72,7 +72,7 @@ fn invalid_input_leads_to_one_line_and_status_1() {
     std::fs::write(&malformed, "clusters: [").unwrap();
     let malformed = malformed.to_str().unwrap();
     // (arguments, part of the last line)
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (
             &["--leader-elect-lease-duration=15"],
             r#"Error: invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15""#,
@@ -107,6 +107,10 @@ fn invalid_input_leads_to_one_line_and_status_1() {
         (
             &["--leader-elect-resource-lock=endpoints"],
             r#"err="resourceLock value must be \"leases\"""#,
+        ),
+        (
+            &["--cloud-provider=aws"],
+            r#"err="cloud provider \"aws\" was specified, but built-in cloud providers are disabled."#,
         ),
         (
             &["--secure-port=70000"],

@@ -81,6 +81,10 @@ pub struct ElectionSettings {
     pub retry_period: Duration,
 }
 
+/// The address in the advice to users of a built-in cloud provider.
+const SAMPLE_PROVIDER: &str =
+    "https://github.com/kubernetes/kubernetes/tree/master/staging/src/k8s.io/cloud-provider/sample";
+
 /// A value that has the right type but is not allowed. The texts are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -163,6 +167,25 @@ pub enum ConfigError {
     /// A key exchange group that Go does not know.
     #[error("curve preference {0} is not supported by the current Go version")]
     Curve(u16),
+}
+
+impl ConfigError {
+    /// The information and the warning that upstream logs before this error, if there are any. The
+    /// missing blank is upstream's.
+    pub fn advice(&self) -> Option<(String, String)> {
+        let Self::CloudProvider(name) = self else {
+            return None;
+        };
+        let information = format!(
+            "INFO: Please make sure you are running an external cloud controller manager binary for provider {name:?}.\
+             In-tree cloud providers are disabled. Refer to {SAMPLE_PROVIDER} for an example implementation."
+        );
+        let warning = format!(
+            "WARNING: built-in cloud providers are disabled. Please set \"--cloud-provider=external\" and migrate to an \
+             external cloud controller manager for provider {name:?}"
+        );
+        Some((information, warning))
+    }
 }
 
 /// Joins errors as upstream prints them: a single one as it is, several in brackets.
@@ -532,6 +555,23 @@ mod tests {
         for (flags, text) in cases {
             assert_eq!(config(flags).err().as_deref(), Some(text), "{flags:?}");
         }
+    }
+
+    #[test]
+    fn a_built_in_cloud_provider_leads_to_advice_and_an_error() {
+        for name in ["", "external"] {
+            assert!(config(&[("cloud-provider", name)]).is_ok(), "{name:?}");
+        }
+        assert!(config(&[("cloud-provider", "External")]).is_err());
+        assert_eq!(
+            config(&[("cloud-provider", "aws")]).err().unwrap(),
+            r#"cloud provider "aws" was specified, but built-in cloud providers are disabled. Please set --cloud-provider=external and migrate to an external cloud provider"#
+        );
+        let advice = ConfigError::CloudProvider("aws".to_owned()).advice();
+        let information = r#"INFO: Please make sure you are running an external cloud controller manager binary for provider "aws".In-tree cloud providers are disabled. Refer to https://github.com/kubernetes/kubernetes/tree/master/staging/src/k8s.io/cloud-provider/sample for an example implementation."#;
+        let warning = r#"WARNING: built-in cloud providers are disabled. Please set "--cloud-provider=external" and migrate to an external cloud controller manager for provider "aws""#;
+        assert_eq!(advice, Some((information.to_owned(), warning.to_owned())));
+        assert_eq!(ConfigError::ResourceLock.advice(), None);
     }
 
     #[test]

@@ -246,8 +246,8 @@ impl<'a> Term<'a> {
 
     /// Initialises the enabled controllers. A controller that its own flag disables is skipped.
     fn build(&self, context: &ControllerContext) -> Result<Vec<Built>, RunError> {
-        for name in &self.manager.config.controllers.disabled {
-            tracing::info!(controller = name, "Warning: controller is disabled");
+        for (name, message) in self.manager.config.controllers.notices() {
+            tracing::info!(controller = name, "{message}");
         }
         let mut built = Vec::new();
         for descriptor in &self.manager.config.controllers.enabled {

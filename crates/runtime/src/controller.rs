@@ -165,7 +165,7 @@ pub struct ControllerContext {
     pub term_start_rv: u64,
     /// Feature gates; their defaults unless set.
     pub features: FeatureGates,
-    metrics: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
+    shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
 /// The parts of a [`ControllerContext`] that have no default.
@@ -193,7 +193,7 @@ impl ControllerContext {
             queue_metrics,
         } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
-        let (options, metrics) = (Arc::default(), Arc::default());
+        let (options, shared) = (Arc::default(), Arc::default());
         Self {
             debug: DebugPages::default(),
             informers,
@@ -207,7 +207,7 @@ impl ControllerContext {
             event_gate: None,
             term_start_rv: 0,
             features: FeatureGates::default(),
-            metrics,
+            shared,
         }
     }
 
@@ -228,15 +228,26 @@ impl ControllerContext {
     where
         M: Clone + Send + 'static,
     {
-        let mut all = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all
-            .get(&TypeId::of::<M>())
-            .and_then(|known| known.downcast_ref::<M>())
-        {
-            return Ok(known.clone());
+        self.shared(|| register(&self.registry))
+    }
+
+    /// The value of type `T` that several controllers share, such as the connection to a cloud. The
+    /// first call makes it.
+    pub fn shared<T, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        T: Clone + Send + 'static,
+    {
+        let all = || self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all()
+            .get(&TypeId::of::<T>())
+            .and_then(|known| known.downcast_ref::<T>())
+            .cloned();
+        if let Some(known) = known {
+            return Ok(known);
         }
-        let made = register(&self.registry)?;
-        all.insert(TypeId::of::<M>(), Box::new(made.clone()));
+        // Without the lock: `make` may ask for another shared value.
+        let made = make()?;
+        all().insert(TypeId::of::<T>(), Box::new(made.clone()));
         Ok(made)
     }
 

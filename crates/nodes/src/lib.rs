@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod ending;
+mod machine;
 mod placement;
 mod pod;
 mod register;
@@ -37,6 +38,7 @@ use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
 pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
+pub use machine::{MACHINE, Machine};
 use pod::SimPod;
 use register::SimNode;
 use stages::Action;
@@ -195,7 +197,7 @@ pub async fn start(
     }
     tasks.spawn(
         "node leases",
-        register::renew_leases(client, clock, names, stop.clone()),
+        register::renew_leases(client, clock, names, nodes.store(), stop.clone()),
     );
     Ok(())
 }

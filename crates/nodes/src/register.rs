@@ -1,9 +1,12 @@
 //! Registers Node objects, and renews the Leases that show that the nodes are alive.
 //!
+//! A node whose machine the simulated cloud has stopped renews no Lease. When the machine is back,
+//! the node posts its status, as a kubelet does at its start.
+//!
 //! Nodes have the status that upstream's kubelet (`pkg/kubelet/nodestatus`) writes, with all
 //! conditions healthy.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +16,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, PatchKind, Target};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::object::{DecodeError, Meta, Node, Object};
+use steersman_runtime::informer::Store;
+use steersman_runtime::object::{DecodeError, Meta, Node, Object, ObjectKey};
 use steersman_runtime::resource::{LEASES, NODES, ResourceType};
 use steersman_runtime::tasks::CancellationToken;
 
 use super::NodesError;
+use super::machine::{self, Machine};
 use super::placement::NodeFacts;
 
 /// Namespace of node Leases.
@@ -32,12 +37,20 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// The fields of a Node that the simulated scheduler reads.
 #[derive(Debug)]
-pub(super) struct SimNode(NodeFacts);
+pub(super) struct SimNode {
+    facts: NodeFacts,
+    machine: Machine,
+}
 
 impl SimNode {
     /// The fields that decide which pods the node takes; `None` for a node that is being deleted.
     pub(super) fn facts(&self) -> Option<&NodeFacts> {
-        (!self.meta().is_terminating()).then_some(&self.0)
+        (!self.meta().is_terminating()).then_some(&self.facts)
+    }
+
+    /// Whether the machine runs, and with it the kubelet.
+    pub(super) fn is_running(&self) -> bool {
+        self.machine == Machine::Running
     }
 }
 
@@ -47,8 +60,14 @@ impl Object for SimNode {
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         struct Wire {
+            metadata: Annotated,
             #[serde(default)]
             spec: Spec,
+        }
+        #[derive(Deserialize)]
+        struct Annotated {
+            #[serde(default)]
+            annotations: Option<HashMap<String, String>>,
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
@@ -59,14 +78,19 @@ impl Object for SimNode {
             kind: "Node",
             source,
         })?;
-        Ok(Self(NodeFacts {
-            node: Node::decode(json)?,
-            unschedulable: wire.spec.unschedulable,
-        }))
+        let annotations = wire.metadata.annotations.unwrap_or_default();
+        let machine = annotations.get(machine::MACHINE).map(String::as_str);
+        Ok(Self {
+            facts: NodeFacts {
+                node: Node::decode(json)?,
+                unschedulable: wire.spec.unschedulable,
+            },
+            machine: Machine::of(machine),
+        })
     }
 
     fn meta(&self) -> &Meta {
-        &self.0.node.meta
+        &self.facts.node.meta
     }
 }
 
@@ -161,19 +185,38 @@ fn is_simulated(node: &[u8]) -> bool {
         .is_ok_and(|node| node.metadata.labels.contains_key(SIMULATED))
 }
 
-/// Renews the Leases of these nodes until `stop` is cancelled. A missing Lease stays missing.
+/// Renews the Leases of these nodes until `stop` is cancelled. A missing Lease stays missing, and so
+/// does the Lease of a node whose machine stopped before the node was deleted.
 pub(super) async fn renew_leases(
     client: ApiClient,
     clock: Clock,
     names: Arc<[String]>,
+    nodes: Store<SimNode>,
     stop: CancellationToken,
 ) {
+    let mut stopped: HashSet<usize> = HashSet::new();
     while stop
         .run_until_cancelled(tokio::time::sleep(RENEW_EVERY))
         .await
         .is_some()
     {
-        let renewals = stream::iter(names.iter()).for_each_concurrent(AT_ONCE, async |name| {
+        let mut back = Vec::new();
+        for (index, name) in names.iter().enumerate() {
+            match nodes.get(&ObjectKey::new("", name)) {
+                Some(node) if node.is_running() => {
+                    if stopped.remove(&index) {
+                        back.push((index, name));
+                    }
+                }
+                Some(_) => drop(stopped.insert(index)),
+                None => {}
+            }
+        }
+        let renewals = names
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !stopped.contains(index));
+        let renewals = stream::iter(renewals).for_each_concurrent(AT_ONCE, async |(_, name)| {
             let renewal = json!({ "spec": { "renewTime": micro_time(clock.now()) } });
             match client.patch(lease_target(Some(name)), PatchKind::Merge, &renewal).await {
                 Err(error) if !error.is_not_found() => {
@@ -183,6 +226,19 @@ pub(super) async fn renew_leases(
             }
         });
         renewals.await;
+        stream::iter(back)
+            .for_each_concurrent(AT_ONCE, async |(index, name)| {
+                let status = Target {
+                    subresource: Some("status"),
+                    ..node_target(Some(name))
+                };
+                let body = node_status(name, index, clock.now_seconds());
+                let posted = client.patch(status, PatchKind::Strategic, &body).await;
+                if let Err(error) = posted {
+                    tracing::warn!(node = name, %error, request = error.request(), "node status not posted");
+                }
+            })
+            .await;
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
         args.manager.clone(),
     ]
     .concat();
-    match manager_config(&flags) {
+    match manager_config(&args.embedded, &flags) {
         Ok((config, verbosity)) => super::finish(verbosity, serve(args, config)),
         Err(message) => super::fail(message),
     }
@@ -159,7 +159,8 @@ mod tests {
             "-podgc,*"
         );
         assert_eq!(parse(&["--controllers="]).controllers, "");
-        let (config, _) = manager_config(&["--controllers=".to_owned()]).unwrap();
+        let flags = ["--controllers=".to_owned()];
+        let (config, _) = manager_config(&parse(&[]).embedded, &flags).unwrap();
         assert!(config.controllers.enabled.is_empty());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use prometheus::Registry;
+use steersman_devcluster::cloud::SimulatedCloud;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
@@ -38,6 +39,11 @@ pub(super) struct EmbeddedArgs {
     /// How long after its last write an Event is deleted; 0s keeps Events for ever.
     #[arg(long, default_value = "1h0m0s", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     event_ttl: GoDuration,
+    /// Run the loops of cloud-controller-manager over a simulated cloud: load balancers get
+    /// addresses of 192.0.2.0/24, nodes get routes, and the annotation
+    /// simulate.steersman.dev/cloud=deleted or =shutdown on a Node takes its machine away.
+    #[arg(long)]
+    cloud: bool,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     #[arg(long, default_value_t = 0, value_name = "P")]
     port: u16,
@@ -67,12 +73,23 @@ const MANAGER_DEFAULTS: [&str; 3] = [
     "--kube-api-burst=2000",
 ];
 
+/// Default flags with `--cloud`: the range of the simulated nodes, which routes need.
+const CLOUD_DEFAULTS: [&str; 1] = ["--cluster-cidr=10.244.0.0/16"];
+
 /// Configuration and verbosity of the manager, from its flags. The error is the text to print.
-pub(super) fn manager_config(flags: &[String]) -> Result<(Config, i64), String> {
-    let typed = MANAGER_DEFAULTS
-        .map(str::to_owned)
-        .into_iter()
-        .chain(flags.iter().cloned());
+pub(super) fn manager_config(
+    args: &EmbeddedArgs,
+    flags: &[String],
+) -> Result<(Config, i64), String> {
+    let mut registry = ControllerRegistry::builtin();
+    let mut defaults = MANAGER_DEFAULTS.to_vec();
+    if args.cloud {
+        let loops = steersman_cloud::controllers::<SimulatedCloud>();
+        registry = loops.into_iter().fold(registry, ControllerRegistry::with);
+        defaults.extend(CLOUD_DEFAULTS);
+    }
+    let defaults = defaults.into_iter().map(str::to_owned);
+    let typed = defaults.chain(flags.iter().cloned());
     let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
         Ok(Command::Run(options)) => *options,
         Ok(_) => {
@@ -91,8 +108,7 @@ pub(super) fn manager_config(flags: &[String]) -> Result<(Config, i64), String> 
         }
     };
     let verbosity = options.int("v");
-    let mut config = Config::new(options, &ControllerRegistry::builtin())
-        .map_err(|errors| join_errors(&errors))?;
+    let mut config = Config::new(options, &registry).map_err(|errors| join_errors(&errors))?;
     config.serving = None;
     Ok((config, verbosity))
 }

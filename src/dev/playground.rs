@@ -79,7 +79,7 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    match manager_config(&args.manager) {
+    match manager_config(&args.embedded, &args.manager) {
         Ok((mut config, verbosity)) => {
             config.serving = Some(Serving {
                 address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -294,21 +294,45 @@ mod tests {
             DevArgs::try_parse_from(["dev", "--once"]).is_err(),
             "--once needs --apply"
         );
-        let (config, verbosity) = manager_config(&args.manager).unwrap();
+        let (config, verbosity) = manager_config(&args.embedded, &args.manager).unwrap();
         assert_eq!(verbosity, 2);
         assert!(config.election.is_none());
+    }
+
+    #[test]
+    fn the_loops_of_a_cloud_run_on_request() {
+        let is_on = |arguments: &[&str]| {
+            let args = DevArgs::try_parse_from(arguments).unwrap();
+            let (config, _) = manager_config(&args.embedded, &args.manager).unwrap();
+            let on = config.controllers.enabled.iter();
+            let loops = ["cloud-node-lifecycle", "route", "service"];
+            let count = on
+                .filter(|d| d.aliases.iter().any(|alias| loops.contains(alias)))
+                .count();
+            (count, config.options().text("cluster-cidr"))
+        };
+        assert_eq!(is_on(&["dev"]), (0, String::new()));
+        assert_eq!(is_on(&["dev", "--cloud"]), (3, "10.244.0.0/16".to_owned()));
+        let own = [
+            "dev",
+            "--cloud",
+            "--",
+            "--cluster-cidr=10.0.0.0/8",
+            "--controllers=*,-route",
+        ];
+        assert_eq!(is_on(&own), (2, "10.0.0.0/8".to_owned()));
     }
 
     #[test]
     fn invalid_manager_flags_are_reported() {
         let args = DevArgs::try_parse_from(["dev", "--", "--controllers=foo"]).unwrap();
         assert_eq!(
-            manager_config(&args.manager).unwrap_err(),
+            manager_config(&args.embedded, &args.manager).unwrap_err(),
             "\"foo\" is not in the list of known controllers"
         );
         let args = DevArgs::try_parse_from(["dev", "--", "--controlers=foo"]).unwrap();
         assert_eq!(
-            manager_config(&args.manager).unwrap_err(),
+            manager_config(&args.embedded, &args.manager).unwrap_err(),
             "unknown flag: --controlers; did you mean --controllers?"
         );
     }

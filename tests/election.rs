@@ -41,11 +41,17 @@ pub(crate) fn cluster() -> DevCluster {
 
 /// Starts a whole manager without a port, with administrator credentials.
 pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
-    start_over(
-        cluster,
-        Connection::in_process(cluster.client(), "devcluster"),
-        flags,
-    )
+    start_with(cluster, &ControllerRegistry::builtin(), flags)
+}
+
+/// As [`start`], with these controllers.
+pub(crate) fn start_with(
+    cluster: &DevCluster,
+    controllers: &ControllerRegistry,
+    flags: &[(&str, &str)],
+) -> Running {
+    let connection = Connection::in_process(cluster.client(), "devcluster");
+    run(cluster, connection, controllers, flags)
 }
 
 /// As [`start`], over another connection.
@@ -54,12 +60,20 @@ pub(crate) fn start_over(
     connection: Connection,
     flags: &[(&str, &str)],
 ) -> Running {
-    let registry = ControllerRegistry::builtin();
+    run(cluster, connection, &ControllerRegistry::builtin(), flags)
+}
+
+fn run(
+    cluster: &DevCluster,
+    connection: Connection,
+    controllers: &ControllerRegistry,
+    flags: &[(&str, &str)],
+) -> Running {
     let mut options = Options::default();
     for (flag, value) in [("secure-port", "0")].iter().chain(flags) {
         options.set(flag, value).unwrap();
     }
-    let config = Config::new(options, &registry).unwrap();
+    let config = Config::new(options, controllers).unwrap();
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
     let (health, metrics) = (manager.health(), manager.registry().clone());

@@ -7,6 +7,7 @@
 mod apiserver;
 mod chart;
 mod cli;
+mod cloud;
 mod commands;
 mod conformance;
 mod connections;

@@ -1,4 +1,4 @@
-//! Admission: quotas, limits, ServiceAccounts, priorities and storage classes.
+//! Admission: quotas, limits, ServiceAccounts, priorities, tolerations, taints and storage classes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -363,6 +363,115 @@ async fn every_namespace_keeps_its_account_and_certificate() {
         .await
         .unwrap();
     assert!(names("serviceaccounts", "team").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_tolerate_failed_nodes_for_five_minutes_if_enabled() {
+    let cluster = DevCluster::full(clock());
+    let default = |key: &str| {
+        json!({
+            "key": format!("node.kubernetes.io/{key}"), "operator": "Exists",
+            "effect": "NoExecute", "tolerationSeconds": 300,
+        })
+    };
+    let own = |fields: Value| {
+        let mut toleration = json!({"operator": "Exists"});
+        let fields = fields.as_object().unwrap().clone();
+        toleration.as_object_mut().unwrap().extend(fields);
+        toleration
+    };
+    let key = |key: &str| json!(format!("node.kubernetes.io/{key}"));
+    // (own toleration, default ones behind it)
+    let cases = [
+        (None, vec!["not-ready", "unreachable"]),
+        (Some(own(json!({}))), vec![]),
+        (Some(own(json!({"effect": "NoExecute"}))), vec![]),
+        (
+            Some(own(json!({"effect": "NoSchedule"}))),
+            vec!["not-ready", "unreachable"],
+        ),
+        (
+            Some(own(json!({"key": "other"}))),
+            vec!["not-ready", "unreachable"],
+        ),
+        (
+            Some(own(json!({"key": key("not-ready")}))),
+            vec!["unreachable"],
+        ),
+        (
+            Some(own(json!({
+                "key": key("unreachable"), "effect": "NoExecute", "tolerationSeconds": 5,
+            }))),
+            vec!["not-ready"],
+        ),
+        (
+            Some(own(
+                json!({"key": key("unreachable"), "effect": "NoSchedule"}),
+            )),
+            vec!["not-ready", "unreachable"],
+        ),
+    ];
+    for (index, (own, defaults)) in cases.into_iter().enumerate() {
+        let own: Vec<Value> = own.into_iter().collect();
+        let name = format!("p{index}");
+        let made = cluster.create(pod(&name, json!({"tolerations": own})));
+        let made = made.await.unwrap();
+        let defaults = defaults.into_iter().map(default);
+        let expected: Vec<Value> = own.into_iter().chain(defaults).collect();
+        assert_eq!(made["spec"]["tolerations"], json!(expected));
+    }
+    // An update adds them, too.
+    cluster
+        .load(pod("old", json!({"dnsPolicy": "Default"})))
+        .unwrap();
+    let path = cluster.path("pods", "default", "old");
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let status = json!({"status": {"phase": "Running"}});
+    let changed = cluster
+        .patch(&format!("{path}/status"), status)
+        .await
+        .unwrap();
+    assert!(changed["spec"]["tolerations"].is_null());
+    let changed = cluster.patch(&path, label).await.unwrap();
+    let expected = [default("not-ready"), default("unreachable")];
+    assert_eq!(changed["spec"]["tolerations"], json!(expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_nodes_are_tainted_if_enabled() {
+    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+    let not_ready = "node.kubernetes.io/not-ready";
+    let admitted = taint(not_ready, "NoSchedule");
+    // (taints, expected)
+    let cases = [
+        (vec![], vec![admitted.clone()]),
+        (vec![admitted.clone()], vec![admitted.clone()]),
+        (
+            vec![taint(not_ready, "NoExecute"), taint("k", "NoSchedule")],
+            vec![
+                taint(not_ready, "NoExecute"),
+                taint("k", "NoSchedule"),
+                admitted.clone(),
+            ],
+        ),
+    ];
+    let node = |taints: &[Value]| {
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+            "spec": {"taints": taints},
+        })
+    };
+    for (taints, expected) in cases {
+        let cluster = DevCluster::full(clock());
+        let made = cluster.create(node(&taints)).await.unwrap();
+        assert_eq!(made["spec"]["taints"], json!(expected));
+        // The taint can be removed.
+        let change = json!({"spec": {"taints": null}});
+        let changed = cluster.patch("/api/v1/nodes/n", change).await.unwrap();
+        assert!(changed["spec"]["taints"].is_null());
+    }
+    let made = DevCluster::new(clock()).create(node(&[])).await.unwrap();
+    assert!(made["spec"]["taints"].is_null());
 }
 
 /// A snapshot keeps the configured plugins. Plugins that are enabled later act in existing

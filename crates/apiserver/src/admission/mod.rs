@@ -4,8 +4,8 @@
 //! upstream's (`pkg/kubeapiserver/options/plugins.go`): mutating plugins run before validation, and
 //! quota runs last, so that only accepted objects count.
 //!
-//! defaults -> limits' defaults -> account -> priority, storage class -> validation -> limits, size of
-//! claims -> pod security -> quota -> store
+//! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
+//! -> validation -> limits, size of claims -> pod security -> quota -> store
 
 mod accounts;
 mod amounts;
@@ -14,6 +14,7 @@ mod pod_security;
 mod priority;
 mod quota;
 mod storage;
+mod taints;
 
 use serde_json::Value;
 
@@ -24,10 +25,11 @@ use crate::Server;
 use crate::route::Target;
 use crate::status::Status;
 
-/// Optional admission plugins for pods. LimitRanges, pod security and quotas are always active.
+/// Optional admission plugins for pods and nodes. LimitRanges, pod security and quotas are always
+/// active.
 ///
-/// A real API server has both plugins. Test servers without controllers, such as envtest, usually
-/// disable them: the first plugin refuses pods of missing ServiceAccounts.
+/// A real API server has all of them. Test servers without controllers, such as envtest, usually
+/// disable the first one, which refuses pods of missing ServiceAccounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
     /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from
@@ -36,13 +38,22 @@ pub struct Admission {
     pub service_accounts: bool,
     /// Pods get the priority of their PriorityClass, of the default class, or 0.
     pub priority: bool,
+    /// Pods tolerate the NoExecute taints of failed nodes for 300 seconds, unless they have
+    /// tolerations of their own. Upstream: DefaultTolerationSeconds.
+    pub tolerations: bool,
+    /// New nodes have the taint `node.kubernetes.io/not-ready:NoSchedule`. The node lifecycle
+    /// controller removes it; without that controller, few pods fit such nodes. Upstream:
+    /// TaintNodesByCondition.
+    pub node_taints: bool,
 }
 
 impl Admission {
-    /// Both plugins, as in a cluster made by kubeadm.
+    /// All plugins, as in a cluster made by kubeadm.
     pub const FULL: Self = Self {
         service_accounts: true,
         priority: true,
+        tolerations: true,
+        node_taints: true,
     };
 }
 
@@ -63,6 +74,9 @@ impl Server {
         if resource.is("PersistentVolumeClaim") {
             self.set_default_class(object);
         }
+        if resource.is("Node") && self.admission.node_taints {
+            taints::taint_as_not_ready(object);
+        }
         if !resource.is("Pod") {
             return Ok(());
         }
@@ -77,7 +91,15 @@ impl Server {
         if self.admission.priority {
             self.set_priority(object).map_err(refused)?;
         }
+        self.admit_change(target, object);
         Ok(())
+    }
+
+    /// Runs the mutating plugins that also complete a changed pod.
+    pub(crate) fn admit_change(&self, target: &Target, object: &mut Value) {
+        if self.admission.tolerations && target.resource().is("Pod") {
+            taints::tolerate_failed_nodes(object);
+        }
     }
 
     /// Runs the validating plugins except quota on a complete new object. 403 if one of them

@@ -195,6 +195,7 @@ impl Server {
         }
         self.manage_change(resource, &mut new, old, given, writing.tracking);
         if part.is_none() {
+            self.admit_change(target, &mut new);
             resource.complete_change(&mut new, old);
         }
         let is_service = part.is_none() && resource.is("Service");

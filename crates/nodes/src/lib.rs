@@ -2,6 +2,7 @@
 //! containers, and provision the volumes of claims.
 //!
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
+//! nodes -> queue, every 10 s -> Lease, status
 //! claims, classes, volumes (informers) -> queue -> provisioner
 //!
 //! The nodes use an API client and informers, so they work with any API server. A table of
@@ -10,7 +11,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+mod addresses;
+mod behaviour;
 mod ending;
+mod heartbeat;
 mod machine;
 mod placement;
 mod pod;
@@ -30,6 +34,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
+use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer, Store};
 use steersman_runtime::object::{Object, ObjectKey, Uid};
 use steersman_runtime::resource::PODS;
@@ -37,7 +42,10 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
+use addresses::Addresses;
+use behaviour::Behaviours;
 pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
+use heartbeat::Heartbeats;
 pub use machine::{MACHINE, Machine};
 use pod::SimPod;
 use register::SimNode;
@@ -46,11 +54,18 @@ pub use stages::{Latency, Stages, StagesError};
 use volumes::{Claims, Provisioner, Readiness};
 pub use volumes::{DEFAULT_CLASS, PROVISIONER};
 
-/// Annotation on a pod (or pod template) that selects the behaviour of its simulated containers.
+/// Annotation on a pod (or pod template) that selects the behaviour of its simulated containers, and
+/// on a node that selects that of its simulated kubelet: `dead`, `flapping` or `no-status`.
 pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 
 /// Pod writes in flight at once, so that one slow request delays few pods.
 const WORKERS: usize = 64;
+
+/// Source of the Events about nodes.
+const COMPONENT: &str = "simulated-nodes";
+
+/// Nodes with a heartbeat in flight at once.
+const NODE_WORKERS: usize = 16;
 
 /// Number, names and behaviour of the simulated nodes.
 #[derive(Debug, Clone)]
@@ -59,6 +74,12 @@ pub struct NodesConfig {
     pub count: usize,
     /// Prefix of their names: `node-0`, `node-1`, ...
     pub prefix: String,
+    /// Number of zones, which are called `a`, `b`, `c`, ...; 26 at most. The nodes are in them in
+    /// turn. With 0, the nodes have no zone.
+    pub zones: u8,
+    /// Whether another program, such as the node-ipam-controller, gives each node a range of pod
+    /// addresses. Pods then start after their node has its range.
+    pub pod_ranges: bool,
     /// Durations of the built-in stages of a pod's life.
     pub latency: Latency,
     /// Table of the steps that pods take, and their delays.
@@ -89,6 +110,8 @@ impl Default for NodesConfig {
         Self {
             count: 3,
             prefix: "node-".to_owned(),
+            zones: 0,
+            pod_ranges: false,
             latency,
             stages,
             pods: Pods::All,
@@ -131,7 +154,7 @@ pub async fn start(
     let names: Arc<[String]> = (0..config.count)
         .map(|index| format!("{}{index}", config.prefix))
         .collect();
-    register::register_all(&client, &names, &clock).await?;
+    register::register_all(&client, &names, config.zones, &clock).await?;
 
     let registry = Registry::new();
     let metrics = QueueMetrics::register(&registry)?;
@@ -146,8 +169,11 @@ pub async fn start(
             NodeScope::Named(names.iter().map(|name| name.as_str().into()).collect())
         }
     };
+    let behaviours = Behaviours::default();
     let duties = Arc::new(Duties {
         scope,
+        behaviours: behaviours.clone(),
+        pod_ranges: config.pod_ranges,
         binds: config.pods != Pods::OfOwnNodes,
         stages: config.stages,
         latency: config.latency,
@@ -155,6 +181,8 @@ pub async fn start(
             config.seed.unwrap_or_else(rand::random),
         )),
     });
+    let addresses = Addresses::default();
+    addresses.follow(&pods);
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
     let volumes = if duties.binds {
@@ -168,13 +196,33 @@ pub async fn start(
     } else {
         None
     };
-    let kubelet = Kubelet {
+    let node_queue = WorkQueue::new("simulated_nodes", &metrics);
+    let recorder = EventRecorder::start(COMPONENT, client.clone(), clock.clone(), tasks, stop);
+    let simulated = Arc::clone(&duties);
+    heartbeat::follow(
+        &nodes,
+        &node_queue,
+        &names,
+        &behaviours,
+        recorder,
+        move |node| simulated.has_node(node),
+    );
+    let heartbeats = Heartbeats {
         client: client.clone(),
         clock: clock.clone(),
+        nodes: nodes.store(),
+        own: names.iter().map(|name| name.as_str().into()).collect(),
+        behaviours,
+        wake: Box::new(wake_pods_of_node(&pods.store(), &queue, &duties)),
+    };
+    let kubelet = Kubelet {
+        client,
+        clock,
         pods: pods.store(),
+        nodes: nodes.store(),
         scheduler,
         claims: volumes.as_ref().map(|(_, volumes)| volumes.claims()),
-        addresses: status::Addresses::default(),
+        addresses,
         duties,
     };
 
@@ -187,6 +235,13 @@ pub async fn start(
             run_workers(name, queue, WORKERS, Arc::new(kubelet), ended).await;
         }
     });
+    let (synced, ended) = (informers.clone(), stop.clone());
+    tasks.spawn("heartbeats of simulated nodes", async move {
+        if synced.wait_synced(&ended).await {
+            let (name, heartbeats) = ("simulated-heartbeats", Arc::new(heartbeats));
+            run_workers(name, node_queue, NODE_WORKERS, heartbeats, ended).await;
+        }
+    });
     if let Some((work, provisioner)) = volumes {
         let (synced, ended) = (informers, stop.clone());
         tasks.spawn("simulated volumes", async move {
@@ -195,10 +250,6 @@ pub async fn start(
             }
         });
     }
-    tasks.spawn(
-        "node leases",
-        register::renew_leases(client, clock, names, nodes.store(), stop.clone()),
-    );
     Ok(())
 }
 
@@ -229,6 +280,9 @@ enum NodeScope {
 /// The rules of the simulation: its nodes, the table of stages and the delays.
 struct Duties {
     scope: NodeScope,
+    behaviours: Behaviours,
+    /// Whether pods start only on nodes with a range of addresses.
+    pod_ranges: bool,
     /// Whether unscheduled pods are bound.
     binds: bool,
     stages: Stages,
@@ -255,13 +309,11 @@ impl Duties {
         }
     }
 
-    /// The stage that `pod` waits for. `None` if no row fits, or for pods of other nodes.
+    /// The stage that `pod` waits for. `None` if no row fits, or for pods of other or dead nodes.
     fn due(&self, pod: &SimPod) -> Option<Due> {
-        let in_scope = pod
-            .pod
-            .node
-            .as_deref()
-            .map_or(self.binds, |node| self.has_node(node));
+        let in_scope = pod.pod.node.as_deref().map_or(self.binds, |node| {
+            self.has_node(node) && !self.behaviours.is_dead(node)
+        });
         let stage = if in_scope {
             self.stages.find(pod)
         } else {
@@ -319,8 +371,26 @@ fn retry_pods_of_claim(
     }
 }
 
+/// The function that queues the pods of a node that is back.
+fn wake_pods_of_node(
+    pods: &Store<SimPod>,
+    queue: &WorkQueue<Due>,
+    duties: &Arc<Duties>,
+) -> impl Fn(&str) + Send + Sync + 'static {
+    let by_node = pods.add_index("node", |pod| pod.pod.node.iter().cloned().collect());
+    let (queue, duties) = (queue.clone(), Arc::clone(duties));
+    move |node| {
+        for pod in by_node.get(node) {
+            if let Some(due) = duties.due(&pod) {
+                let delay = duties.delay(&due, &pod);
+                queue.add_after(due, delay);
+            }
+        }
+    }
+}
+
 /// Keeps the scheduler's nodes up to date. Queues unscheduled pods when a node may fit them now,
-/// and bound pods when their Node appears after them.
+/// and bound pods when their Node, or its range of addresses, appears after them.
 fn act_on_new_nodes(
     nodes: &SharedInformer<SimNode>,
     pods: &Store<SimPod>,
@@ -341,7 +411,11 @@ fn act_on_new_nodes(
             Change::Deleted { object, .. } => (object, None, object.facts()),
         };
         let name = &*node.meta().name;
-        let is_new = matches!(change, Change::Added { .. });
+        let is_new = match change {
+            Change::Added { .. } => true,
+            Change::Updated { old, new } => old.ranges().is_empty() && !new.ranges().is_empty(),
+            Change::Deleted { .. } => false,
+        };
         // Other nodes have kubelets, or are not part of the simulation.
         if matches!(duties.scope, NodeScope::Named(_)) && !duties.has_node(name) {
             return;
@@ -380,10 +454,11 @@ struct Kubelet {
     client: ApiClient,
     clock: Clock,
     pods: Store<SimPod>,
+    nodes: Store<SimNode>,
     scheduler: scheduler::Scheduler,
     /// Claims that decide whether pods can start; `None` where pods are not bound either.
     claims: Option<Claims>,
-    addresses: status::Addresses,
+    addresses: Addresses,
     duties: Arc<Duties>,
 }
 
@@ -400,6 +475,12 @@ enum Placement {
 }
 
 impl Kubelet {
+    /// The node that the pod is bound to, as far as it is known.
+    fn node_of(&self, pod: &SimPod) -> Option<Arc<SimNode>> {
+        let name = pod.pod.node.as_deref()?;
+        self.nodes.get(&ObjectKey::new("", name))
+    }
+
     fn place(&self, pod: &SimPod) -> Placement {
         let readiness = self.claims.as_ref().map_or(Readiness::Bound, |claims| {
             claims.readiness(pod.meta().namespace.as_str(), pod.claims())
@@ -484,7 +565,15 @@ impl Syncer<Due> for Kubelet {
             Action::Nothing => return Ok(Requeue::Never),
             Action::Bind => self.schedule(&pod, target).await,
             Action::Report(health) => {
-                let body = status::report(&pod, health, stage, &self.addresses, now);
+                let node = self.node_of(&pod);
+                let ranges = node.as_ref().map_or(&[][..], |node| node.ranges());
+                let has_address = pod.pod.ips().next().is_some() || pod.constraints.host_network;
+                if self.duties.pod_ranges && ranges.is_empty() && !has_address {
+                    // The pod returns to the queue when its node has a range.
+                    return Ok(Requeue::Never);
+                }
+                let assign = || self.addresses.assign(&pod.meta().uid, ranges);
+                let body = status::report(&pod, health, stage, assign, now);
                 self.report(target, &body).await
             }
             Action::Exit => self.report(target, &status::exit(&pod, stage, now)).await,
@@ -504,7 +593,12 @@ impl Syncer<Due> for Kubelet {
         match result {
             Ok(()) => Ok(Requeue::Never),
             // The pod changed or is gone; the next watch event queues its next step.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Requeue::Never),
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                if pod.pod.ips().next().is_none() {
+                    self.addresses.release(&pod.meta().uid);
+                }
+                Ok(Requeue::Never)
+            }
             Err(error) => Err(error),
         }
     }

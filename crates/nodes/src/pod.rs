@@ -4,6 +4,7 @@
 //! node, and the annotations of the simulation. Pods are decoded once, in the informer.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,8 +49,6 @@ pub(super) struct SimPod {
     pub(super) waiting: bool,
     /// Reported statuses of its containers, init containers and ephemeral containers.
     pub(super) reported: Vec<Reported>,
-    /// `status.podIP`, if assigned.
-    pub(super) address: Option<Box<str>>,
 }
 
 /// A container of the spec.
@@ -153,8 +152,6 @@ struct StatusWire {
     container_statuses: Vec<Reported>,
     init_container_statuses: Vec<Reported>,
     ephemeral_container_statuses: Vec<Reported>,
-    #[serde(rename = "podIP")]
-    pod_ip: Option<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -211,6 +208,24 @@ impl SimPod {
                 .containers
                 .iter()
                 .all(|container| is_ready(container) || has_ended(container))
+    }
+
+    /// Its addresses, without malformed ones.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        self.pod
+            .ips()
+            .filter_map(|address| address.parse().ok())
+            .collect()
+    }
+
+    /// Whether all containers are ready. Another program may have reported that the pod is not, as
+    /// the node lifecycle controller does for pods of silent nodes.
+    pub(super) fn has_ready_containers(&self) -> bool {
+        let is_ready = |container: &Container| {
+            let status = self.reported_of(&container.name);
+            status.is_some_and(|status| status.ready && status.ended().is_none())
+        };
+        !self.containers.is_empty() && self.containers.iter().all(is_ready)
     }
 
     /// The end of its containers; `None` if they run for ever.
@@ -275,7 +290,6 @@ impl Object for SimPod {
             restart_policy: wire.spec.restart_policy,
             waiting,
             reported,
-            address: wire.status.pod_ip,
         })
     }
 

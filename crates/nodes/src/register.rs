@@ -1,29 +1,22 @@
-//! Registers Node objects, and renews the Leases that show that the nodes are alive.
-//!
-//! A node whose machine the simulated cloud has stopped renews no Lease. When the machine is back,
-//! the node posts its status, as a kubelet does at its start.
+//! Registers Node objects with their Leases, and writes their heartbeats.
 //!
 //! Nodes have the status that upstream's kubelet (`pkg/kubelet/nodestatus`) writes, with all
 //! conditions healthy.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::informer::Store;
-use steersman_runtime::object::{DecodeError, Meta, Node, Object, ObjectKey};
+use steersman_runtime::object::{Conditions, DecodeError, Meta, Node, Object};
 use steersman_runtime::resource::{LEASES, NODES, ResourceType};
-use steersman_runtime::tasks::CancellationToken;
 
-use super::NodesError;
-use super::machine::{self, Machine};
+use super::machine::{MACHINE, Machine};
 use super::placement::NodeFacts;
+use super::{BEHAVIOUR, NodesError};
 
 /// Namespace of node Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -32,13 +25,39 @@ const SIMULATED: &str = "simulate.steersman.dev/node";
 /// Requests in flight at once, so that thousands of nodes register fast without flooding the
 /// server.
 const AT_ONCE: usize = 16;
-/// Renewal period of a kubelet's Lease by default.
-const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// Type, status, reason and message of the conditions of a healthy node.
+const CONDITIONS: [[&str; 4]; 4] = [
+    [
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ],
+    [
+        "DiskPressure",
+        "False",
+        "KubeletHasNoDiskPressure",
+        "kubelet has no disk pressure",
+    ],
+    [
+        "PIDPressure",
+        "False",
+        "KubeletHasSufficientPID",
+        "kubelet has sufficient PID available",
+    ],
+    [
+        "Ready",
+        "True",
+        "KubeletReady",
+        "kubelet is posting ready status",
+    ],
+];
 
-/// The fields of a Node that the simulated scheduler reads.
+/// The fields of a Node that the simulation reads.
 #[derive(Debug)]
 pub(super) struct SimNode {
     facts: NodeFacts,
+    behaviour: Option<Box<str>>,
     machine: Machine,
 }
 
@@ -48,7 +67,22 @@ impl SimNode {
         (!self.meta().is_terminating()).then_some(&self.facts)
     }
 
-    /// Whether the machine runs, and with it the kubelet.
+    /// The fields that controllers read too.
+    pub(super) fn node(&self) -> &Node {
+        &self.facts.node
+    }
+
+    /// The ranges of its pods, one per family.
+    pub(super) fn ranges(&self) -> &[Box<str>] {
+        &self.node().spec.pod_cidrs
+    }
+
+    /// Value of the behaviour annotation.
+    pub(super) fn behaviour(&self) -> Option<&str> {
+        self.behaviour.as_deref()
+    }
+
+    /// Whether its machine runs, and with it the kubelet.
     pub(super) fn is_running(&self) -> bool {
         self.machine == Machine::Running
     }
@@ -60,37 +94,37 @@ impl Object for SimNode {
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         struct Wire {
-            metadata: Annotated,
+            metadata: Metadata,
             #[serde(default)]
             spec: Spec,
         }
         #[derive(Deserialize)]
-        struct Annotated {
+        struct Metadata {
             #[serde(default)]
-            annotations: Option<HashMap<String, String>>,
+            annotations: HashMap<String, Box<str>>,
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct Spec {
             unschedulable: bool,
         }
-        let wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+        let mut wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
             kind: "Node",
             source,
         })?;
-        let annotations = wire.metadata.annotations.unwrap_or_default();
-        let machine = annotations.get(machine::MACHINE).map(String::as_str);
+        let annotations = &mut wire.metadata.annotations;
         Ok(Self {
+            machine: Machine::of(annotations.get(MACHINE).map(|value| &**value)),
+            behaviour: annotations.remove(BEHAVIOUR),
             facts: NodeFacts {
                 node: Node::decode(json)?,
                 unschedulable: wire.spec.unschedulable,
             },
-            machine: Machine::of(machine),
         })
     }
 
     fn meta(&self) -> &Meta {
-        &self.facts.node.meta
+        &self.node().meta
     }
 }
 
@@ -116,12 +150,13 @@ fn lease_target(name: Option<&str>) -> Target<'_> {
 pub(super) async fn register_all(
     client: &ApiClient,
     names: &[String],
+    zones: u8,
     clock: &Clock,
 ) -> Result<(), NodesError> {
     let registered = names
         .iter()
         .enumerate()
-        .map(|(index, name)| register(client, name, index, clock));
+        .map(|(index, name)| register(client, name, index, zones, clock));
     stream::iter(registered)
         .buffer_unordered(AT_ONCE)
         .try_collect()
@@ -134,13 +169,17 @@ async fn register(
     client: &ApiClient,
     name: &str,
     index: usize,
+    zones: u8,
     clock: &Clock,
 ) -> Result<(), NodesError> {
     let failed = |source| NodesError::Register {
         node: name.to_owned(),
         source,
     };
-    match client.create(node_target(None), &node(name, index)).await {
+    match client
+        .create(node_target(None), &node(name, zone(index, zones)))
+        .await
+    {
         Err(error) if error.is_already_exists() => {
             let found = client.get(node_target(Some(name))).await.map_err(failed)?;
             if !is_simulated(&found) {
@@ -185,66 +224,78 @@ fn is_simulated(node: &[u8]) -> bool {
         .is_ok_and(|node| node.metadata.labels.contains_key(SIMULATED))
 }
 
-/// Renews the Leases of these nodes until `stop` is cancelled. A missing Lease stays missing, and so
-/// does the Lease of a node whose machine stopped before the node was deleted.
-pub(super) async fn renew_leases(
-    client: ApiClient,
-    clock: Clock,
-    names: Arc<[String]>,
-    nodes: Store<SimNode>,
-    stop: CancellationToken,
-) {
-    let mut stopped: HashSet<usize> = HashSet::new();
-    while stop
-        .run_until_cancelled(tokio::time::sleep(RENEW_EVERY))
+/// Renews the Lease of the node. 404 if it has none.
+pub(super) async fn renew(
+    client: &ApiClient,
+    node: &SimNode,
+    now: Timestamp,
+) -> Result<(), ApiError> {
+    let renewal = json!({ "spec": { "renewTime": micro_time(now) } });
+    let lease = lease_target(Some(&node.meta().name));
+    client
+        .patch(lease, PatchKind::Merge, &renewal)
         .await
-        .is_some()
-    {
-        let mut back = Vec::new();
-        for (index, name) in names.iter().enumerate() {
-            match nodes.get(&ObjectKey::new("", name)) {
-                Some(node) if node.is_running() => {
-                    if stopped.remove(&index) {
-                        back.push((index, name));
-                    }
-                }
-                Some(_) => drop(stopped.insert(index)),
-                None => {}
-            }
-        }
-        let renewals = names
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !stopped.contains(index));
-        let renewals = stream::iter(renewals).for_each_concurrent(AT_ONCE, async |(_, name)| {
-            let renewal = json!({ "spec": { "renewTime": micro_time(clock.now()) } });
-            match client.patch(lease_target(Some(name)), PatchKind::Merge, &renewal).await {
-                Err(error) if !error.is_not_found() => {
-                    tracing::warn!(node = name, %error, request = error.request(), "node lease not renewed");
-                }
-                _ => {}
-            }
-        });
-        renewals.await;
-        stream::iter(back)
-            .for_each_concurrent(AT_ONCE, async |(index, name)| {
-                let status = Target {
-                    subresource: Some("status"),
-                    ..node_target(Some(name))
-                };
-                let body = node_status(name, index, clock.now_seconds());
-                let posted = client.patch(status, PatchKind::Strategic, &body).await;
-                if let Err(error) = posted {
-                    tracing::warn!(node = name, %error, request = error.request(), "node status not posted");
-                }
-            })
-            .await;
-    }
+        .map(drop)
 }
 
-/// The Node object. Pod CIDRs repeat from node 256 on.
-fn node(name: &str, index: usize) -> Value {
-    json!({
+/// Posts that the node is healthy. Conditions that were so before keep the time of their change.
+pub(super) async fn post(
+    client: &ApiClient,
+    node: &SimNode,
+    now: Timestamp,
+) -> Result<(), ApiError> {
+    let target = Target {
+        subresource: Some("status"),
+        ..node_target(Some(&node.meta().name))
+    };
+    let body = json!({
+        "metadata": { "uid": node.meta().uid.to_string() },
+        "status": { "conditions": conditions(&node.node().status.conditions, now) }
+    });
+    client
+        .patch(target, PatchKind::Strategic, &body)
+        .await
+        .map(drop)
+}
+
+/// Whether all conditions are those of a healthy node.
+pub(super) fn is_posted(conditions: &Conditions) -> bool {
+    CONDITIONS
+        .iter()
+        .all(|[kind, status, ..]| has(conditions, kind, status))
+}
+
+fn has(conditions: &Conditions, kind: &str, status: &str) -> bool {
+    let mut conditions = conditions.iter();
+    conditions.any(|condition| condition.kind == *kind && condition.status == *status)
+}
+
+/// The conditions of a healthy node, which had the conditions `before`.
+fn conditions(before: &Conditions, now: Timestamp) -> Value {
+    CONDITIONS
+        .iter()
+        .map(|[kind, status, reason, message]| {
+            let mut condition = json!({
+                "type": kind, "status": status, "reason": reason, "message": message,
+                "lastHeartbeatTime": now
+            });
+            if !has(before, kind, status) {
+                condition["lastTransitionTime"] = json!(now);
+            }
+            condition
+        })
+        .collect()
+}
+
+/// The zone of a node by its number: `a`, `b`, `c`, ... in turn. `None` without zones.
+fn zone(index: usize, zones: u8) -> Option<char> {
+    let turn = u8::try_from(index.checked_rem(zones.into())?).ok()?;
+    Some(char::from(b'a' + turn))
+}
+
+/// The Node object. As with a kubelet, another program gives it a range of pod addresses.
+fn node(name: &str, zone: Option<char>) -> Value {
+    let mut node = json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -255,19 +306,16 @@ fn node(name: &str, index: usize) -> Value {
                 "kubernetes.io/os": "linux",
                 SIMULATED: "true"
             }
-        },
-        "spec": { "podCIDR": format!("10.244.{}.0/24", index % 256), "podCIDRs": [format!("10.244.{}.0/24", index % 256)] }
-    })
+        }
+    });
+    if let Some(zone) = zone {
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"] = zone.to_string().into();
+    }
+    node
 }
 
 /// The body of the status patch, with `now` as the time of all conditions.
 fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
-    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        json!({
-            "type": kind, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": now, "lastTransitionTime": now
-        })
-    };
     let resources =
         json!({ "cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "10000" });
     json!({ "status": {
@@ -277,12 +325,7 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
             { "type": "InternalIP", "address": node_address(index) },
             { "type": "Hostname", "address": name }
         ],
-        "conditions": [
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
-        ],
+        "conditions": conditions(&Conditions::default(), now),
         "nodeInfo": {
             "machineID": name, "systemUUID": name, "bootID": name, "architecture": "amd64", "operatingSystem": "linux",
             "osImage": "Simulated", "kernelVersion": "none", "containerRuntimeVersion": "simulated://1",

@@ -112,7 +112,10 @@ impl State {
             }
             Phase::Running if pod.is_debugged() => Self::Debugged,
             Phase::Running if pod.waiting => Self::Waiting,
-            Phase::Running if view.is_ready() || pod.is_settled() => Self::Ready,
+            Phase::Running if view.is_ready() => Self::Ready,
+            // A kubelet repeats its report if another program has changed the condition.
+            Phase::Running if pod.has_ready_containers() => Self::Running,
+            Phase::Running if pod.is_settled() => Self::Ready,
             Phase::Running => Self::Running,
             _ if pod.waiting => Self::Creating,
             _ => Self::Pending,

@@ -3,7 +3,7 @@
 //! Field by field they equal those of upstream's kubelet (`pkg/kubelet/kubelet_pods.go` and
 //! `pkg/kubelet/status`) and scheduler, because controllers read conditions, reasons and times.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -15,19 +15,6 @@ use super::stages::{Health, Stage};
 
 /// Exit code of a container that a signal has ended: 128 and SIGTERM.
 const TERMINATED: i32 = 143;
-
-/// Assigns pod addresses from 10.244.0.0/16. Addresses repeat after 65,000 pods.
-#[derive(Debug, Default)]
-pub(super) struct Addresses {
-    next: AtomicU32,
-}
-
-impl Addresses {
-    fn next(&self) -> String {
-        let n = self.next.fetch_add(1, Ordering::Relaxed) % 65_000 + 1;
-        format!("10.244.{}.{}", n / 256, n % 256)
-    }
-}
 
 /// The next state of a container.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,12 +59,12 @@ impl Next {
 }
 
 /// Body of a strategic merge patch of `pods/<name>/status` that reports `health`. The reason and
-/// message of `stage` replace the default ones.
+/// message of `stage` replace the default ones. `assign` returns addresses for the pod.
 pub(super) fn report(
     pod: &SimPod,
     health: Health,
     stage: &Stage,
-    addresses: &Addresses,
+    assign: impl FnOnce() -> Vec<IpAddr>,
     now: Timestamp,
 ) -> Value {
     // A kubelet cannot create containers from a wrong configuration, and says so.
@@ -113,10 +100,14 @@ pub(super) fn report(
             status.insert("hostIPs".into(), json!([{ "ip": host_address(node) }]));
         }
     }
-    if health == Health::Unready && pod.address.is_none() {
-        let address = addresses.next();
-        status.insert("podIPs".into(), json!([{ "ip": address }]));
-        status.insert("podIP".into(), address.into());
+    if health == Health::Unready && pod.pod.ips().next().is_none() {
+        let addresses = match &pod.pod.node {
+            Some(node) if pod.constraints.host_network => vec![host_address(node)],
+            _ => assign().iter().map(IpAddr::to_string).collect(),
+        };
+        let all = addresses.iter().map(|address| json!({ "ip": address }));
+        status.insert("podIPs".into(), all.collect());
+        status.insert("podIP".into(), json!(addresses.first()));
     }
     body(pod, status)
 }

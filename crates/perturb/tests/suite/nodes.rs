@@ -1,8 +1,8 @@
 //! Scenarios of the node lifecycle controller, together with taint eviction: kubelets that fall
 //! silent and return, lost zones, and lost clusters.
 //!
-//! A simulated kubelet renews its Lease and posts its status once. The user stops it by the
-//! deletion of the Lease, and starts it by a new Lease and a status.
+//! A simulated kubelet without a Lease is silent. So the user stops it by the deletion of the
+//! Lease, and starts it by a new Lease and a status.
 
 use std::time::Duration;
 
@@ -272,6 +272,12 @@ fn reports_not_ready() -> Vec<Step> {
         pod("a", "node-0", seconds(120)),
         pod("forever", "node-0", forever()),
         until_ready(2),
+        // Otherwise the simulated kubelet posts that it is ready.
+        Step::Patch(
+            node_path("node-0"),
+            json!({"metadata": {"annotations": {"simulate.steersman.dev/behaviour": "no-status"}}}),
+        ),
+        until_caches_are_current(),
         post("node-0", "False"),
         until_tainted("node-0", NOT_READY),
         kill("node-0"),

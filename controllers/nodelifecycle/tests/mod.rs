@@ -1,6 +1,7 @@
-//! Tests of the node lifecycle controller: tables of decisions, virtual hours of a large cluster,
-//! and stories against the in-memory API server.
+//! Tests of the node lifecycle controller: tables of decisions, virtual hours and a day of a large
+//! cluster, and stories against the in-memory API server.
 
+mod day;
 mod health;
 mod hours;
 mod model;

@@ -107,6 +107,26 @@ fn nodes_are_cordoned_and_drained_as_budgets_allow() {
 }
 
 #[test]
+fn services_have_endpoints_with_addresses_of_the_nodes() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+        return;
+    };
+    cluster.script(include_str!("commands/network.txt"));
+}
+
+#[test]
+fn nodes_fail_by_annotation_and_come_back() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+        return;
+    };
+    cluster.file(
+        "node.yaml",
+        "{apiVersion: v1, kind: Node, metadata: {name: new}}\n",
+    );
+    cluster.script(include_str!("commands/failing-nodes.txt"));
+}
+
+#[test]
 fn certificates_are_approved_and_roles_reconciled() {
     let Some(cluster) = cluster() else { return };
     let files = [

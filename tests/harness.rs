@@ -394,7 +394,7 @@ fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
         .to_str()
         .expect("temporary directories have plain names");
     let command: &[&str] = if manager {
-        &["dev"]
+        &["dev", "--zones=3"]
     } else {
         &["apiserver", "--controllers="]
     };

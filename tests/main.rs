@@ -36,3 +36,4 @@ mod takeover;
 mod tls;
 mod traces;
 mod types;
+mod zone;

@@ -15,10 +15,11 @@ use steersman_devcluster::{Admission, DevCluster, StartError};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::duration;
 use super::kubeconfig::KubeconfigFile;
+use super::settled::nodes_take_pods;
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
 use crate::manager::{Manager, RunError};
@@ -32,6 +33,10 @@ pub(super) struct EmbeddedArgs {
     /// Number of simulated nodes.
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub(super) nodes: usize,
+    /// Number of zones, called a, b, c and so on; the nodes are in them in turn. Without it, the
+    /// nodes have no zone.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u8).range(..=26))]
+    zones: u8,
     /// Manifests to apply once the server is up: files, directories of them, or - for standard
     /// input.
     #[arg(long, num_args = 1.., value_name = "FILE")]
@@ -73,23 +78,42 @@ const MANAGER_DEFAULTS: [&str; 3] = [
     "--kube-api-burst=2000",
 ];
 
-/// Default flags with `--cloud`: the range of the simulated nodes, which routes need.
-const CLOUD_DEFAULTS: [&str; 1] = ["--cluster-cidr=10.244.0.0/16"];
+/// Time limit for the manager to make new nodes ready for pods.
+const LIMIT: Duration = Duration::from_secs(30);
 
-/// Configuration and verbosity of the manager, from its flags. The error is the text to print.
+/// Flags that give each node a range of pod addresses. They are large for a few nodes, because
+/// simulated nodes run any number of pods.
+fn pod_ranges(nodes: usize) -> [String; 3] {
+    let mask = match nodes {
+        0..=32 => 16,
+        33..=512 => 20,
+        _ => 24,
+    };
+    [
+        "--allocate-node-cidrs=true".to_owned(),
+        "--cluster-cidr=10.128.0.0/10".to_owned(),
+        format!("--node-cidr-mask-size={mask}"),
+    ]
+}
+
+/// Configuration and verbosity of the manager, from its flags. Flags about ranges of pod addresses
+/// replace all default ones. The error is the text to print.
 pub(super) fn manager_config(
     args: &EmbeddedArgs,
     flags: &[String],
 ) -> Result<(Config, i64), String> {
     let mut registry = ControllerRegistry::builtin();
-    let mut defaults = MANAGER_DEFAULTS.to_vec();
     if args.cloud {
         let loops = steersman_cloud::controllers::<SimulatedCloud>();
         registry = loops.into_iter().fold(registry, ControllerRegistry::with);
-        defaults.extend(CLOUD_DEFAULTS);
     }
-    let defaults = defaults.into_iter().map(str::to_owned);
-    let typed = defaults.chain(flags.iter().cloned());
+    let has_ranges = flags.iter().any(|flag| flag.contains("cidr"));
+    let ranges = (!has_ranges).then(|| pod_ranges(args.nodes));
+    let typed = MANAGER_DEFAULTS
+        .map(str::to_owned)
+        .into_iter()
+        .chain(ranges.into_iter().flatten())
+        .chain(flags.iter().cloned());
     let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
         Ok(Command::Run(options)) => *options,
         Ok(_) => {
@@ -158,10 +182,22 @@ impl Embedded {
     ) -> Result<Self, EmbeddedError> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let clock = Clock::system();
+        let runs = |name: &str| {
+            config
+                .controllers
+                .enabled
+                .iter()
+                .any(|one| one.name == name)
+        };
+        let admission = Admission {
+            // Without the controller that removes the taint of new nodes, no pod would fit them.
+            node_taints: runs("node-lifecycle-controller"),
+            ..Admission::FULL
+        };
         // The request log is only useful for tests in the same process.
         let builder = DevCluster::builder()
             .clock(clock.clone())
-            .admission(Admission::FULL)
+            .admission(admission)
             .kept_requests(0);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
@@ -174,6 +210,9 @@ impl Embedded {
         let client = client(&cluster)?;
         let nodes = NodesConfig {
             count: args.nodes,
+            zones: args.zones,
+            pod_ranges: runs("node-ipam-controller")
+                && config.options().bool("allocate-node-cidrs"),
             latency,
             ..NodesConfig::default()
         };
@@ -183,7 +222,15 @@ impl Embedded {
         let connection = Connection::in_process(cluster.client(), door.address().to_string());
         let manager = Manager::new(config, connection, clock)?;
         let manager_address = manager.address();
-        let manager = tokio::spawn(manager.run(manager_stop.clone()));
+        let mut manager = tokio::spawn(manager.run(manager_stop.clone()));
+        if admission.node_taints {
+            tokio::select! {
+                settled = nodes_take_pods(client.clone()) => settled?,
+                // A manager that has lost its way must not hide the cluster.
+                () = tokio::time::sleep(LIMIT) => {}
+                ended = &mut manager => return Err(ended_early(ended).into()),
+            }
+        }
 
         let default =
             || std::env::temp_dir().join(format!("steersman-{}.kubeconfig", door.address().port()));
@@ -205,10 +252,7 @@ impl Embedded {
 
     /// Waits until the manager ends, which it should not do, and returns the reason.
     pub(super) async fn manager_ended(&mut self) -> RunError {
-        let unasked = RunError::ControllerEnded("manager");
-        (&mut self.manager).await.map_or(unasked, |ended| {
-            ended.err().unwrap_or(RunError::ControllerEnded("manager"))
-        })
+        ended_early((&mut self.manager).await)
     }
 
     /// Stops the manager, then the rest.
@@ -224,6 +268,12 @@ impl Embedded {
     }
 }
 
+/// The reason of the end of a manager that should run.
+fn ended_early(ended: Result<Result<(), RunError>, JoinError>) -> RunError {
+    let reason = ended.ok().and_then(Result::err);
+    reason.unwrap_or(RunError::ControllerEnded("manager"))
+}
+
 /// A client without a throttle.
 fn client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error> {
     let settings = ClientSettings {
@@ -237,4 +287,37 @@ fn client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error> {
         settings,
         ClientMetrics::register(&Registry::new())?,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_get_ranges_of_pod_addresses_unless_flags_say_otherwise() {
+        // (flags, nodes, ranges, mask size)
+        let cases = [
+            ("", 3, true, "16"),
+            ("", 100, true, "20"),
+            ("", 5000, true, "24"),
+            ("--allocate-node-cidrs=false", 3, false, "0"),
+            (
+                "--allocate-node-cidrs --cluster-cidr=10.244.0.0/16",
+                3,
+                true,
+                "0",
+            ),
+        ];
+        for (flags, nodes, has_ranges, mask) in cases {
+            let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+            let (config, _) = manager_config(&flags, nodes).unwrap();
+            assert_eq!(
+                config.options().bool("allocate-node-cidrs"),
+                has_ranges,
+                "{flags:?}"
+            );
+            let found = config.options().int("node-cidr-mask-size");
+            assert_eq!(found.to_string(), mask, "{flags:?}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod playground;
 mod progress;
 mod row;
 mod served;
+mod settled;
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -39,6 +39,10 @@ struct NodesArgs {
     /// First part of their names.
     #[arg(long, default_value = "simulated-", value_name = "TEXT")]
     prefix: String,
+    /// Number of zones, called a, b, c and so on; the nodes are in them in turn. Without it, the
+    /// nodes have no zone.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u8).range(..=26))]
+    zones: u8,
     /// How long a pod takes to get ready, and to end: a duration such as 500ms.
     #[arg(long, default_value = "600ms", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     latency: GoDuration,
@@ -87,6 +91,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
     let config = NodesConfig {
         count: args.count,
         prefix: args.prefix.clone(),
+        zones: args.zones,
         latency: Latency::total(args.latency.to_std()),
         stages: args.stages.map(stages).transpose()?.unwrap_or_default(),
         pods: if args.schedule {

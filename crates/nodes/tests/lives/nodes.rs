@@ -230,7 +230,7 @@ async fn an_unknown_behaviour_is_reported_on_the_node() {
     );
     assert_eq!(events[0]["involvedObject"]["name"], "node-0");
     let mut heartbeats = Heartbeats::new(&cluster);
-    pass(100).await;
+    pass(105).await;
     assert_eq!(heartbeats.next(), (10, 0));
     assert_eq!(cluster.count("events"), 1);
 }

@@ -16,25 +16,30 @@ async fn cluster() -> DevCluster {
         latency: Latency::total(Duration::ZERO),
         ..NodesConfig::default()
     };
+    let builder = DevCluster::builder()
+        .admission(Admission::FULL)
+        .simulated_nodes(nodes)
+        .controllers(steersman_controllers::ALL);
+    let cluster = builder.start().await.unwrap();
+    let untainted = |nodes: &[Value]| nodes.iter().all(|node| node["spec"]["taints"].is_null());
+    let limit = Duration::from_secs(60);
+    cluster.wait_for("nodes", limit, untainted).await.unwrap();
     let template = json!({
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "main", "image": "web:1"}]},
     });
-    DevCluster::builder()
-        .admission(Admission::FULL)
-        .simulated_nodes(nodes)
-        .controllers(steersman_controllers::ALL)
-        .object(json!({
+    let objects = [
+        json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 9, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-        }))
-        .object(json!({
+        }),
+        json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
             "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
-        }))
-        .start()
-        .await
-        .unwrap()
+        }),
+    ];
+    cluster.create_all(objects).await.unwrap();
+    cluster
 }
 
 async fn behave(cluster: &DevCluster, behaviour: Value) {

@@ -291,7 +291,15 @@ fn client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        embedded: EmbeddedArgs,
+    }
 
     #[test]
     fn nodes_get_ranges_of_pod_addresses_unless_flags_say_otherwise() {
@@ -310,7 +318,8 @@ mod tests {
         ];
         for (flags, nodes, has_ranges, mask) in cases {
             let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-            let (config, _) = manager_config(&flags, nodes).unwrap();
+            let args = Only::parse_from(["dev".to_owned(), format!("--nodes={nodes}")]);
+            let (config, _) = manager_config(&args.embedded, &flags).unwrap();
             assert_eq!(
                 config.options().bool("allocate-node-cidrs"),
                 has_ranges,

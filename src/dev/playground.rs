@@ -311,8 +311,9 @@ mod tests {
                 .count();
             (count, config.options().text("cluster-cidr"))
         };
-        assert_eq!(is_on(&["dev"]), (0, String::new()));
-        assert_eq!(is_on(&["dev", "--cloud"]), (3, "10.244.0.0/16".to_owned()));
+        let range = || "10.128.0.0/10".to_owned();
+        assert_eq!(is_on(&["dev"]), (0, range()));
+        assert_eq!(is_on(&["dev", "--cloud"]), (3, range()));
         let own = [
             "dev",
             "--cloud",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, conflict, internal_error};
+use steersman_devcluster::status::Status;
 
 use super::{Evictions, node, pod, taint, toleration};
 use crate::tainteviction::DESCRIPTOR;
@@ -136,6 +137,21 @@ async fn a_conflict_is_repeated_at_once() {
     let evictions = evictions.started(&[DESCRIPTOR]).await;
     evictions.pass(500).await;
     assert_eq!(evictions.terminating(), ["p"]);
+}
+
+/// A proxy that cannot reach the API server answers 404 as well.
+#[tokio::test(start_paused = true)]
+async fn the_answer_of_a_proxy_ends_no_eviction() {
+    for verb in ["get", "delete"] {
+        let evictions = Evictions::without_controller(&untolerated()).await;
+        let page = Status::new(404, "NotFound", "404 page not found");
+        let faults = evictions.0.cluster.faults();
+        let rule = faults.reject(Matcher::new(verb, "pods"), page, Some(4));
+        let evictions = evictions.started(&[DESCRIPTOR]).await;
+        evictions.pass(500).await;
+        assert_eq!(evictions.0.cluster.faults().hits(rule), 4, "{verb}");
+        assert_eq!(evictions.terminating(), ["p"], "{verb}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,11 @@ async fn the_simulated_cloud_serves_balances_routes_and_takes_machines_away() {
     let table = steersman_cloud::controllers::<SimulatedCloud>()
         .into_iter()
         .fold(ControllerRegistry::builtin(), ControllerRegistry::with);
-    let flags = [("leader-elect", "false"), ("cluster-cidr", "10.244.0.0/16")];
+    let flags = [
+        ("leader-elect", "false"),
+        ("allocate-node-cidrs", "true"),
+        ("cluster-cidr", "10.244.0.0/16"),
+    ];
     let manager = start_with(&cluster, &table, &flags);
 
     let routed = ("False".to_owned(), "RouteCreated".to_owned());

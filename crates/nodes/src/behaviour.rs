@@ -46,7 +46,7 @@ impl Behaviour {
             Self::Flapping => {
                 let flaps = time.as_secs() / FLAP.as_secs();
                 let next = FLAP * u32::try_from(flaps + 1).unwrap_or(u32::MAX);
-                (flaps % 2 == 0, Some(next.saturating_sub(time)))
+                (flaps.is_multiple_of(2), Some(next.saturating_sub(time)))
             }
         };
         Condition {

@@ -250,11 +250,13 @@ fn zone_mostly_lost() -> Vec<Step> {
     ])
 }
 
-/// All nodes are lost, so no pod is evicted.
+/// All nodes are lost, so no pod is evicted. Kubelets renew their Leases at different times, so the
+/// nodes become `Unknown` some seconds apart. The first one has a NoExecute taint until the second
+/// one is lost, and its pod tolerates that.
 fn all_lost() -> Vec<Step> {
     vec![
-        pod("a", "node-0", seconds(1)),
-        pod("b", "node-1", seconds(1)),
+        pod("a", "node-0", seconds(60)),
+        pod("b", "node-1", seconds(60)),
         until_ready(2),
         until_caches_are_current(),
         kill("node-0"),

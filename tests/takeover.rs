@@ -1,5 +1,5 @@
 //! A settled cluster is handed over from one manager to another and back. All objects keep their
-//! resource versions, and no Event is written.
+//! resource versions, and no Event is written. Both managers run all controllers of Steersman.
 //!
 //! This proves that a user can replace kube-controller-manager by Steersman, and return, without
 //! restarting a pod. By default, the other manager is Steersman too. `STEERSMAN_TAKEOVER_OTHER`,
@@ -9,12 +9,147 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman::ControllerRegistry;
 
 use crate::harness::Cluster;
 use crate::support::{Program, steersman};
 
-/// The workload controllers that both managers have.
-const CONTROLLERS: &str = "--controllers=deployment,replicaset,replicationcontroller,podgc";
+/// Workloads, budgets and Services, in addition to those of [`manifests`].
+const WORKLOADS: &str = include_str!("takeover.yaml");
+
+/// The objects of a sentinel; `SENTINEL` is the place of its name.
+const SENTINEL: &str = include_str!("takeover_sentinel.yaml");
+
+/// Objects of [`WORKLOADS`] before the changes of [`CHANGES`]: object, path, value.
+const COMPLETE: [(&str, &str, &str); 8] = [
+    ("statefulset/ordered", "{.status.availableReplicas}", "2"),
+    ("statefulset/half", "{.status.availableReplicas}", "2"),
+    ("statefulset/stuck", "{.status.availableReplicas}", "2"),
+    ("statefulset/manual", "{.status.availableReplicas}", "1"),
+    ("daemonset/agent", "{.status.numberAvailable}", "3"),
+    ("daemonset/agent-stuck", "{.status.numberAvailable}", "3"),
+    ("daemonset/agent-manual", "{.status.numberAvailable}", "3"),
+    ("cronjob/yearly", "{.metadata.name}", "yearly"),
+];
+
+/// Commands that leave workloads on their way.
+const CHANGES: [&str; 5] = [
+    "set image statefulset/half main=app:v2",
+    r#"patch statefulset/stuck -p {"spec":{"template":{"metadata":{"annotations":{"simulate.steersman.dev/behaviour":"never-ready"}}}}}"#,
+    "set image statefulset/manual main=app:v2",
+    r#"patch daemonset/agent-stuck -p {"spec":{"template":{"metadata":{"annotations":{"simulate.steersman.dev/behaviour":"never-ready"}}}}}"#,
+    "set image daemonset/agent-manual main=app:v2",
+];
+
+/// A time of which yearly CronJobs have missed runs since.
+const LONG_AGO: &str = "2024-06-01T00:00:00Z";
+
+/// Objects of [`WORKLOADS`] at rest: object, path, value.
+const AT_REST: [(&str, &str, &str); 19] = [
+    (
+        "statefulset/half",
+        "{.status.updatedReplicas}/{.status.availableReplicas}",
+        "1/2",
+    ),
+    (
+        "statefulset/stuck",
+        "{.status.updatedReplicas}/{.status.replicas}/{.status.readyReplicas}",
+        "1/2/1",
+    ),
+    (
+        "statefulset/manual",
+        "{.status.observedGeneration}/{.status.availableReplicas}",
+        "2/1",
+    ),
+    (
+        "pvc/data-claims-5",
+        "{.metadata.ownerReferences[*].kind}",
+        "StatefulSet",
+    ),
+    (
+        "daemonset/agent-stuck",
+        "{.status.updatedNumberScheduled}/{.status.numberReady}",
+        "1/2",
+    ),
+    (
+        "daemonset/agent-manual",
+        "{.status.observedGeneration}/{.status.numberReady}",
+        "2/3",
+    ),
+    (
+        "job/done",
+        "{.status.conditions[?(@.type==\"Complete\")].status}",
+        "True",
+    ),
+    (
+        "job/failed",
+        "{.status.conditions[?(@.type==\"Failed\")].status}",
+        "True",
+    ),
+    (
+        "job/indexed",
+        "{.status.conditions[?(@.type==\"Complete\")].status}",
+        "True",
+    ),
+    ("job/running", "{.status.ready}/{.status.active}", "2/2"),
+    (
+        "job/suspended",
+        "{.status.conditions[?(@.type==\"Suspended\")].status}",
+        "True",
+    ),
+    ("cronjob/yearly", "{.status.active[*].kind}", "Job"),
+    (
+        "pdb/ordered",
+        "{.status.disruptionsAllowed}/{.status.currentHealthy}",
+        "1/2",
+    ),
+    (
+        "pdb/complete",
+        "{.status.disruptionsAllowed}/{.status.currentHealthy}",
+        "2/3",
+    ),
+    ("endpoints/ordered", "{.subsets[0].ports[*].name}", "http"),
+    (
+        "endpoints/complete",
+        "{.subsets[0].addresses[*].targetRef.kind}",
+        "Pod Pod Pod",
+    ),
+    ("endpoints/empty", "{.metadata.name}", "empty"),
+    (
+        "endpointslices -l kubernetes.io/service-name=ordered",
+        "{.items[0].endpoints[*].conditions.ready}",
+        "true true",
+    ),
+    (
+        "endpointslices -l kubernetes.io/service-name=external",
+        "{.items[0].metadata.labels.site}",
+        "b",
+    ),
+];
+
+/// The sentinel when each controller has done its part: object, path, value.
+const DONE: [(&str, &str, &str); 8] = [
+    ("deployment/SENTINEL", "{.status.availableReplicas}", "1"),
+    ("statefulset/SENTINEL", "{.status.availableReplicas}", "1"),
+    ("daemonset/SENTINEL", "{.status.numberAvailable}", "3"),
+    (
+        "job/SENTINEL",
+        "{.status.conditions[?(@.type==\"Complete\")].status}",
+        "True",
+    ),
+    ("pdb/SENTINEL", "{.status.currentHealthy}", "1"),
+    ("endpoints/SENTINEL", "{.subsets[0].ports[0].port}", "80"),
+    (
+        "endpointslices -l kubernetes.io/service-name=SENTINEL",
+        "{.items[0].endpoints[*].conditions.ready}",
+        "true",
+    ),
+    (
+        "endpointslices -l kubernetes.io/service-name=SENTINEL-external",
+        "{.items[0].endpoints[*].addresses[0]}",
+        "192.0.2.1",
+    ),
+];
 
 /// Annotation with the behaviour of simulated pods.
 const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
@@ -42,7 +177,15 @@ impl Manager {
             program
                 .arg("--kubeconfig")
                 .arg(cluster.kubeconfig())
-                .args([CONTROLLERS, "--secure-port=0"]),
+                .arg(format!(
+                    "--controllers={}",
+                    ControllerRegistry::builtin().names().join(",")
+                ))
+                .args([
+                    "--allocate-node-cidrs",
+                    "--cluster-cidr=10.244.0.0/16",
+                    "--secure-port=0",
+                ]),
         ))
     }
 
@@ -176,18 +319,40 @@ fn wait_for_progressing_reason(cluster: &Cluster, name: &str, reason: &str) {
     );
 }
 
-/// Resource versions of all objects that workload controllers write, and of all Events; those of
-/// sentinels are left out.
+/// Waits until each object has its value at the path.
+fn wait_for_all(cluster: &Cluster, states: &[(&str, &str, &str)]) {
+    for (object, path, value) in states {
+        cluster.eventually(&format!("get {object} -o jsonpath={path}"), |said| {
+            said == *value
+        });
+    }
+}
+
+/// Makes the latest run of a CronJob due.
+fn make_due(cluster: &Cluster, name: &str) {
+    let status = json!({"status": {"lastScheduleTime": LONG_AGO}});
+    cluster.kubectl(&format!(
+        "patch cronjob/{name} --subresource=status --type=merge -p {status}"
+    ));
+}
+
+/// Resource versions of all objects that controllers write, and of all Events; those of sentinels
+/// and of the scheduler are left out. Kubelets write nodes too: of these, the parts that
+/// controllers write.
 fn versions(cluster: &Cluster) -> Vec<String> {
-    let path =
-        "{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
+    let path = "{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion} {.source.component}{\"\\n\"}{end}";
     let all = cluster.get(
-        "deployments,replicasets,replicationcontrollers,pods,events",
+        "deployments,replicasets,replicationcontrollers,statefulsets,daemonsets,controllerrevisions,jobs,cronjobs,poddisruptionbudgets,services,endpoints,endpointslices,persistentvolumeclaims,pods,events",
         path,
+    );
+    let nodes = cluster.get(
+        "nodes",
+        "{range .items[*]}{.kind} {.metadata.name} {.metadata.labels} {.metadata.annotations} {.spec}{\"\\n\"}{end}",
     );
     let mut lines: Vec<String> = all
         .lines()
-        .filter(|line| !line.contains(" sentinel"))
+        .chain(nodes.lines())
+        .filter(|line| !line.contains(" sentinel") && !line.ends_with(" default-scheduler"))
         .map(str::to_owned)
         .collect();
     lines.sort_unstable();
@@ -212,10 +377,20 @@ fn at_rest(cluster: &Cluster) -> Vec<String> {
 fn taken_over_without_a_write(cluster: &Cluster, program: Command, sentinel: &str) -> Manager {
     let before = versions(cluster);
     let manager = Manager::start(cluster, program);
-    // Workqueues are first in, first out: once the sentinel is rolled out, all older objects have
-    // been synced.
-    cluster.apply(&object("Deployment", sentinel, spec(sentinel, 1, json!({}))).to_string());
-    rolled_out(cluster, &[sentinel]);
+    // Workqueues are first in, first out: once the sentinel is done, all older objects have been
+    // synced.
+    cluster.apply(&SENTINEL.replace("SENTINEL", sentinel));
+    make_due(cluster, sentinel);
+    cluster.eventually(
+        &format!("get cronjob {sentinel} -o jsonpath={{.status.lastSuccessfulTime}}"),
+        |time| !time.is_empty(),
+    );
+    for (object, path, value) in DONE {
+        wait_for_all(
+            cluster,
+            &[(&object.replace("SENTINEL", sentinel), path, value)],
+        );
+    }
     std::thread::sleep(window());
     let after = versions(cluster);
     let gone: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
@@ -229,7 +404,8 @@ fn taken_over_without_a_write(cluster: &Cluster, program: Command, sentinel: &st
 
 #[test]
 fn a_handover_between_managers_changes_no_object() {
-    let Some(cluster) = Cluster::start_without_manager() else {
+    let Some(cluster) = Cluster::start_without_manager().and_then(Cluster::with_simulated_nodes)
+    else {
         return;
     };
     let list =
@@ -239,7 +415,14 @@ fn a_handover_between_managers_changes_no_object() {
         hashed().into_iter().map(|(manifest, _)| manifest).collect(),
     ));
 
+    cluster.apply(WORKLOADS);
+
     let first = Manager::start(&cluster, other());
+    wait_for_all(&cluster, &COMPLETE);
+    for change in CHANGES {
+        cluster.kubectl(change);
+    }
+    make_due(&cluster, "yearly");
     rolled_out(
         &cluster,
         &[
@@ -286,6 +469,7 @@ fn a_handover_between_managers_changes_no_object() {
             |names| names.split(' ').any(|n| n == name),
         );
     }
+    wait_for_all(&cluster, &AT_REST);
     at_rest(&cluster);
     first.end();
 
@@ -295,6 +479,17 @@ fn a_handover_between_managers_changes_no_object() {
     cluster.kubectl("scale deployment/rolled rs/set rc/controller --replicas=3");
     cluster.kubectl("rollout resume deployment/paused");
     cluster.kubectl("rollout pause deployment/endless");
+    cluster.kubectl("set image statefulset/ordered daemonset/agent main=app:v2");
+    cluster.kubectl("scale statefulset/half --replicas=3");
+    cluster.kubectl("create job extra --from=cronjob/paused");
+    cluster.kubectl(r#"patch job/suspended -p {"spec":{"suspend":false}}"#);
+    cluster.kubectl("rollout status statefulset/ordered --timeout=90s");
+    cluster.kubectl("rollout status daemonset/agent --timeout=90s");
+    cluster.kubectl("wait --for=condition=complete job/suspended job/extra --timeout=90s");
+    wait_for_all(
+        &cluster,
+        &[("statefulset/half", "{.status.availableReplicas}", "3")],
+    );
     rolled_out(&cluster, &["complete", "odd", "rolled", "paused"]);
     for (kind, name) in [("rs", "set"), ("rc", "controller")] {
         cluster.eventually(

@@ -26,8 +26,9 @@ pub(super) struct SelectedPods {
 impl SelectedPods {
     /// Adds the index over hashes to `pods` and reads from it.
     pub(super) fn of(pods: &Store<Pod>) -> Self {
+        let has_same_labels = |a: &Pod, b: &Pod| a.meta.labels == b.meta.labels;
         Self {
-            by_hash: pods.add_index("template-hash", hashes),
+            by_hash: pods.add_index_over("template-hash", has_same_labels, hashes),
         }
     }
 

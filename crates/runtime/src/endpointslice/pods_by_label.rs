@@ -30,7 +30,7 @@ impl PodsByLabel {
     /// Adds the index to `pods` and reads from it.
     pub fn of(pods: &Store<Pod>) -> Self {
         Self {
-            index: pods.add_index("label", values),
+            index: pods.add_index_over("label", |a, b| a.meta.labels == b.meta.labels, values),
         }
     }
 

@@ -81,6 +81,8 @@ struct Cache<T> {
 struct Entries<T> {
     name: &'static str,
     values: fn(&T) -> Vec<IndexKey>,
+    /// Whether two states of an object surely have the same values.
+    is_same: fn(&T, &T) -> bool,
     // An entry is a pointer to the object. That is smaller than its key, and saves a lookup.
     entries: HashMap<IndexKey, Objects<T>>,
 }
@@ -97,9 +99,8 @@ impl<T: Object> Store<T> {
     pub(super) fn new() -> Self {
         let mut indexes = Vec::new();
         if T::RESOURCE.namespaced {
-            indexes.push(Entries::new(NAMESPACE, |object: &T| {
-                vec![object.meta().namespace.clone()]
-            }));
+            let namespace = |object: &T| vec![object.meta().namespace.clone()];
+            indexes.push(Entries::new(NAMESPACE, namespace, |_, _| true));
         }
         Self {
             cache: Arc::new(RwLock::new(Cache {
@@ -163,10 +164,21 @@ impl<T: Object> Store<T> {
     ///
     /// The returned [`Index`] is the only way to read it, so a missing index cannot be read.
     pub fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Index<T> {
+        self.add_index_over(name, |_, _| false, values)
+    }
+
+    /// The same for values that cost much. `is_same` tells whether two states of an object agree in
+    /// the fields that `values` reads. An update then computes the values once, not twice.
+    pub fn add_index_over(
+        &self,
+        name: &'static str,
+        is_same: fn(&T, &T) -> bool,
+        values: fn(&T) -> Vec<IndexKey>,
+    ) -> Index<T> {
         let mut cache = self.write();
         let existing = cache.indexes.iter().position(|index| index.name == name);
         let position = existing.unwrap_or_else(|| {
-            let mut entries = Entries::new(name, values);
+            let mut entries = Entries::new(name, values, is_same);
             entries.fill(&cache.objects);
             cache.indexes.push(entries);
             cache.indexes.len() - 1
@@ -213,17 +225,13 @@ impl<T: Object> Store<T> {
     /// Replaces all objects by `objects`, and returns the former ones.
     pub(super) fn replace(&self, mut objects: Objects<T>, version: u64) -> Objects<T> {
         // Indexing many objects takes long, so it happens before the write lock blocks readers.
-        let mut indexes: Vec<Entries<T>> = self
-            .read()
-            .indexes
-            .iter()
-            .map(|index| Entries::new(index.name, index.values))
-            .collect();
+        let mut indexes: Vec<Entries<T>> =
+            self.read().indexes.iter().map(Entries::emptied).collect();
         indexes.iter_mut().for_each(|index| index.fill(&objects));
         let mut cache = self.write();
         // Indexes that another thread added in the meantime.
         for added in &cache.indexes[indexes.len()..] {
-            let mut index = Entries::new(added.name, added.values);
+            let mut index = added.emptied();
             index.fill(&objects);
             indexes.push(index);
         }
@@ -248,12 +256,22 @@ impl<T: Object> Entries<T> {
             .unwrap_or_default()
     }
 
-    fn new(name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Self {
+    fn new(
+        name: &'static str,
+        values: fn(&T) -> Vec<IndexKey>,
+        is_same: fn(&T, &T) -> bool,
+    ) -> Self {
         Self {
             name,
             values,
+            is_same,
             entries: HashMap::new(),
         }
+    }
+
+    /// The same index without objects.
+    fn emptied(&self) -> Self {
+        Self::new(self.name, self.values, self.is_same)
     }
 
     fn fill(&mut self, objects: &Objects<T>) {
@@ -265,8 +283,10 @@ impl<T: Object> Entries<T> {
     /// Moves an object from the index values of `old` to those of `new`. `None` stands for no
     /// object.
     fn change(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>) {
-        let before = old.map(|object| (self.values)(object)).unwrap_or_default();
-        let after = new.map(|object| (self.values)(object)).unwrap_or_default();
+        let values = |object: Option<&Arc<T>>| object.map(|object| (self.values)(object));
+        let after = values(new).unwrap_or_default();
+        let is_same = matches!((old, new), (Some(old), Some(new)) if (self.is_same)(old, new));
+        let before = values(old.filter(|_| !is_same)).unwrap_or_default();
         for value in before.iter().filter(|value| !after.contains(value)) {
             if let (Some(objects), Some(old)) = (self.entries.get_mut(value), old) {
                 objects.remove(old);
@@ -382,6 +402,8 @@ impl<'a, T: Object> Borrow<dyn Keyed + 'a> for Entry<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::object::{Node, Pod};
 
@@ -459,6 +481,33 @@ mod tests {
             store.get(&ObjectKey::new("c", "one")).is_some()
                 && store.get(&ObjectKey::new("a", "one")).is_none()
         );
+    }
+
+    #[test]
+    fn an_update_that_keeps_the_values_computes_them_once() {
+        static COMPUTED: AtomicUsize = AtomicUsize::new(0);
+        let same_node = |old: &Pod, new: &Pod| old.node == new.node;
+        let counted = |pod: &Pod| {
+            COMPUTED.fetch_add(1, Ordering::Relaxed);
+            by_node(pod)
+        };
+        let store = Store::new();
+        let nodes = store.add_index_over("counted", same_node, counted);
+        // (why, node, computations, version under the node)
+        let cases = [
+            ("added", "n1", 1, 1),
+            ("the same node", "n1", 1, 2),
+            ("another node", "n2", 2, 3),
+        ];
+        for (why, node, computations, version) in cases {
+            COMPUTED.store(0, Ordering::Relaxed);
+            store.set(&pod("a/one", version, node));
+            assert_eq!(COMPUTED.load(Ordering::Relaxed), computations, "{why}");
+            let found = nodes.get(node);
+            assert_eq!(found.len(), 1, "{why}");
+            assert_eq!(found[0].meta.resource_version, version, "{why}");
+        }
+        assert!(nodes.get("n1").is_empty());
     }
 
     #[test]

@@ -36,6 +36,12 @@ fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
     }]
 }
 
+/// Whether two states of an object have one controller.
+fn has_same_controller<T: Object>(a: &T, b: &T) -> bool {
+    let uid = |object: &T| object.meta().controller().map(|owner| owner.uid.clone());
+    uid(a) == uid(b)
+}
+
 /// The value of [`CONTROLLER_INDEX`] for all objects of `namespace` without a controller reference.
 /// It cannot equal a UID, because of the slash.
 fn orphans_key(namespace: &str) -> IndexKey {
@@ -59,7 +65,7 @@ impl<T: Object> ByController<T> {
     /// Adds the index to `store` and reads from it.
     pub fn of(store: &Store<T>) -> Self {
         Self {
-            index: store.add_index(CONTROLLER_INDEX, controller_index),
+            index: store.add_index_over(CONTROLLER_INDEX, has_same_controller, controller_index),
         }
     }
 

@@ -9,13 +9,15 @@ use crate::informer::{Index, IndexKey, Store};
 use crate::labels::Labels;
 use crate::object::Pod;
 
-/// The ends of label keys that selectors of Services rarely have, because their values are hashes,
-/// UIDs or numbers. Such labels would make the index large and are left out.
-const SKIPPED: [&str; 6] = [
+/// The ends of label keys that selectors of Services rarely have: their values are hashes, UIDs,
+/// numbers or names of Jobs. Such labels would make the index large and are left out. A selector with
+/// no other key reads all pods of its namespace, as upstream always does.
+const SKIPPED: [&str; 7] = [
     "pod-template-hash",
     "controller-revision-hash",
     "pod-template-generation",
     "controller-uid",
+    "job-name",
     "job-completion-index",
     "pod-index",
 ];
@@ -90,7 +92,7 @@ mod tests {
                 "a",
                 json!({"app": "web", "tier": "back", "pod-template-hash": "2"}),
             ),
-            ("ns", "db", json!({"app": "db"})),
+            ("ns", "db", json!({"app": "db", "job-name": "import"})),
             ("other", "a", json!({"app": "web", "tier": "front"})),
         ];
         let pods = pods.map(|(namespace, name, labels)| {
@@ -102,12 +104,24 @@ mod tests {
     }
 
     #[test]
+    fn labels_that_name_one_owner_are_not_indexed() {
+        let labels = json!({
+            "app": "web", "pod-template-hash": "1", "controller-uid": "u", "job-name": "j",
+            "batch.kubernetes.io/job-name": "j", "batch.kubernetes.io/job-completion-index": "0",
+        });
+        let pod = json!({"metadata": {"namespace": "ns", "name": "a", "labels": labels}});
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        assert_eq!(values(&pod), ["ns/app=web"]);
+    }
+
+    #[test]
     fn pods_with_all_labels_of_a_selector_are_found() {
         // (selector, names)
-        let cases: [(Value, &[&str]); 6] = [
+        let cases: [(Value, &[&str]); 7] = [
             (json!({"app": "web"}), &["a", "b"]),
             (json!({"app": "web", "tier": "front"}), &["b"]),
             (json!({"pod-template-hash": "2"}), &["a"]),
+            (json!({"job-name": "import"}), &["db"]),
             (json!({"app": "web", "pod-template-hash": "1"}), &["b"]),
             (json!({"app": "none"}), &[]),
             (json!({"app": "db", "tier": "front"}), &[]),

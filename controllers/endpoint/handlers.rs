@@ -18,9 +18,10 @@ pub(super) fn register(
     batch_period: Duration,
 ) {
     let services = informers.shared::<Service>();
+    let by_pod = ServicesByPod::of(&services);
     let keys = queue.clone();
     services.add_handler(move |change| keys.add(change.object().key()));
-    let (by_pod, keys) = (ServicesByPod::of(&services.store()), queue.clone());
+    let keys = queue.clone();
     informers.shared::<Pod>().add_handler(move |change| {
         for key in by_pod.affected(&change) {
             keys.add_after(key, batch_period);

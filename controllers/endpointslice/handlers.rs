@@ -39,7 +39,7 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
         missing_nodes,
     } = handlers;
     let services = informers.shared::<Service>();
-    let by_pod = ServicesByPod::of(&services.store());
+    let by_pod = ServicesByPod::of(&services);
     let of_services = queue.clone();
     services.add_handler(move |change| of_services.add(change.object().key()));
     let of_pods = queue.clone();

@@ -18,6 +18,7 @@ pub mod pods;
 mod pods_by_label;
 mod ports;
 mod repack;
+mod selectors;
 mod slice_changes;
 mod totals;
 mod trigger_time;

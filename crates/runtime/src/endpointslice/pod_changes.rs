@@ -1,7 +1,7 @@
 //! The Services to sync after a change of a pod.
 //!
 //! Upstream puts a record of each change into a queue, and workers compare it with all Services of
-//! the namespace. An index makes this cheap enough for the handler itself.
+//! the namespace. [`Selectors`] make this cheap enough for the handler itself.
 //!
 //! One rule differs. Upstream counts every update of a terminating pod as a change, and overlooks
 //! that a pod which is not ready has finished. Here a pod changes with its deletion, readiness,
@@ -9,38 +9,42 @@
 //!
 //! Upstream: `GetPodUpdateProjectionKey` and `GetServicesToUpdate` of `k8s.io/endpointslice/util`.
 
-use super::pods_by_label::pair;
-use crate::informer::{Change, Index, IndexKey, Store};
-use crate::labels::Labels;
+use std::sync::{Arc, PoisonError};
+
+use super::selectors::Selectors;
+use crate::informer::{Change, SharedInformer};
 use crate::object::{Object, ObjectKey, Pod, Service};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Finds the Services that select a pod. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ServicesByPod {
-    index: Index<Service>,
+    selectors: Arc<Mutex<Selectors>>,
 }
 
 impl ServicesByPod {
-    /// Adds the index to `services` and reads from it.
-    pub fn of(services: &Store<Service>) -> Self {
-        // Every pod that a Service selects has the first pair of its selector.
-        let first_pair = |service: &Service| {
-            let mut pairs = service.spec.selector.iter();
-            let first = pairs
-                .next()
-                .map(|(key, value)| IndexKey::new(&pair(&service.meta.namespace, key, value)));
-            first.into_iter().collect()
-        };
-        Self {
-            index: services.add_index("first-selector-pair", first_pair),
-        }
+    /// Follows the selectors of `services`.
+    ///
+    /// A handler that enqueues changed Services must be added after this call. A change of a pod that
+    /// does not find a new selector is then followed by the sync of that Service.
+    pub fn of(services: &SharedInformer<Service>) -> Self {
+        let by_pod = Self::default();
+        let changed = by_pod.clone();
+        services.add_handler(move |change| {
+            let (service, mut selectors) = (change.object(), changed.selectors());
+            match change {
+                Change::Deleted { .. } => selectors.remove(&service.key()),
+                _ => selectors.set(&service.key(), &service.spec.selector),
+            }
+        });
+        by_pod
     }
 
     /// The keys of the Services to sync after `change`, sorted.
     pub fn affected(&self, change: &Change<'_, Pod>) -> Vec<ObjectKey> {
         let (old, new) = match change {
             Change::Added { object, .. } | Change::Deleted { object, .. } => {
-                return self.selecting(&object.meta.namespace, &object.meta.labels);
+                return self.selecting(object);
             }
             Change::Updated { old, new } => (old, new),
         };
@@ -48,28 +52,23 @@ impl ServicesByPod {
         if !changed && !moved {
             return Vec::new();
         }
-        let mut services = self.selecting(&new.meta.namespace, &new.meta.labels);
-        if moved {
-            let before = self.selecting(&old.meta.namespace, &old.meta.labels);
-            services = needed_updates(before, services, changed);
+        let services = self.selecting(new);
+        if !moved {
+            return services;
         }
-        services
+        needed_updates(self.selecting(old), services, changed)
     }
 
-    /// The keys of the Services of `namespace` that select pods with `labels`, sorted.
-    fn selecting(&self, namespace: &str, labels: &Labels) -> Vec<ObjectKey> {
-        let pairs = labels
-            .iter()
-            .map(|(key, value)| pair(namespace, key, value));
-        let mut services: Vec<ObjectKey> = pairs
-            .flat_map(|pair| self.index.get(&pair))
-            .filter(|service| {
-                service.meta.namespace == *namespace && labels.contains_all(&service.spec.selector)
-            })
-            .map(|service| service.key())
-            .collect();
-        services.sort_unstable();
-        services
+    /// The keys of the Services that select `pod`, sorted.
+    fn selecting(&self, pod: &Pod) -> Vec<ObjectKey> {
+        self.selectors()
+            .selecting(&pod.meta.namespace, &pod.meta.labels)
+    }
+
+    fn selectors(&self) -> MutexGuard<'_, Selectors> {
+        self.selectors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,7 +91,8 @@ fn is_moved(old: &Pod, new: &Pod) -> bool {
 /// The Services to sync after a change of the labels of a pod, both lists sorted. Upstream:
 /// `determineNeededServiceUpdates`.
 fn needed_updates(before: Vec<ObjectKey>, after: Vec<ObjectKey>, changed: bool) -> Vec<ObjectKey> {
-    let is_common = |key: &ObjectKey| before.contains(key) && after.contains(key);
+    let is_in = |list: &[ObjectKey], key: &ObjectKey| list.binary_search(key).is_ok();
+    let is_common = |key: &ObjectKey| is_in(&before, key) && is_in(&after, key);
     let mut needed: Vec<ObjectKey> = before.iter().chain(&after).cloned().collect();
     needed.retain(|key| changed || !is_common(key));
     needed.sort_unstable();
@@ -102,8 +102,6 @@ fn needed_updates(before: Vec<ObjectKey>, after: Vec<ObjectKey>, changed: bool) 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
 
     use super::*;
@@ -122,12 +120,16 @@ mod tests {
             ("ns", "unset", Value::Null),
             ("other", "web", json!({"app": "web"})),
         ];
-        let services = services.map(|(namespace, name, selector)| {
-            decode(&json!({
+        let by_pod = ServicesByPod::default();
+        for (namespace, name, selector) in services {
+            let service = decode::<Service>(&json!({
                 "metadata": {"namespace": namespace, "name": name}, "spec": {"selector": selector},
-            }))
-        });
-        ServicesByPod::of(&services.into_iter().collect())
+            }));
+            by_pod
+                .selectors()
+                .set(&service.key(), &service.spec.selector);
+        }
+        by_pod
     }
 
     fn pod(labels: &Value, changes: &Value) -> Arc<Pod> {

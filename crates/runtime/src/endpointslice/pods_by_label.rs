@@ -56,7 +56,7 @@ impl PodsByLabel {
 }
 
 /// The text of a pair of key and value in `namespace`.
-pub(super) fn pair(namespace: &str, key: &str, value: &str) -> String {
+fn pair(namespace: &str, key: &str, value: &str) -> String {
     format!("{namespace}/{key}={value}")
 }
 

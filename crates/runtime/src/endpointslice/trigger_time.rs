@@ -2,8 +2,10 @@
 //! `endpoints.kubernetes.io/last-change-trigger-time`. Tools measure the delay of the network with it.
 //!
 //! The times of a Service and its pods are remembered from sync to sync. A time that is later than
-//! the remembered one belongs to a change. A sync that fails has used up its changes, as in
-//! upstream. Upstream: `TriggerTimeTracker` of `k8s.io/endpointslice/util`.
+//! the remembered one belongs to a change. A sync whose writes fail has used up its changes, as in
+//! upstream. A sync that ends before them, because its caches are old, does not call this.
+//!
+//! Upstream: `TriggerTimeTracker` of `k8s.io/endpointslice/util`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -20,8 +22,36 @@ pub struct TriggerTimes(Mutex<HashMap<ObjectKey, Times>>);
 
 struct Times {
     service: Option<Timestamp>,
-    /// Time of the last change of readiness, by the name of the pod.
-    pods: HashMap<Arc<str>, Timestamp>,
+    /// Name of each pod and time of its last change of readiness, sorted by name.
+    pods: Box<[(Arc<str>, Timestamp)]>,
+}
+
+impl Times {
+    fn of(service: &Service, pods: &[Arc<Pod>]) -> Self {
+        let time = |pod: &Arc<Pod>| Some((Arc::clone(&pod.meta.name), pod.ready.since?));
+        let mut pods: Box<[_]> = pods.iter().filter_map(time).collect();
+        pods.sort_unstable();
+        Self {
+            service: service.meta.created,
+            pods,
+        }
+    }
+
+    /// The remembered time of the pod with this name.
+    fn of_pod(&self, name: &str) -> Option<Timestamp> {
+        let position = self.pods.binary_search_by(|(pod, _)| (**pod).cmp(name));
+        Some(self.pods[position.ok()?].1)
+    }
+
+    /// The earliest time that is later than the one in `known`.
+    fn earliest_change(&self, known: &Self) -> Option<Timestamp> {
+        let is_later = |time: &Timestamp, old: Option<Timestamp>| old.is_none_or(|old| old < *time);
+        let pods = self.pods.iter();
+        pods.filter(|(name, time)| is_later(time, known.of_pod(name)))
+            .map(|(_, time)| *time)
+            .chain(self.service.filter(|time| is_later(time, known.service)))
+            .min()
+    }
 }
 
 impl TriggerTimes {
@@ -35,28 +65,12 @@ impl TriggerTimes {
         service: &Service,
         pods: &[Arc<Pod>],
     ) -> Option<Timestamp> {
-        let created = service.meta.created;
-        let times = Times {
-            service: created,
-            pods: pods
-                .iter()
-                .filter_map(|pod| Some((Arc::clone(&pod.meta.name), pod.ready.since?)))
-                .collect(),
-        };
+        let times = Times::of(service, pods);
         // Syncs of one Service never overlap, so the entry stays the same in between.
         let known = self.all().remove(key);
         let earliest = match &known {
-            None => created,
-            Some(known) => {
-                let changed = times
-                    .pods
-                    .iter()
-                    .filter(|(name, time)| known.pods.get(*name).is_none_or(|old| old < *time))
-                    .map(|(_, time)| *time);
-                changed
-                    .chain(created.filter(|time| known.service.is_none_or(|old| old < *time)))
-                    .min()
-            }
+            None => times.service,
+            Some(known) => times.earliest_change(known),
         };
         self.all().insert(key.clone(), times);
         earliest

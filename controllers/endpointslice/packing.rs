@@ -104,17 +104,18 @@ pub(super) fn pack(
     }
     drop(positions);
 
-    let mut left: Vec<usize> = (0..desired.len()).filter(|at| waiting[*at]).collect();
+    let left: Vec<usize> = (0..desired.len()).filter(|at| waiting[*at]).collect();
     packed.added = left.len();
+    let mut left = left.into_iter();
     let mut fullest_first: Vec<&mut Draft> = drafts.iter_mut().collect();
     fullest_first.sort_by_key(|draft| std::cmp::Reverse(draft.len()));
     for draft in fullest_first {
-        let room = max.saturating_sub(draft.len()).min(left.len());
-        draft.appended.extend(left.drain(..room));
+        let room = max.saturating_sub(draft.len());
+        draft.appended.extend(left.by_ref().take(room));
     }
 
     let mut created = Vec::new();
-    while !left.is_empty() {
+    while left.len() > 0 {
         let fitting = (left.len() < max)
             .then(|| best_fit(&unchanged, left.len(), max))
             .flatten();
@@ -122,10 +123,10 @@ pub(super) fn pack(
             Some(position) => drafts.push(Draft {
                 slice: Arc::clone(unchanged.remove(position)),
                 kept: None,
-                appended: std::mem::take(&mut left),
+                appended: left.by_ref().collect(),
                 relabel: false,
             }),
-            None => created.push(left.drain(..max.min(left.len())).collect::<Vec<_>>()),
+            None => created.push(left.by_ref().take(max).collect::<Vec<_>>()),
         }
     }
 

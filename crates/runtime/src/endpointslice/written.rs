@@ -5,7 +5,7 @@
 //! Upstream: `EndpointSliceTracker` of `k8s.io/endpointslice/util`, which compares generations. Here
 //! resource versions are compared, so a foreign annotation leads to a sync without a write.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use crate::object::{EndpointSlice, ObjectKey, Uid};
@@ -65,7 +65,8 @@ impl WrittenSlices {
     ) -> Vec<Arc<EndpointSlice>> {
         let mut all = self.all();
         if let Some(slices) = all.get_mut(service) {
-            slices.retain(|uid, _| cached.iter().any(|slice| slice.meta.uid == *uid));
+            let known: HashSet<&Uid> = cached.iter().map(|slice| &slice.meta.uid).collect();
+            slices.retain(|uid, _| known.contains(uid));
             cached.retain(|slice| slices.get(&slice.meta.uid) != Some(&Written::Deleted));
             if slices.is_empty() {
                 all.remove(service);

@@ -193,18 +193,23 @@ impl World {
         plural: &str,
         revision: u64,
     ) -> RuleId {
-        let objects = Matcher {
-            resource: Some(plural.to_owned()),
-            ..Matcher::default()
-        };
         let term_start_rv = self.cluster.revision();
-        let view = self.cluster.faults().hold_view(objects, revision);
+        let view = self.hold(plural, revision);
         self.restart_with(controllers, |mut context| {
             context.term_start_rv = term_start_rv;
             context
         })
         .await;
         view
+    }
+
+    /// Caches of `plural` stay at `revision` until the test removes the returned rule.
+    pub(crate) fn hold(&self, plural: &str, revision: u64) -> RuleId {
+        let objects = Matcher {
+            resource: Some(plural.to_owned()),
+            ..Matcher::default()
+        };
+        self.cluster.faults().hold_view(objects, revision)
     }
 
     /// Restores the cluster from a snapshot, including its revisions, as an etcd restore does.

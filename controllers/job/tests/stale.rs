@@ -4,22 +4,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::{Matcher, RuleId};
+use steersman_devcluster::faults::Matcher;
 
 use super::stories::{A_WHILE, has_finalizer, name, web, world_with};
 use crate::job::DESCRIPTOR;
 use crate::testing::world::{World, condition_of};
-
-impl World {
-    /// Shows only revisions up to `revision` of this resource to caches.
-    fn hold(&self, plural: &str, revision: u64) -> RuleId {
-        let requests = Matcher {
-            resource: Some(plural.to_owned()),
-            ..Matcher::default()
-        };
-        self.cluster.faults().hold_view(requests, revision)
-    }
-}
 
 /// Changes of the Job that let it adopt pods with the label `app`.
 fn selecting() -> Value {

@@ -72,20 +72,25 @@ impl ObjectSyncer for EndpointsSyncer {
         if !is_managed(&service) {
             return Ok(Requeue::Never);
         }
-        let selector = &service.spec.selector;
-        let pods = self.pods.selected(&key.namespace, selector);
-        let trigger = self.triggers.observe(key, &service, &pods);
-        let subsets = subsets(&service, &pods);
-        let stored = self.endpoints.get(key);
-        if let Some(stored) = &stored
-            && is_current(stored, &service, &subsets)
-        {
-            return Ok(Requeue::Never);
+        let cached = Cached {
+            service: &service,
+            services_behind: self.services_seen.predates_term(),
+            pods_behind: self.pods_seen.predates_term(),
+            pods: self.pods.selected(&key.namespace, &service.spec.selector),
+            endpoints_behind: self.written.predates_term(),
+            stored: self.endpoints.get(key),
+        };
+        let (pods, stored) = (&cached.pods, cached.stored.as_deref());
+        let subsets = subsets(&service, pods);
+        let needs_write = !stored.is_some_and(|stored| is_current(stored, &service, &subsets));
+        if needs_write {
+            self.check_caches(key, &cached).await?;
         }
-        let stored = stored.as_deref();
-        self.check_caches(key, &service, &pods, stored).await?;
-        let body = body(stored, &service, subsets, trigger);
-        self.write(key, &service, stored, &body).await?;
+        let trigger = self.triggers.observe(key, &service, pods);
+        if needs_write {
+            let body = body(stored, &service, subsets, trigger);
+            self.write(key, &service, stored, &body).await?;
+        }
         Ok(Requeue::Never)
     }
 
@@ -123,50 +128,56 @@ impl ObjectSyncer for EndpointsSyncer {
     }
 }
 
+/// The cached objects of a sync, and which caches were older than the leadership term when the sync
+/// read them. A cache may catch up while the sync waits for an answer, and the objects stay old.
+struct Cached<'a> {
+    service: &'a Service,
+    services_behind: bool,
+    pods_behind: bool,
+    pods: Vec<Arc<Pod>>,
+    endpoints_behind: bool,
+    stored: Option<Arc<Endpoints>>,
+}
+
 impl EndpointsSyncer {
     /// Fails if a cache does not show Service, pods and Endpoints as the API server has them. Only
     /// the caches of a new leader may be too old. A write by such caches could remove the address of
     /// a ready pod, or create the Endpoints of a Service that is gone.
-    async fn check_caches(
-        &self,
-        key: &ObjectKey,
-        service: &Service,
-        pods: &[Arc<Pod>],
-        stored: Option<&Endpoints>,
-    ) -> Result<(), SyncError> {
-        let client = &self.client;
-        let check = async {
-            if self.services_seen.predates_term()
-                && !live::is_current::<Service>(client, &service.meta).await?
-            {
-                return Ok(false);
-            }
-            if self.pods_seen.predates_term() {
-                let selector = &service.spec.selector;
-                if !live::are_current(client, &key.namespace, selector, pods).await? {
-                    return Ok(false);
-                }
-            }
-            if !self.written.predates_term() {
-                return Ok(true);
-            }
-            match stored {
-                Some(stored) => live::is_current::<Endpoints>(client, &stored.meta).await,
-                None => live::is_absent::<Endpoints>(client, key).await,
-            }
-        };
-        match check.await {
+    async fn check_caches(&self, key: &ObjectKey, cached: &Cached<'_>) -> Result<(), SyncError> {
+        match self.are_current(key, cached).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(SyncError::Behind(key.clone())),
             Err(source) => Err(SyncError::Check(source)),
         }
     }
 
+    async fn are_current(&self, key: &ObjectKey, cached: &Cached<'_>) -> Result<bool, LiveError> {
+        let client = &self.client;
+        let Cached {
+            service,
+            pods,
+            stored,
+            ..
+        } = cached;
+        if cached.services_behind && !live::is_as_cached(client, key, Some(*service)).await? {
+            return Ok(false);
+        }
+        let selector = &service.spec.selector;
+        if cached.pods_behind && !live::are_current(client, &key.namespace, selector, pods).await? {
+            return Ok(false);
+        }
+        if !cached.endpoints_behind {
+            return Ok(true);
+        }
+        live::is_as_cached(client, key, stored.as_deref()).await
+    }
+
     /// The Endpoints object with this key. The cache of a new leader may lack what the previous
     /// leader created.
     async fn leftover(&self, key: &ObjectKey) -> Result<Option<Arc<Endpoints>>, SyncError> {
+        let is_behind = self.written.predates_term();
         let cached = self.endpoints.get(key);
-        if cached.is_some() || !self.written.predates_term() {
+        if cached.is_some() || !is_behind {
             return Ok(cached);
         }
         let target = Target::named::<Endpoints>(&key.namespace, &key.name);

@@ -11,6 +11,8 @@ use crate::testing::world::World;
 
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Longer than several comparisons of the caches with the API server.
+const A_WHILE: Duration = Duration::from_secs(20);
 
 fn service(name: &str) -> Value {
     json!({
@@ -334,6 +336,48 @@ async fn a_new_leader_with_a_stale_cache_of_pods_keeps_ready_addresses() {
     let writes = world.writes().len();
     restart_with_stale(&mut world, "pods", before).await;
     world.at_rest().await;
+    assert_eq!(world.writes().len(), writes, "{:#?}", world.writes());
+    world.until_addresses("web", &both, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_on_old_caches_keeps_the_trigger_time() {
+    let mut world = World::bare().await;
+    let created = world.create(service("web")).await["metadata"]["creationTimestamp"].clone();
+    world.cluster.load(pod("a", "10.0.0.1", true)).unwrap();
+    let before = world.cluster.revision();
+    world.pod_status("a", json!({"message": "touched"})).await;
+    let view = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.writes(), [""; 0]);
+    world.cluster.faults().remove(view);
+    world.until_addresses("web", &["10.0.0.1"], &[]).await;
+    assert_eq!(world.annotation("web", TRIGGER_TIME), created);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_catches_up_during_a_sync_does_not_confirm_what_was_read() {
+    let mut world = World::endpoints_controller().await;
+    world.create(service("web")).await;
+    world.cluster.load(pod("a", "10.0.0.1", true)).unwrap();
+    let before = world.cluster.revision();
+    world.cluster.load(pod("b", "10.0.0.2", true)).unwrap();
+    let both = ["10.0.0.1", "10.0.0.2"];
+    world.until_addresses("web", &both, &[]).await;
+    world.at_rest().await;
+    world.restart(&[]).await;
+    let writes = world.writes().len();
+    let services = world.hold("services", before);
+    let slow = Matcher::new("get", "services").client("endpoint-controller");
+    let slow = world.cluster.faults().delay(slow, A_WHILE, Some(1));
+    let pods = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
+    world.cluster.faults().met(slow).await;
+    for view in [services, pods] {
+        world.cluster.faults().remove(view);
+    }
+    // The event of this change brings the cache of pods beyond the start of the term.
+    world.pod_status("b", json!({"message": "touched"})).await;
+    tokio::time::sleep(2 * A_WHILE).await;
     assert_eq!(world.writes().len(), writes, "{:#?}", world.writes());
     world.until_addresses("web", &both, &[]).await;
 }

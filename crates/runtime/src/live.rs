@@ -72,6 +72,18 @@ pub async fn is_absent<T: Object>(client: &ApiClient, key: &ObjectKey) -> Result
     Ok(live.is_none())
 }
 
+/// True if the API server has the object with this key as `cached`, or has none if `cached` is unset.
+///
+/// A 404 that does not name the object is an error, as in [`version`].
+pub async fn is_as_cached<T: Object>(
+    client: &ApiClient,
+    key: &ObjectKey,
+    cached: Option<&T>,
+) -> Result<bool, LiveError> {
+    let live = version::<T>(client, &key.namespace, &key.name).await?;
+    Ok(live == cached.map(|object| object.meta().resource_version))
+}
+
 /// True if the API server has exactly the objects `cached` with these labels, in these versions.
 pub async fn are_current<T: Object>(
     client: &ApiClient,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use steersman_runtime::client::ApiError;
+use steersman_runtime::endpointslice::SliceWriteError;
 use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{DecodeError, ObjectKey};
+use steersman_runtime::object::ObjectKey;
 use steersman_runtime::workers::Retry;
 
 /// Failures in a row after which a key is dropped until the next event.
@@ -16,26 +17,9 @@ const CACHE_DELAY: Duration = Duration::from_secs(1);
 /// The operation that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    #[error("failed to create EndpointSlice for Endpoints {key}: {source}")]
-    Create {
-        key: ObjectKey,
-        #[source]
-        source: ApiError,
-    },
-    #[error("failed to update {slice} EndpointSlice for Endpoints {key}: {source}")]
-    Update {
-        key: ObjectKey,
-        slice: String,
-        #[source]
-        source: ApiError,
-    },
-    #[error("failed to delete {slice} EndpointSlice for Endpoints {key}: {source}")]
-    Delete {
-        key: ObjectKey,
-        slice: String,
-        #[source]
-        source: ApiError,
-    },
+    /// A slice could not be written.
+    #[error("{0}")]
+    Write(#[from] SliceWriteError),
     /// Slices of Endpoints that are no longer mirrored. `source` is the first failure.
     #[error(
         "error(s) deleting {failed}/{all} EndpointSlices for {key} Endpoints, including: {source}"
@@ -55,13 +39,6 @@ pub(super) enum SyncError {
         key: ObjectKey,
         #[source]
         source: LiveError,
-    },
-    /// The slice is written, but the answer has no metadata.
-    #[error("failed to read the written EndpointSlice of Endpoints {key}: {source}")]
-    Answer {
-        key: ObjectKey,
-        #[source]
-        source: DecodeError,
     },
 }
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::endpointslice::{SliceTotals, SlicesByService, WrittenSlices};
+use steersman_runtime::endpointslice::{SliceTotals, SliceWriter, SlicesByService, WrittenSlices};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{EndpointSlice, Endpoints, Service};
 use steersman_runtime::rbac::Rule;
@@ -113,15 +113,19 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         .time("mirroring-endpointslice-updates-batch-period");
     handlers::register(&ctx.informers, &queue, period, written.clone());
     let syncer = Mirroring {
-        endpoints: keyed.objects().store(),
         services: services.store(),
         endpoints_seen: keyed.writes_to(&endpoints),
         services_seen: keyed.writes_to(&services),
         slices: SlicesByService::of(&slices.store()),
         // The configuration allows 1 to 1000.
         max: usize::try_from(ctx.options.int("mirroring-max-endpoints-per-subset")).unwrap_or(1),
-        writes: keyed.writes_to(&slices),
-        written,
+        writer: SliceWriter {
+            owner_kind: "Endpoints",
+            client: client.clone(),
+            cache: keyed.writes_to(&slices),
+            written,
+            changes: metrics.changes(),
+        },
         totals,
         metrics,
         client,

@@ -83,6 +83,10 @@ pub(super) fn plan(
 }
 
 impl Plan {
+    pub(super) fn has_writes(&self) -> bool {
+        !(self.create.is_empty() && self.update.is_empty() && self.delete.is_empty())
+    }
+
     /// Adds the writes for one group. `existing` are its slices.
     fn add(
         &mut self,

@@ -1,27 +1,27 @@
 //! One sync of one Endpoints object: mirror it, or delete its slices.
 //!
+//! A new leader compares its caches with the API server before the first write. A sync on old caches
+//! ends there, and leaves no trace in metrics and Events.
+//!
 //! Upstream: `syncEndpoints`, `reconcile`, `finalize` and `deleteEndpoints` of
 //! `pkg/controller/endpointslicemirroring`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError};
 use steersman_runtime::endpointslice::{
-    MANAGED_BY, NewSlice, SERVICE_NAME, SliceBody, SliceTotals, SlicesByService, Totals,
-    WrittenSlices, generate_name,
+    MANAGED_BY, NewSlice, SERVICE_NAME, SliceBody, SliceTotals, SliceWriter, SliceWrites,
+    SlicesByService, Totals, generate_name,
 };
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::labels::Labels;
 use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
-    EndpointSlice, Endpoints, Identity, Object, ObjectKey, ObjectReference, Service,
-};
+use steersman_runtime::object::{EndpointSlice, Endpoints, ObjectKey, ObjectReference, Service};
 use steersman_runtime::own_writes::{Memory, WritesTo};
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::writes::Delete;
 use tokio::time::Instant;
 
 use super::MANAGER;
@@ -29,11 +29,10 @@ use super::desired::{Desired, desired};
 use super::error::SyncError;
 use super::handlers::is_mirrored;
 use super::metrics::MirroringMetrics;
-use super::plan::{Draft, Plan, annotations, labels, plan};
+use super::plan::{Draft, annotations, labels, plan};
 
 /// Syncs the slices that mirror Endpoints.
 pub(super) struct Mirroring {
-    pub(super) endpoints: Store<Endpoints>,
     pub(super) services: Store<Service>,
     /// The caches of Endpoints and Services, to compare their age with the leadership term.
     pub(super) endpoints_seen: WritesTo,
@@ -41,8 +40,7 @@ pub(super) struct Mirroring {
     pub(super) slices: SlicesByService,
     /// Maximum of mirrored addresses per subset.
     pub(super) max: usize,
-    pub(super) writes: WritesTo,
-    pub(super) written: Arc<WrittenSlices>,
+    pub(super) writer: SliceWriter,
     pub(super) totals: Arc<SliceTotals<()>>,
     pub(super) metrics: MirroringMetrics,
     pub(super) client: ApiClient,
@@ -54,23 +52,11 @@ impl ObjectSyncer for Mirroring {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, endpoints: Arc<Endpoints>) -> Result<Requeue, SyncError> {
-        let began = Instant::now();
-        let service = self.services.get(key);
-        let has_no_selector = |service: Arc<Service>| service.spec.selector.is_empty();
-        let synced = if is_mirrored(&endpoints) && service.is_some_and(has_no_selector) {
-            self.mirror(key, &endpoints).await
-        } else {
-            self.delete_all(key).await
-        };
-        self.metrics.synced(began.elapsed());
-        synced.map(|()| Requeue::Never)
+        self.sync_key(key, Some(&endpoints)).await
     }
 
     async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        let began = Instant::now();
-        let deleted = self.delete_all(key).await;
-        self.metrics.synced(began.elapsed());
-        deleted.map(|()| Requeue::Never)
+        self.sync_key(key, None).await
     }
 
     fn retry(&self, error: &SyncError, _request: Option<&ApiError>, failures: u32) -> Retry {
@@ -78,27 +64,76 @@ impl ObjectSyncer for Mirroring {
     }
 }
 
+/// The cached objects of a sync, and which caches were older than the leadership term when the sync
+/// read them. A cache may catch up while the sync waits for an answer, and the objects stay old.
+struct Cached<'a> {
+    key: &'a ObjectKey,
+    endpoints: Option<&'a Endpoints>,
+    endpoints_behind: bool,
+    services_behind: bool,
+    service: Option<Arc<Service>>,
+    slices_behind: bool,
+    /// The slices that mirror the Endpoints.
+    slices: Vec<Arc<EndpointSlice>>,
+}
+
 impl Mirroring {
-    /// The slices that mirror the Endpoints with this key.
-    fn existing(&self, key: &ObjectKey) -> Vec<Arc<EndpointSlice>> {
-        self.written
-            .existing(key, self.slices.managed(key, MANAGER))
+    async fn sync_key(
+        &self,
+        key: &ObjectKey,
+        endpoints: Option<&Endpoints>,
+    ) -> Result<Requeue, SyncError> {
+        let began = Instant::now();
+        let slices = || self.slices.managed(key, MANAGER);
+        let cached = Cached {
+            key,
+            endpoints,
+            endpoints_behind: self.endpoints_seen.predates_term(),
+            services_behind: self.services_seen.predates_term(),
+            service: self.services.get(key),
+            slices_behind: self.writer.cache.predates_term(),
+            slices: self.writer.written.existing(key, slices()),
+        };
+        let service = cached.service.as_ref();
+        let has_no_selector = service.is_some_and(|service| service.spec.selector.is_empty());
+        let synced = match endpoints.filter(|endpoints| is_mirrored(endpoints)) {
+            Some(endpoints) if has_no_selector => self.mirror(&cached, endpoints).await,
+            _ => self.delete_all(&cached).await,
+        };
+        self.metrics.synced(began.elapsed());
+        synced.map(|()| Requeue::Never)
     }
 
     /// Makes the slices mirror `endpoints`.
-    async fn mirror(&self, key: &ObjectKey, endpoints: &Endpoints) -> Result<(), SyncError> {
+    async fn mirror(&self, cached: &Cached<'_>, endpoints: &Endpoints) -> Result<(), SyncError> {
         let Desired {
             groups,
             invalid,
             skipped,
         } = desired(&endpoints.subsets, self.max);
+        let plan = plan(endpoints, groups, cached.slices.clone(), self.max);
+        if plan.has_writes() {
+            self.check(cached).await?;
+        }
         self.metrics.skipped(skipped);
         self.report(endpoints, invalid, skipped);
-        let plan = plan(endpoints, groups, self.existing(key), self.max);
         self.metrics.changed_endpoints(plan.changes);
         let totals = Totals::of(plan.counts.iter().copied(), self.max);
-        self.totals.set(key, BTreeMap::from([((), totals)]));
-        self.write(key, endpoints, &plan).await
+        self.totals.set(cached.key, BTreeMap::from([((), totals)]));
+        let prefix = generate_name(&endpoints.meta.name);
+        let writes = SliceWrites {
+            create: plan
+                .create
+                .iter()
+                .map(|draft| body(endpoints, draft, None).with_generate_name(&prefix)),
+            update: plan.update.iter().map(|(slice, draft)| {
+                let body = body(endpoints, draft, Some(&slice.meta.name));
+                (&**slice, body)
+            }),
+            delete: plan.delete.iter(),
+        };
+        self.writer.write(&endpoints.meta, writes).await?;
+        Ok(())
     }
 
     /// Records the addresses that are not mirrored.
@@ -123,77 +158,22 @@ impl Mirroring {
         }
     }
 
-    /// Sends the writes in their order. Ends with the first failure, and without a failure if the
-    /// namespace is terminating.
-    async fn write(
-        &self,
-        key: &ObjectKey,
-        endpoints: &Endpoints,
-        plan: &Plan,
-    ) -> Result<(), SyncError> {
-        let writes = plan.create.len() + plan.update.len() + plan.delete.len();
-        if writes > 0 {
-            self.check_caches(key).await?;
-        }
-        // The garbage collector deletes the slices of terminating Endpoints, and a new one would be
-        // missed.
-        let create = if endpoints.meta.is_terminating() {
-            &[][..]
-        } else {
-            &plan.create[..]
-        };
-        for draft in create {
-            let body = body(endpoints, draft, None);
-            let body = body.with_generate_name(&generate_name(&endpoints.meta.name));
-            let target = Target::collection::<EndpointSlice>(&key.namespace);
-            match self.client.create(target, &body).await {
-                Ok(answer) => self.record(key, &answer, "create")?,
-                Err(error) if error.has_cause("NamespaceTerminating") => return Ok(()),
-                Err(source) => {
-                    let key = key.clone();
-                    return Err(SyncError::Create { key, source });
-                }
-            }
-        }
-        for (slice, draft) in &plan.update {
-            let body = body(endpoints, draft, Some(&slice.meta.name));
-            let target = Target::of::<EndpointSlice>(&slice.meta);
-            let answer = self.client.replace(target, &body).await;
-            let answer = answer.map_err(|source| SyncError::Update {
-                key: key.clone(),
-                slice: slice.meta.name.to_string(),
-                source,
-            })?;
-            self.record(key, &answer, "update")?;
-        }
-        for slice in &plan.delete {
-            let deleted = self.delete(key, slice).await;
-            deleted.map_err(|source| SyncError::Delete {
-                key: key.clone(),
-                slice: slice.meta.name.to_string(),
-                source,
-            })?;
-            self.metrics.wrote("delete");
-        }
-        Ok(())
-    }
-
     /// Deletes all slices that mirror the Endpoints with this key. Tries all of them.
-    async fn delete_all(&self, key: &ObjectKey) -> Result<(), SyncError> {
-        self.totals.forget(key);
-        let slices = self.existing(key);
+    async fn delete_all(&self, cached: &Cached<'_>) -> Result<(), SyncError> {
+        let Cached { key, slices, .. } = cached;
         if !slices.is_empty() {
-            self.check_caches(key).await?;
+            self.check(cached).await?;
         }
+        self.totals.forget(key);
         let mut failures = Vec::new();
-        for slice in &slices {
-            failures.extend(self.delete(key, slice).await.err());
+        for slice in slices {
+            failures.extend(self.writer.delete(key, slice).await.err());
         }
         let failed = failures.len();
         match failures.into_iter().next() {
             None => Ok(()),
             Some(source) => Err(SyncError::CleanUp {
-                key: key.clone(),
+                key: ObjectKey::clone(key),
                 failed,
                 all: slices.len(),
                 source,
@@ -204,59 +184,29 @@ impl Mirroring {
     /// Fails if a cache does not show Endpoints, Service and slices as the API server has them. Only
     /// the caches of a new leader may be too old. A write by such caches could delete the slices of
     /// Endpoints that the cache lacks, or repeat a write of the previous leader.
-    async fn check_caches(&self, key: &ObjectKey) -> Result<(), SyncError> {
-        let check = async {
-            if self.endpoints_seen.predates_term() && !self.has(&self.endpoints, key).await? {
-                return Ok(false);
-            }
-            if self.services_seen.predates_term() && !self.has(&self.services, key).await? {
-                return Ok(false);
-            }
-            if !self.writes.predates_term() {
-                return Ok(true);
-            }
-            let labels = Labels::new([(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)]);
-            let slices = self.slices.managed(key, MANAGER);
-            live::are_current(&self.client, &key.namespace, &labels, &slices).await
-        };
-        match check.await {
+    async fn check(&self, cached: &Cached<'_>) -> Result<(), SyncError> {
+        let key = || cached.key.clone();
+        match self.is_current(cached).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(SyncError::Behind { key: key.clone() }),
-            Err(source) => Err(SyncError::Check {
-                key: key.clone(),
-                source,
-            }),
+            Ok(false) => Err(SyncError::Behind { key: key() }),
+            Err(source) => Err(SyncError::Check { key: key(), source }),
         }
     }
 
-    /// Whether `cache` shows the object with this key as the API server has it.
-    async fn has<T: Object>(&self, cache: &Store<T>, key: &ObjectKey) -> Result<bool, LiveError> {
-        match cache.get(key) {
-            Some(object) => live::is_current::<T>(&self.client, object.meta()).await,
-            None => live::is_absent::<T>(&self.client, key).await,
+    async fn is_current(&self, cached: &Cached<'_>) -> Result<bool, LiveError> {
+        let (client, key) = (&self.client, cached.key);
+        if cached.endpoints_behind && !live::is_as_cached(client, key, cached.endpoints).await? {
+            return Ok(false);
         }
-    }
-
-    async fn delete(&self, key: &ObjectKey, slice: &EndpointSlice) -> Result<(), ApiError> {
-        let target = Target::of::<EndpointSlice>(&slice.meta);
-        self.client
-            .delete(target, &Delete::exactly(&slice.meta))
-            .await?;
-        self.written.deleted(key, slice);
-        Ok(())
-    }
-
-    /// Records the slice in `answer`, which `operation` wrote.
-    fn record(&self, key: &ObjectKey, answer: &[u8], operation: &str) -> Result<(), SyncError> {
-        self.metrics.wrote(operation);
-        let written = Identity::decode(answer).map_err(|source| SyncError::Answer {
-            key: key.clone(),
-            source,
-        })?;
-        self.written
-            .wrote(key, written.uid, written.resource_version);
-        self.writes.record(key, written.resource_version);
-        Ok(())
+        let service = cached.service.as_deref();
+        if cached.services_behind && !live::is_as_cached(client, key, service).await? {
+            return Ok(false);
+        }
+        if !cached.slices_behind {
+            return Ok(true);
+        }
+        let labels = Labels::new([(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)]);
+        live::are_current(client, &key.namespace, &labels, &cached.slices).await
     }
 }
 

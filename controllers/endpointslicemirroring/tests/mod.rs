@@ -1,5 +1,7 @@
 //! Whole syncs of the mirroring controller against the in-memory API server.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
 use steersman_runtime::endpointslice::MANAGED_BY;
@@ -369,6 +371,90 @@ async fn a_new_leader_writes_nothing() {
     let mut world = World::mirrored(object).await;
     world.restart(&[DESCRIPTOR]).await;
     assert_eq!(world.mirror_writes(async {}).await, [""; 0]);
+}
+
+/// Longer than several comparisons of the caches with the API server.
+const A_WHILE: Duration = Duration::from_secs(20);
+
+#[tokio::test(start_paused = true)]
+async fn old_caches_of_a_new_leader_lead_to_no_wrong_write() {
+    for plural in ["services", "endpoints", "endpointslices"] {
+        let mut world = World::with_mirroring().await;
+        let before = world.cluster.revision();
+        world.create(service(Value::Null)).await;
+        world.create(endpoints(&["10.0.0.1"], 80, json!({}))).await;
+        world.at_rest().await;
+        world.restart(&[]).await;
+        let view = world.take_over_behind(&[DESCRIPTOR], plural, before).await;
+        let writes = world.mirror_writes(tokio::time::sleep(A_WHILE)).await;
+        assert_eq!(writes, [""; 0], "{plural}");
+        let writes = world.mirror_writes(async { world.cluster.faults().remove(view) });
+        assert_eq!(writes.await, [""; 0], "{plural}");
+        assert_eq!(world.mirrors().len(), 1, "{plural}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_on_old_caches_leaves_no_trace() {
+    let mut world = World::bare().await;
+    world.create(service(Value::Null)).await;
+    let many = endpoints(&["10.0.0.1", "10.0.0.2"], 80, json!({}));
+    world.create(many).await;
+    let before = world.cluster.revision();
+    let touch = json!({"metadata": {"labels": {"touched": "1"}}});
+    world.patch("services", NAME, touch).await;
+    let view = world.hold("services", before);
+    let term = world.cluster.revision();
+    let configure = |mut context: steersman_runtime::controller::ControllerContext| {
+        context.term_start_rv = term;
+        context.with_flag("mirroring-max-endpoints-per-subset", "1")
+    };
+    world.restart_with(&[DESCRIPTOR], configure).await;
+    tokio::time::sleep(A_WHILE).await;
+    let counted = |world: &World| {
+        let text = prometheus::TextEncoder::new()
+            .encode_to_string(&world.registry.gather())
+            .unwrap();
+        text.contains("addresses_skipped_per_sync_count")
+    };
+    assert!(!counted(&world));
+    assert!(world.at_rest().await.events_about(NAME).is_empty());
+    world.cluster.faults().remove(view);
+    assert_eq!(world.at_rest().await.events_about(NAME).len(), 1);
+    assert!(counted(&world));
+    assert_eq!(ips(&world.mirrors()[0]), ["10.0.0.1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_catches_up_during_a_sync_does_not_confirm_what_was_read() {
+    let mut world = World::with_mirroring().await;
+    world.create(endpoints(&["10.0.0.1"], 80, json!({}))).await;
+    let before = world.cluster.revision();
+    world.create(service(Value::Null)).await;
+    world.at_rest().await;
+    world.restart(&[]).await;
+    let views = ["endpoints", "services"].map(|plural| world.hold(plural, before));
+    let slow = Matcher::new("get", "endpoints").client("endpointslicemirroring-controller");
+    let slow = world.cluster.faults().delay(slow, A_WHILE, Some(1));
+    let term = world.cluster.revision();
+    world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            context.term_start_rv = term;
+            context
+        })
+        .await;
+    let writes = world.mirror_writes(async {
+        world.cluster.faults().met(slow).await;
+        for view in views {
+            world.cluster.faults().remove(view);
+        }
+        // The event of this change brings the cache of Services beyond the start of the term.
+        let touch = json!({"metadata": {"labels": {"touched": "1"}}});
+        world.patch("services", NAME, touch).await;
+        tokio::time::sleep(2 * A_WHILE).await;
+    });
+    assert_eq!(writes.await, [""; 0], "the sync read no Service");
+    assert_eq!(world.mirrors().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,14 +64,6 @@ pub async fn version<T: Object>(
     }
 }
 
-/// True if the API server has no object of type `T` with this key.
-///
-/// A 404 that does not name the object is an error, as in [`version`].
-pub async fn is_absent<T: Object>(client: &ApiClient, key: &ObjectKey) -> Result<bool, LiveError> {
-    let live = version::<T>(client, &key.namespace, &key.name).await?;
-    Ok(live.is_none())
-}
-
 /// True if the API server has the object with this key as `cached`, or has none if `cached` is unset.
 ///
 /// A 404 that does not name the object is an error, as in [`version`].

@@ -3,7 +3,8 @@
 //! - change of a pod -> [`ServicesByPod`] -> keys of Services
 //! - Service -> [`PodsByLabel`] -> pods -> [`pods`] (membership, ports, hostname), [`addresses`]
 //! - EndpointSlices: [`Ports`] and [`EndpointKey`] group and identify endpoints, [`SlicesByService`]
-//!   finds the slices of a Service, [`WrittenSlices`] tells own writes from foreign ones
+//!   finds the slices of a Service, [`SliceWriter`] sends the writes, [`WrittenSlices`] tells own
+//!   writes from foreign ones
 //!
 //! The indexes replace scans of whole namespaces, which upstream does for each change of a pod and
 //! for each sync. Upstream: `k8s.io/endpointslice` with its package `util`, and
@@ -22,6 +23,7 @@ mod selectors;
 mod slice_changes;
 mod totals;
 mod trigger_time;
+mod writer;
 mod written;
 
 use std::fmt;
@@ -35,6 +37,7 @@ pub use repack::repack;
 pub use slice_changes::{SliceChanges, SlicesByService};
 pub use totals::{SliceCount, SliceTotals, Totals};
 pub use trigger_time::TriggerTimes;
+pub use writer::{SliceWriteError, SliceWriter, SliceWrites};
 pub use written::WrittenSlices;
 
 /// Label of a slice with the name of its Service.

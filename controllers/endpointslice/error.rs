@@ -1,13 +1,16 @@
 //! The failures of a sync. A sync collects them, and continues where upstream does.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_runtime::client::ApiError;
+use steersman_runtime::endpointslice::SliceWriteError;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{DecodeError, ObjectKey};
+use steersman_runtime::object::ObjectKey;
 use steersman_runtime::workers::Retry;
 
 /// Failures in a row after which a Service is dropped until the next event.
@@ -16,6 +19,28 @@ const MAX_RETRIES: u32 = 15;
 /// The time after which the caches of a new leader are compared with the API server again.
 const CACHE_DELAY: Duration = Duration::from_secs(1);
 
+/// A sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The caches lack changes from before this leadership term. Nothing was written.
+    #[error("the caches of Service {0} are behind the API server")]
+    Behind(ObjectKey),
+    /// The caches could not be compared with the API server. Nothing was written.
+    #[error("compare the caches of Service {service} with the API server: {source}")]
+    Check {
+        service: ObjectKey,
+        #[source]
+        source: LiveError,
+    },
+    /// Parts of the sync failed.
+    #[error("{0}")]
+    Failed(#[source] Failures),
+}
+
+/// All failures of a sync, at least one.
+#[derive(Debug)]
+pub(super) struct Failures(pub(super) Vec<Failure>);
+
 /// One failure. The texts are upstream's.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -23,29 +48,12 @@ pub(super) enum Failure {
     #[error("skipping Pod {pod} for Service {service}: Node {node} Not Found")]
     MissingNode {
         service: ObjectKey,
-        pod: String,
+        pod: Arc<str>,
         node: Sym,
     },
-    #[error("failed to create EndpointSlice for Service {service}: {source}")]
-    Create {
-        service: ObjectKey,
-        #[source]
-        source: ApiError,
-    },
-    #[error("failed to update {slice} EndpointSlice for Service {service}: {source}")]
-    Update {
-        service: ObjectKey,
-        slice: String,
-        #[source]
-        source: ApiError,
-    },
-    #[error("failed to delete {slice} EndpointSlice for Service {service}: {source}")]
-    Delete {
-        service: ObjectKey,
-        slice: String,
-        #[source]
-        source: ApiError,
-    },
+    /// A slice of an address type of the Service.
+    #[error("{0}")]
+    Write(#[source] SliceWriteError),
     /// The slice has an address type that the Service lacks.
     #[error("error deleting {slice} EndpointSlice for Service {service}: {source}")]
     DeleteOtherType {
@@ -54,46 +62,26 @@ pub(super) enum Failure {
         #[source]
         source: ApiError,
     },
-    /// The caches lack changes from before this leadership term. Nothing was written.
-    #[error("the caches of Service {service} are behind the API server")]
-    Behind { service: ObjectKey },
-    #[error("compare the caches of Service {service} with the API server: {source}")]
-    Check {
-        service: ObjectKey,
-        #[source]
-        source: LiveError,
-    },
-    /// The slice is written, but the answer has no metadata.
-    #[error("failed to read the written EndpointSlice of Service {service}: {source}")]
-    Answer {
-        service: ObjectKey,
-        #[source]
-        source: DecodeError,
-    },
 }
 
-/// All failures of a sync, at least one.
-#[derive(Debug)]
-pub(super) struct SyncError(pub(super) Vec<Failure>);
-
-impl fmt::Display for SyncError {
+impl fmt::Display for Failures {
     /// One failure has its own text. Several are in brackets, and equal texts appear once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut texts: Vec<String> = Vec::new();
-        for failure in &self.0 {
-            let text = failure.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
-        match &texts[..] {
+        let mut known = HashSet::new();
+        let texts: Vec<String> = self.0.iter().map(Failure::to_string).collect();
+        let distinct: Vec<&str> = texts
+            .iter()
+            .map(String::as_str)
+            .filter(|text| known.insert(*text))
+            .collect();
+        match &distinct[..] {
             [text] => f.write_str(text),
             texts => write!(f, "[{}]", texts.join(", ")),
         }
     }
 }
 
-impl Error for SyncError {
+impl Error for Failures {
     /// The first failed request, or else the first failure.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         let with_request = self
@@ -106,16 +94,9 @@ impl Error for SyncError {
 }
 
 impl SyncError {
-    /// Whether the sync has to wait for a cache.
-    pub(super) fn is_behind(&self) -> bool {
-        self.0
-            .iter()
-            .any(|failure| matches!(failure, Failure::Behind { .. }))
-    }
-
     /// The treatment of the key. `failures` is the number of earlier failures in a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
-        if self.is_behind() {
+        if matches!(self, Self::Behind(_)) {
             Retry::After(CACHE_DELAY)
         } else if failures >= MAX_RETRIES {
             Retry::Drop
@@ -133,7 +114,7 @@ mod tests {
     fn failures_are_joined_like_upstream() {
         let missing = |pod: &str| Failure::MissingNode {
             service: ObjectKey::new("ns", "web"),
-            pod: pod.to_owned(),
+            pod: pod.into(),
             node: Sym::new("gone"),
         };
         let text =
@@ -148,7 +129,8 @@ mod tests {
             ),
         ];
         for (pods, expected) in cases {
-            let error = SyncError(pods.into_iter().map(missing).collect());
+            let failures = Failures(pods.into_iter().map(missing).collect());
+            let error = SyncError::Failed(failures);
             assert_eq!(error.to_string(), expected);
             assert_eq!(
                 (error.retry(14), error.retry(15)),

@@ -105,9 +105,9 @@ impl SliceMetrics {
         self.syncs.with_label_values(&[result]).inc();
     }
 
-    /// Counts a write: `create`, `update` or `delete`.
-    pub(super) fn wrote(&self, operation: &str) {
-        self.changes.with_label_values(&[operation]).inc();
+    /// The counter of writes by operation.
+    pub(super) fn changes(&self) -> IntCounterVec {
+        self.changes.clone()
     }
 
     /// Counts the endpoints that a sync added and removed.

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::endpointslice::{
-    PodsByLabel, SliceTotals, SlicesByService, TriggerTimes, WrittenSlices,
+    PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
 };
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -159,8 +159,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         pods_seen: keyed.writes_to(&pods),
         nodes_seen: keyed.writes_to(&nodes),
         services_seen: keyed.writes_to(&services),
-        writes: keyed.writes_to(&slices),
-        written,
+        writer: SliceWriter {
+            owner_kind: "Service",
+            client: client.clone(),
+            cache: keyed.writes_to(&slices),
+            written,
+            changes: metrics.changes(),
+        },
         times,
         totals,
         distributions,

@@ -4,7 +4,7 @@
 //!
 //! Upstream: `reconcileByAddressType` and `finalize` of `k8s.io/endpointslice`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use steersman_runtime::endpointslice::{AddressType, Ports, SliceCount, Totals};
@@ -122,15 +122,12 @@ pub(super) fn plan(
         };
         counts.insert(Ports::default(), placeholder);
     }
-    let is_changed = |slice: &Arc<EndpointSlice>| {
-        let updated = plan.update.iter().map(|update| &update.slice);
-        updated
-            .chain(&plan.delete)
-            .any(|other| Arc::ptr_eq(other, slice))
-    };
+    let updated = plan.update.iter().map(|update| &update.slice);
+    let changed: HashSet<*const EndpointSlice> =
+        updated.chain(&plan.delete).map(Arc::as_ptr).collect();
     plan.unchanged = existing
         .iter()
-        .filter(|slice| !is_changed(slice))
+        .filter(|slice| !changed.contains(&Arc::as_ptr(slice)))
         .cloned()
         .collect();
 
@@ -147,6 +144,10 @@ pub(super) fn plan(
 }
 
 impl Plan {
+    pub(super) fn has_writes(&self) -> bool {
+        !(self.create.is_empty() && self.update.is_empty() && self.delete.is_empty())
+    }
+
     /// The endpoints of all slices to create and to update, slice by slice.
     pub(super) fn written(&mut self) -> impl Iterator<Item = &mut Vec<Endpoint>> {
         let created = self.create.iter_mut().map(|draft| &mut draft.endpoints);

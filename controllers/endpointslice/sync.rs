@@ -1,7 +1,11 @@
 //! One sync of one Service: read pods, nodes and slices, plan, set hints, write.
 //!
-//! Each address type is planned and written on its own. A failure of one type does not stop the
-//! other. The first failed write of a type ends the writes of this type.
+//! The address types are planned first. If a plan has writes, a new leader then compares its caches
+//! with the API server. A sync on old caches ends here, and leaves no trace in metrics, Events and
+//! memories.
+//!
+//! Each address type is written on its own. A failure of one type does not stop the other. The first
+//! failed write of a type ends the writes of this type.
 //!
 //! Upstream: `syncService` of `pkg/controller/endpointslice`, and `Reconcile` of
 //! `k8s.io/endpointslice`.
@@ -13,7 +17,7 @@ use jiff::Timestamp;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::endpointslice::{
     AddressType, MANAGED_BY, NewSlice, PodsByLabel, SERVICE_NAME, SliceBody, SliceTotals,
-    SlicesByService, TRIGGER_TIME, Totals, TriggerTimes, WrittenSlices, generate_name,
+    SliceWriter, SliceWrites, SlicesByService, TRIGGER_TIME, TriggerTimes, generate_name,
 };
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
@@ -21,20 +25,19 @@ use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::labels::Labels;
 use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
-    EndpointSlice, Identity, Node, Object, ObjectKey, ObjectReference, Pod, Service,
+    EndpointSlice, Node, Object, ObjectKey, ObjectReference, Pod, Service,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::writes::Delete;
 
 use super::address_types::address_types;
 use super::desired::Nodes;
-use super::error::{Failure, SyncError};
+use super::error::{Failure, Failures, SyncError};
 use super::hints::{self, Distribution, topology_enabled};
 use super::metrics::{SliceMetrics, TrafficDistributions};
 use super::missing_nodes::MissingNodes;
-use super::plan::{Draft, Plan, Planned, Rewrite, Writes, plan};
-use super::topology::{Notice, Topology};
+use super::plan::{Draft, Plan, Planned, Rewrite, plan};
+use super::topology::{Hinted, Notice, Topology};
 use super::{MANAGER, labels};
 
 /// Syncs the slices of Services.
@@ -52,8 +55,7 @@ pub(super) struct Slices {
     pub(super) pods_seen: WritesTo,
     /// The same for the cache of nodes.
     pub(super) nodes_seen: WritesTo,
-    pub(super) writes: WritesTo,
-    pub(super) written: Arc<WrittenSlices>,
+    pub(super) writer: SliceWriter,
     pub(super) times: Arc<TriggerTimes>,
     pub(super) totals: Arc<SliceTotals<AddressType>>,
     pub(super) distributions: Arc<TrafficDistributions>,
@@ -67,13 +69,11 @@ impl ObjectSyncer for Slices {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, service: Arc<Service>) -> Result<Requeue, SyncError> {
-        let failures = self.sync_service(key, &service).await;
-        if failures.is_empty() {
+        let Err(error) = self.sync_service(key, &service).await else {
             self.metrics.synced("success");
             return Ok(Requeue::Never);
-        }
-        let error = SyncError(failures);
-        if error.is_behind() {
+        };
+        if matches!(error, SyncError::Behind(_)) {
             self.metrics.synced("stale");
             return Err(error);
         }
@@ -101,87 +101,99 @@ impl ObjectSyncer for Slices {
     }
 }
 
-/// A Service in a sync.
+/// A Service in a sync, with the cached objects that the sync is about.
 pub(super) struct Synced<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) service: &'a Service,
     pub(super) pods: &'a [Arc<Pod>],
-    /// All slices of the Service in the cache.
+    /// The slices of the Service that are not terminating.
     pub(super) slices: &'a [Arc<EndpointSlice>],
-    pub(super) trigger_time: Option<Timestamp>,
+}
+
+/// Which caches were older than the leadership term when the sync read them. A cache may catch up
+/// while the sync waits for an answer, and the objects of the sync stay old.
+#[derive(Clone, Copy)]
+struct Behind {
+    services: bool,
+    pods: bool,
+    nodes: bool,
+    slices: bool,
+}
+
+/// The plans of all address types of a Service.
+pub(super) struct Plans {
+    families: Vec<FamilyPlan>,
+    /// Slices of other address types, which are deleted.
+    others: Vec<Arc<EndpointSlice>>,
+}
+
+/// The plan of one address type.
+struct FamilyPlan {
+    family: AddressType,
+    planned: Planned,
+    /// The result of topology hints; unset if the Service does not ask for them.
+    hinted: Option<Hinted>,
+}
+
+impl Plans {
+    fn has_writes(&self) -> bool {
+        let mut families = self.families.iter();
+        !self.others.is_empty() || families.any(|family| family.planned.plan.has_writes())
+    }
 }
 
 impl Slices {
-    async fn sync_service(&self, key: &ObjectKey, service: &Service) -> Vec<Failure> {
+    async fn sync_service(&self, key: &ObjectKey, service: &Service) -> Result<(), SyncError> {
         let spec = &service.spec;
         // The slices of such a Service stay, and users may add their own.
         if spec.service_type == *"ExternalName" || spec.selector.is_empty() {
-            return Vec::new();
+            return Ok(());
         }
+        let behind = self.behind();
         let pods = self.pods.selected(&key.namespace, &spec.selector);
         let cached = self.slices.managed(key, MANAGER);
-        let mut slices = self.written.existing(key, cached.clone());
-        slices.retain(|slice| !slice.meta.is_terminating());
-        let trigger_time = self.times.observe(key, service, &pods);
+        let existing = self.writer.written.existing(key, cached);
+        let is_kept = |slice: &&Arc<EndpointSlice>| !slice.meta.is_terminating();
+        let slices: Vec<_> = existing.iter().filter(is_kept).cloned().collect();
         let synced = Synced {
             key,
             service,
             pods: &pods,
-            slices: &cached,
-            trigger_time,
+            slices: &slices,
         };
-        self.reconcile(&synced, slices).await
+        let failed = |source| SyncError::Check {
+            service: key.clone(),
+            source,
+        };
+        let mut nodes = Nodes::new(&self.nodes);
+        if behind.nodes {
+            self.complete(&mut nodes, &pods).await.map_err(failed)?;
+        }
+        let mut plans = self.plan(&synced, &mut nodes);
+        if plans.has_writes() && (behind.services || behind.pods || behind.slices) {
+            let is_current = self.is_current(&synced, &existing, behind).await;
+            if !is_current.map_err(failed)? {
+                return Err(SyncError::Behind(key.clone()));
+            }
+            // The CPU of zones may have changed in the meantime.
+            plans = self.plan(&synced, &mut nodes);
+        }
+        let trigger_time = self.times.observe(key, service, &pods);
+        self.write(&synced, plans, trigger_time).await
     }
 
-    /// Writes the slices of all address types, and deletes those of other types.
-    pub(super) async fn reconcile(
-        &self,
-        synced: &Synced<'_>,
-        mut slices: Vec<Arc<EndpointSlice>>,
-    ) -> Vec<Failure> {
-        let mut failures = Vec::new();
-        let mut nodes = Nodes::new(&self.nodes);
-        if let Err(source) = self.complete(&mut nodes, synced.pods).await {
-            let service = synced.key.clone();
-            return vec![Failure::Check { service, source }];
+    fn behind(&self) -> Behind {
+        Behind {
+            services: self.services_seen.predates_term(),
+            pods: self.pods_seen.predates_term(),
+            nodes: self.nodes_seen.predates_term(),
+            slices: self.writer.cache.predates_term(),
         }
-        let mut totals = BTreeMap::new();
-        let families = address_types(synced.service);
-        let has_type =
-            |slice: &EndpointSlice, family: &AddressType| slice.address_type == family.as_str();
-        for family in [AddressType::IPv4, AddressType::IPv6] {
-            // Slices of the type `FQDN` have no hints.
-            if !families.contains(&family) && slices.iter().any(|slice| has_type(slice, &family)) {
-                self.topology.forget_hints(synced.key, family);
-            }
-        }
-        for family in families {
-            let (existing, others) = slices
-                .into_iter()
-                .partition(|slice| has_type(slice, &family));
-            slices = others;
-            let total = self.reconcile_type(synced, &mut nodes, existing, family, &mut failures);
-            totals.insert(family, total.await);
-        }
-        self.totals.set(synced.key, totals);
-        for slice in slices {
-            if let Err(source) = self.delete(synced.key, &slice).await {
-                failures.push(Failure::DeleteOtherType {
-                    service: synced.key.clone(),
-                    slice: slice.meta.name.to_string(),
-                    source,
-                });
-            }
-        }
-        failures
     }
 
     /// Reads the nodes of `pods` that the cache of a new leader lacks. Without them, the sync would
     /// remove the endpoints of ready pods.
     async fn complete(&self, nodes: &mut Nodes<'_>, pods: &[Arc<Pod>]) -> Result<(), LiveError> {
-        if !self.nodes_seen.predates_term() {
-            return Ok(());
-        }
         for name in nodes.missing(pods) {
             match self.client.get(Target::named::<Node>("", &name)).await {
                 Ok(live) => nodes.add(&Node::decode(&live).map_err(LiveError::Object)?),
@@ -192,63 +204,156 @@ impl Slices {
         Ok(())
     }
 
-    /// Plans and writes the slices of one address type.
-    async fn reconcile_type(
-        &self,
-        synced: &Synced<'_>,
-        nodes: &mut Nodes<'_>,
-        existing: Vec<Arc<EndpointSlice>>,
-        family: AddressType,
-        failures: &mut Vec<Failure>,
-    ) -> Totals {
-        let Synced {
-            key, service, pods, ..
-        } = *synced;
-        let Planned {
-            mut plan,
-            totals,
-            added,
-            removed,
-            without_node,
-        } = plan(service, pods, nodes, existing, (family, self.max));
-        for missing in without_node {
-            self.missing_nodes.add(key, &missing.node);
-            failures.push(Failure::MissingNode {
-                service: key.clone(),
-                pod: missing.pod.to_string(),
-                node: missing.node,
+    /// Plans the writes of all address types, without an effect on the memories of the controller.
+    pub(super) fn plan(&self, synced: &Synced<'_>, nodes: &mut Nodes<'_>) -> Plans {
+        let Synced { service, pods, .. } = *synced;
+        let mut others = synced.slices.to_vec();
+        let mut families = Vec::new();
+        for family in address_types(service) {
+            let existing = others.extract_if(.., |slice| has_type(slice, family));
+            let existing = existing.collect();
+            let mut planned = plan(service, pods, nodes, existing, (family, self.max));
+            let hinted = self.set_hints(service, &mut planned.plan);
+            families.push(FamilyPlan {
+                family,
+                planned,
+                hinted,
             });
         }
-        self.metrics.changed_endpoints(added, removed);
-        let notice = self.set_hints(key, service, family, &mut plan);
-        let writes = plan.into_writes(service);
-        let written = self.write(synced, family, &writes).await;
-        failures.extend(written.err());
-        if let Some(notice) = notice {
-            self.notify(service, family, &notice);
-        }
-        totals
+        Plans { families, others }
     }
 
     /// Sets the hints of `plan`, or removes them.
-    fn set_hints(
-        &self,
-        key: &ObjectKey,
-        service: &Service,
-        family: AddressType,
-        plan: &mut Plan,
-    ) -> Option<Notice> {
-        let distribution = Distribution::of(service);
-        self.distributions.set(key, distribution);
+    fn set_hints(&self, service: &Service, plan: &mut Plan) -> Option<Hinted> {
         if topology_enabled(service) {
-            return self.topology.add_hints(key, family, plan);
+            return Some(self.topology.hint(plan));
         }
-        match distribution {
+        match Distribution::of(service) {
             Some(distribution) => hints::distribute(plan, distribution),
             None => hints::remove(plan),
         }
-        let had_hints = self.topology.forget_hints(key, family);
-        had_hints.then(|| Notice::Disabled("Topology Aware Hints has been disabled".to_owned()))
+        None
+    }
+
+    /// Whether the caches show the Service, its pods and its slices as the API server has them. Only the
+    /// caches of a new leader may be too old. A write by such caches could remove the endpoint of a
+    /// ready pod, or repeat a write of the previous leader.
+    async fn is_current(
+        &self,
+        synced: &Synced<'_>,
+        existing: &[Arc<EndpointSlice>],
+        behind: Behind,
+    ) -> Result<bool, LiveError> {
+        let Synced {
+            key, service, pods, ..
+        } = *synced;
+        let client = &self.client;
+        if behind.services && !live::is_current::<Service>(client, &service.meta).await? {
+            return Ok(false);
+        }
+        let selector = &service.spec.selector;
+        if behind.pods && !live::are_current(client, &key.namespace, selector, pods).await? {
+            return Ok(false);
+        }
+        if !behind.slices {
+            return Ok(true);
+        }
+        let labels = Labels::new([(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)]);
+        live::are_current(client, &key.namespace, &labels, existing).await
+    }
+
+    /// Writes the slices of all address types, and deletes those of other types.
+    pub(super) async fn write(
+        &self,
+        synced: &Synced<'_>,
+        plans: Plans,
+        trigger_time: Option<Timestamp>,
+    ) -> Result<(), SyncError> {
+        let Synced { key, service, .. } = *synced;
+        let Plans { families, others } = plans;
+        let mut failures = Vec::new();
+        let mut totals = BTreeMap::new();
+        for family in [AddressType::IPv4, AddressType::IPv6] {
+            // Slices of the type `FQDN` have no hints.
+            if others.iter().any(|slice| has_type(slice, family)) {
+                self.topology.forget_hints(key, family);
+            }
+        }
+        self.distributions.set(key, Distribution::of(service));
+        let bodies = Bodies {
+            service,
+            trigger_time,
+        };
+        for plan in families {
+            totals.insert(plan.family, plan.planned.totals);
+            self.write_type(synced, plan, &bodies, &mut failures).await;
+        }
+        self.totals.set(key, totals);
+        for slice in others {
+            match self.writer.delete(key, &slice).await {
+                Ok(()) => self.writer.count("delete"),
+                Err(source) => failures.push(Failure::DeleteOtherType {
+                    service: key.clone(),
+                    slice: slice.meta.name.to_string(),
+                    source,
+                }),
+            }
+        }
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(SyncError::Failed(Failures(failures)))
+        }
+    }
+
+    /// Writes the slices of one address type.
+    async fn write_type(
+        &self,
+        synced: &Synced<'_>,
+        plan: FamilyPlan,
+        bodies: &Bodies<'_>,
+        failures: &mut Vec<Failure>,
+    ) {
+        let Synced { key, service, .. } = *synced;
+        let FamilyPlan {
+            family,
+            planned,
+            hinted,
+        } = plan;
+        for missing in planned.without_node {
+            self.missing_nodes.add(key, &missing.node);
+            failures.push(Failure::MissingNode {
+                service: key.clone(),
+                pod: missing.pod,
+                node: missing.node,
+            });
+        }
+        self.metrics
+            .changed_endpoints(planned.added, planned.removed);
+        let notice = self.topology.record(key, family, hinted);
+        let writes = planned.plan.into_writes(service);
+        let written = self.writer.write(
+            &service.meta,
+            SliceWrites {
+                create: writes
+                    .create
+                    .iter()
+                    .map(|draft| bodies.new_slice(family, draft, None)),
+                update: writes
+                    .update
+                    .iter()
+                    .map(|rewrite| bodies.rewritten(family, rewrite)),
+                delete: writes.delete.iter(),
+            },
+        );
+        match written.await {
+            Ok(true) => self.metrics.changed_slices(service, writes.len()),
+            Ok(false) => {}
+            Err(error) => failures.push(Failure::Write(error)),
+        }
+        if let Some(notice) = notice {
+            self.notify(service, family, &notice);
+        }
     }
 
     fn notify(&self, service: &Service, family: AddressType, notice: &Notice) {
@@ -272,138 +377,23 @@ impl Slices {
         );
     }
 
-    /// Sends the writes of one address type in their order. Ends with the first failure, and without
-    /// a failure if the namespace is terminating.
-    async fn write(
-        &self,
-        synced: &Synced<'_>,
-        family: AddressType,
-        writes: &Writes,
-    ) -> Result<(), Failure> {
-        let key = synced.key;
-        if writes.len() > 0 && !self.is_current(synced).await? {
-            let service = key.clone();
-            return Err(Failure::Behind { service });
-        }
-        // The garbage collector deletes the slices of a terminating Service, and a new one would
-        // be missed.
-        let create = if synced.service.meta.is_terminating() {
-            &[][..]
-        } else {
-            &writes.create[..]
-        };
-        for draft in create {
-            let body = synced.new_slice(family, draft, None);
-            let target = Target::collection::<EndpointSlice>(&key.namespace);
-            match self.client.create(target, &body).await {
-                Ok(answer) => self.record(key, &answer, "create")?,
-                Err(error) if error.has_cause("NamespaceTerminating") => return Ok(()),
-                Err(source) => {
-                    let service = key.clone();
-                    return Err(Failure::Create { service, source });
-                }
-            }
-        }
-        for update in &writes.update {
-            let (slice, body) = match update {
-                Rewrite::Copy(update) => {
-                    let mut body = SliceBody::copy(&update.slice, &update.endpoints);
-                    if update.relabel {
-                        body = body.with_labels(&labels::computed(synced.service));
-                    }
-                    (&update.slice, synced.stamped(body))
-                }
-                Rewrite::Recycled { slice, draft } => (
-                    slice,
-                    synced.new_slice(family, draft, Some(&slice.meta.name)),
-                ),
-            };
-            let target = Target::of::<EndpointSlice>(&slice.meta);
-            let answer = self.client.replace(target, &body).await;
-            let answer = answer.map_err(|source| Failure::Update {
-                service: key.clone(),
-                slice: slice.meta.name.to_string(),
-                source,
-            })?;
-            self.record(key, &answer, "update")?;
-        }
-        for slice in &writes.delete {
-            let deleted = self.delete(key, slice).await;
-            deleted.map_err(|source| Failure::Delete {
-                service: key.clone(),
-                slice: slice.meta.name.to_string(),
-                source,
-            })?;
-        }
-        self.metrics.changed_slices(synced.service, writes.len());
-        Ok(())
-    }
-
-    /// Whether the caches show the Service, its pods and its slices as the API server has them. Only the
-    /// caches of a new leader may be too old. A write by such caches could remove the endpoint of a
-    /// ready pod, or repeat a write of the previous leader.
-    async fn is_current(&self, synced: &Synced<'_>) -> Result<bool, Failure> {
-        let Synced {
-            key,
-            service,
-            pods,
-            slices,
-            ..
-        } = *synced;
-        let check = async {
-            if self.services_seen.predates_term()
-                && !live::is_current::<Service>(&self.client, &service.meta).await?
-            {
-                return Ok(false);
-            }
-            if self.pods_seen.predates_term() {
-                let labels = &service.spec.selector;
-                if !live::are_current(&self.client, &key.namespace, labels, pods).await? {
-                    return Ok(false);
-                }
-            }
-            if !self.writes.predates_term() {
-                return Ok(true);
-            }
-            let labels = Labels::new([(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)]);
-            live::are_current(&self.client, &key.namespace, &labels, slices).await
-        };
-        check.await.map_err(|source| Failure::Check {
-            service: key.clone(),
-            source,
-        })
-    }
-
-    /// Records the slice in `answer`, which `operation` wrote.
-    fn record(&self, key: &ObjectKey, answer: &[u8], operation: &str) -> Result<(), Failure> {
-        self.metrics.wrote(operation);
-        let written = Identity::decode(answer).map_err(|source| Failure::Answer {
-            service: key.clone(),
-            source,
-        })?;
-        self.written
-            .wrote(key, written.uid, written.resource_version);
-        self.writes.record(key, written.resource_version);
-        Ok(())
-    }
-
-    async fn delete(&self, key: &ObjectKey, slice: &EndpointSlice) -> Result<(), ApiError> {
-        let target = Target::of::<EndpointSlice>(&slice.meta);
-        self.client
-            .delete(target, &Delete::exactly(&slice.meta))
-            .await?;
-        self.written.deleted(key, slice);
-        self.metrics.wrote("delete");
-        Ok(())
-    }
-
     fn event(&self, service: &Service, kind: EventType, reason: &'static str, message: String) {
         self.recorder
             .event(ObjectReference::of(service), kind, reason, message);
     }
 }
 
-impl Synced<'_> {
+fn has_type(slice: &EndpointSlice, family: AddressType) -> bool {
+    slice.address_type == family.as_str()
+}
+
+/// Makes the bodies of the slices of a Service.
+struct Bodies<'a> {
+    service: &'a Service,
+    trigger_time: Option<Timestamp>,
+}
+
+impl Bodies<'_> {
     /// The body of a new slice; `name` is the name that it takes over.
     fn new_slice<'b>(
         &'b self,
@@ -422,6 +412,26 @@ impl Synced<'_> {
         };
         let prefix = generate_name(&self.service.meta.name);
         self.stamped(new.body(name).with_generate_name(&prefix))
+    }
+
+    /// The slice to replace, and the body that replaces it.
+    fn rewritten<'b>(
+        &'b self,
+        family: AddressType,
+        rewrite: &'b Rewrite,
+    ) -> (&'b EndpointSlice, SliceBody<'b>) {
+        match rewrite {
+            Rewrite::Copy(update) => {
+                let mut body = SliceBody::copy(&update.slice, &update.endpoints);
+                if update.relabel {
+                    body = body.with_labels(&labels::computed(self.service));
+                }
+                (&update.slice, self.stamped(body))
+            }
+            Rewrite::Recycled { slice, draft } => {
+                (slice, self.new_slice(family, draft, Some(&slice.meta.name)))
+            }
+        }
     }
 
     /// `body` with the annotation of the trigger time, or without it.

@@ -15,14 +15,15 @@ use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::endpointslice::{
-    AddressType, PodsByLabel, SliceTotals, SlicesByService, TriggerTimes, WrittenSlices,
+    AddressType, PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes,
+    WrittenSlices,
 };
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{EndpointSlice, Node, Object, ObjectReference, Pod, Service};
 
-use super::super::error::SyncError;
+use super::super::desired::Nodes;
 use super::super::metrics::{SliceMetrics, TrafficDistributions};
 use super::super::sync::{Slices, Synced};
 use super::super::topology::Topology;
@@ -232,8 +233,13 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
         services_seen: keyed.writes_to(&context.informers.shared::<Service>()),
         nodes_seen: keyed.writes_to(&context.informers.shared::<Node>()),
         pods_seen: keyed.writes_to(&context.informers.shared::<Pod>()),
-        writes: keyed.writes_to(&context.informers.shared::<EndpointSlice>()),
-        written: Arc::new(WrittenSlices::default()),
+        writer: SliceWriter {
+            owner_kind: "Service",
+            client: client.clone(),
+            cache: keyed.writes_to(&context.informers.shared::<EndpointSlice>()),
+            written: Arc::new(WrittenSlices::default()),
+            changes: metrics.changes(),
+        },
         times: Arc::new(TriggerTimes::default()),
         totals: Arc::new(SliceTotals::new(endpoints, slices, desired)),
         distributions: Arc::new(TrafficDistributions::new(&metrics)),
@@ -248,9 +254,10 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
         service: &service,
         pods: &pods,
         slices: &existing,
-        trigger_time: case.trigger_time.parse().ok(),
     };
-    let failures = syncer.reconcile(&synced, existing.clone()).await;
+    let plans = syncer.plan(&synced, &mut Nodes::new(&syncer.nodes));
+    let trigger_time = case.trigger_time.parse().ok();
+    let written = syncer.write(&synced, plans, trigger_time).await;
     let last = ObjectReference::of(&*service);
     recorder.event(last, EventType::Normal, LAST, String::new());
     let is_last = |event: &Value| event["reason"] == LAST;
@@ -271,11 +278,9 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
     Outcome {
         calls,
         events: events.collect(),
-        error: if failures.is_empty() {
-            String::new()
-        } else {
-            SyncError(failures).to_string()
-        },
+        error: written
+            .err()
+            .map_or_else(String::new, |error| error.to_string()),
     }
 }
 

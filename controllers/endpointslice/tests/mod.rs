@@ -3,6 +3,7 @@
 
 mod batching;
 mod cases;
+mod new_leader;
 mod slices;
 mod takeover;
 mod topology;

@@ -4,7 +4,8 @@
 //! zones with too many are hinted to zones with too few. The record of hints by Service tells which
 //! Services need a sync after a change of nodes.
 //!
-//! nodes -> [`Topology::set_nodes`] -> ratios of zones -> [`Topology::add_hints`] -> hints
+//! nodes -> [`Topology::set_nodes`] -> ratios of zones -> [`Topology::hint`] -> hints ->
+//! [`Topology::record`]
 //!
 //! Upstream: `k8s.io/endpointslice/topologycache`.
 
@@ -40,6 +41,9 @@ pub(super) enum Notice {
     /// The hints are removed, for this reason.
     Disabled(String),
 }
+
+/// The endpoints of an address type by their hinted zone, or the reason why there are no hints.
+pub(super) type Hinted = Result<Counts, String>;
 
 /// The CPU of zones, and the hints of Services.
 #[derive(Default)]
@@ -85,12 +89,7 @@ impl Topology {
     }
 
     /// Sets the hints of `plan`, or removes them if they are impossible.
-    pub(super) fn add_hints(
-        &self,
-        service: &ObjectKey,
-        family: AddressType,
-        plan: &mut Plan,
-    ) -> Option<Notice> {
+    pub(super) fn hint(&self, plan: &mut Plan) -> Hinted {
         let ready = plan
             .written()
             .flatten()
@@ -100,35 +99,50 @@ impl Topology {
         let ready = ready + unchanged.filter(|endpoint| is_ready(endpoint)).count();
         let hinted = Allocations::new(&self.state().ratios, ready)
             .and_then(|allocations| assign(&allocations, plan));
+        if hinted.is_err() {
+            remove(plan);
+        }
+        hinted
+    }
+
+    /// Records the hints of `service` for one address type. `None` means that the Service does not ask
+    /// for them.
+    pub(super) fn record(
+        &self,
+        service: &ObjectKey,
+        family: AddressType,
+        hinted: Option<Hinted>,
+    ) -> Option<Notice> {
         match hinted {
-            Ok(counts) => {
-                let mut state = self.state();
-                state
-                    .hints
-                    .entry(service.clone())
-                    .or_default()
-                    .insert(family, counts);
-                let is_new = state.enabled.insert(service.clone());
-                is_new.then_some(Notice::Enabled)
-            }
-            Err(reason) => {
+            Some(Ok(counts)) => self
+                .set_hints(service, family, counts)
+                .then_some(Notice::Enabled),
+            Some(Err(reason)) => {
                 self.forget_hints(service, family);
-                remove(plan);
                 Some(Notice::Disabled(reason))
+            }
+            None => {
+                let had_hints = self.forget_hints(service, family);
+                let text = "Topology Aware Hints has been disabled";
+                had_hints.then(|| Notice::Disabled(text.to_owned()))
             }
         }
     }
 
-    /// Records hints as if a sync had set them; for tests.
-    #[cfg(test)]
-    pub(super) fn set_hints(&self, service: &ObjectKey, family: AddressType, counts: Counts) {
+    /// Records hints, and returns whether the Service had none before.
+    pub(super) fn set_hints(
+        &self,
+        service: &ObjectKey,
+        family: AddressType,
+        counts: Counts,
+    ) -> bool {
         let mut state = self.state();
         state
             .hints
             .entry(service.clone())
             .or_default()
             .insert(family, counts);
-        state.enabled.insert(service.clone());
+        state.enabled.insert(service.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -181,7 +195,7 @@ fn ratios(nodes: &[Arc<Node>]) -> Ratios {
 
 /// Sets the hints of the slices to write, and returns the endpoints by hinted zone. Slices with hints
 /// that do not fit move from the unchanged to the updated ones.
-fn assign(allocations: &Allocations, plan: &mut Plan) -> Result<Counts, String> {
+fn assign(allocations: &Allocations, plan: &mut Plan) -> Hinted {
     let mut counts = Counts::new();
     plan.update_unchanged(|slice| match allocations.hints_of(slice, &counts) {
         None => true,

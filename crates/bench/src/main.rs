@@ -14,6 +14,7 @@ mod failover;
 mod process;
 mod report;
 mod requests;
+mod slices;
 mod workloads;
 mod world;
 
@@ -37,7 +38,8 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use process::{Program, Usage};
 use report::{Phase, Table};
 use requests::{Requests, since};
-use workloads::{Workload, Workloads};
+use slices::SliceCosts;
+use workloads::{Sizes, Workload, Workloads};
 use world::World;
 
 /// Measures a controller manager against the embedded API server, or another one.
@@ -69,9 +71,12 @@ struct Args {
     /// Measure only the embedded API server.
     #[arg(long, value_name = "MEASUREMENT", value_delimiter = ',', conflicts_with_all = ["kubeconfig", "failover"])]
     apiserver: Vec<apiserver::Measurement>,
-    /// Measure these workloads in place of Deployments.
+    /// Measure these workloads in place of Deployments. The nodes of `nodes` run in this process, on
+    /// every API server, so they need no other process.
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', conflicts_with_all = ["failover", "apiserver"])]
     workload: Vec<Workload>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Measure this manager too, after the first one under the same load, and print ratios.
     #[arg(long, value_name = "BINARY", conflicts_with_all = ["failover", "apiserver"])]
     against: Option<PathBuf>,
@@ -86,6 +91,9 @@ struct Args {
 /// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate
 /// the measurement.
 const THROTTLE: [&str; 2] = ["--kube-api-qps=100000", "--kube-api-burst=100000"];
+
+/// Flags that give each node a range of pod addresses, for up to 65,536 nodes.
+const NODE_RANGES: [&str; 2] = ["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"];
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -143,10 +151,13 @@ impl Server {
         let kubeconfig = scratch.join("kubeconfig");
         std::fs::write(&kubeconfig, door.kubeconfig())?;
         let client = ApiClient::new(cluster.client(), settings, metrics);
-        let config = NodesConfig {
+        let mut config = NodesConfig {
             latency: Latency::total(Duration::from_millis(100)),
             ..NodesConfig::default()
         };
+        if args.workload.contains(&Workload::Services) {
+            config.count = args.sizes.nodes_for_pods();
+        }
         nodes::start(config, client.clone(), Clock::system(), &tasks, &stop).await?;
         Ok(Self {
             _embedded: Some((cluster, door)),
@@ -164,7 +175,7 @@ async fn run(args: &Args, scratch: &Path) -> Result<()> {
     let load = if args.workload.is_empty() {
         Load::Deployments(World::new(server.client.clone(), &informers))
     } else {
-        let workloads = Workloads::new(server.client.clone(), &informers);
+        let workloads = Workloads::new(server.client.clone(), &informers, args.sizes);
         Load::Workloads(workloads, args.workload.clone())
     };
     informers.start(&server.tasks, &server.stop);
@@ -214,6 +225,9 @@ async fn measure(
         "--leader-elect=false".to_owned(),
     ];
     manager_args.extend(THROTTLE.map(str::to_owned));
+    if args.workload.contains(&Workload::Nodes) {
+        manager_args.extend(NODE_RANGES.map(str::to_owned));
+    }
     manager_args.extend(args.manager_args.iter().cloned());
     let log = scratch.join("manager.log");
     let manager = Program::start(binary, &manager_args, &log)?;
@@ -325,8 +339,14 @@ impl Bench<'_> {
             resident: after.resident,
             peak: after.peak,
             requests: since(&requests, &self.requests.count().await),
+            slices: None,
         });
         Ok(())
+    }
+
+    /// Adds the costs of slices to the row of the last phase.
+    pub(crate) fn add_slices(&mut self, costs: SliceCosts) {
+        self.table.add_slices(costs);
     }
 
     /// CPU time of the API server so far; 0 if its process is unknown.

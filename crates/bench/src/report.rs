@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::requests::RequestCounts;
+use crate::slices::SliceCosts;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -22,6 +23,8 @@ pub(crate) struct Phase {
     pub(crate) peak: u64,
     /// Requests of the manager in this phase.
     pub(crate) requests: RequestCounts,
+    /// Writes and delays of EndpointSlices; unset for loads without Services.
+    pub(crate) slices: Option<SliceCosts>,
 }
 
 impl Phase {
@@ -48,7 +51,14 @@ impl Table {
         self.phases.push((name, phase));
     }
 
-    /// Prints the table in Markdown, then the requests of each phase.
+    /// Adds the costs of slices to the last row.
+    pub(crate) fn add_slices(&mut self, costs: SliceCosts) {
+        if let Some((_, phase)) = self.phases.last_mut() {
+            phase.slices = Some(costs);
+        }
+    }
+
+    /// Prints the table in Markdown, then the requests of each phase, then the costs of slices.
     pub(crate) fn print(&self) {
         println!(
             "| phase | pods | wall s | CPU s | CPU s per 1,000 pods | API server CPU s | resident MiB | peak MiB | requests |"
@@ -77,6 +87,12 @@ impl Table {
                 .map(|((method, code), count)| format!("{count} {method} {code}"));
             println!("\n{name}: {}", list.collect::<Vec<_>>().join(", "));
         }
+        print_slices(self.with_slices().map(|(name, costs)| (name, vec![costs])));
+    }
+
+    fn with_slices(&self) -> impl Iterator<Item = (&str, &SliceCosts)> {
+        let phases = self.phases.iter();
+        phases.filter_map(|(name, phase)| Some((name.as_str(), phase.slices.as_ref()?)))
     }
 
     /// Prints both values and their ratio for each phase. Both tables have the same phases.
@@ -97,5 +113,35 @@ impl Table {
                 theirs.apiserver_seconds,
             );
         }
+        let pairs = self.with_slices().zip(other.with_slices());
+        print_slices(pairs.map(|((name, ours), (_, theirs))| (name, vec![ours, theirs])));
+    }
+}
+
+/// Prints a table of the writes of slices and of the times until a slice shows a ready pod. Each row
+/// has the costs of one manager or of two.
+fn print_slices<'a>(rows: impl Iterator<Item = (&'a str, Vec<&'a SliceCosts>)>) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    println!("\n| phase | slice writes | ready pods | ready to shown: p50 ms | p90 ms | p99 ms |");
+    println!("|---|---|---|---|---|---|");
+    for (name, managers) in rows {
+        let each = |value: &dyn Fn(&SliceCosts) -> String| {
+            let values: Vec<String> = managers.iter().map(|costs| value(costs)).collect();
+            values.join(" / ")
+        };
+        let percentile = |percent: usize| {
+            each(&|costs| format!("{:.1}", costs.percentile(percent).as_secs_f64() * 1000.0))
+        };
+        println!(
+            "| {name} | {} | {} | {} | {} | {} |",
+            each(&|costs| costs.writes.to_string()),
+            each(&|costs| costs.pods().to_string()),
+            percentile(50),
+            percentile(90),
+            percentile(99),
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The load of the other workload controllers: StatefulSets, DaemonSets, Jobs and CronJobs.
+//! The load of the other controllers: StatefulSets, DaemonSets, Jobs, CronJobs, Services and nodes.
 //!
 //! Each load creates its objects, waits for their status, and deletes them again, so that loads can
 //! follow each other. Pods are small: other controllers than that of Deployments read little of
@@ -8,20 +8,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, PatchKind, Target};
+use steersman_devcluster::nodes::{self, NodesConfig, Pods};
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{CronJob, DaemonSet, Job, Node, Object, Pod, StatefulSet};
-use steersman_runtime::resource::NAMESPACES;
+use steersman_runtime::object::{
+    CronJob, DaemonSet, Deployment, EndpointSlice, Job, Node, Object, Pod, Service, StatefulSet,
+};
+use steersman_runtime::resource::{LEASES, NAMESPACES, NODES};
+use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 
-use crate::Bench;
+use crate::slices::SliceWatch;
+use crate::{Bench, idle};
 
 /// Namespace of all objects of the loads.
 const NAMESPACE: &str = "bench-workloads";
+/// Prefix of the names of the nodes of the load `nodes`.
+const NODE_PREFIX: &str = "bench-node-";
+/// Namespace of the Leases of nodes.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// Deletions of nodes in flight at once.
+const AT_ONCE: usize = 16;
+/// Pods that a simulated node takes.
+const PODS_PER_NODE: usize = 10_000;
 /// Time between the creation of CronJobs and the minute of their run.
 const LEAD: SignedDuration = SignedDuration::from_secs(60);
 
@@ -40,6 +55,38 @@ pub(crate) enum Workload {
     IndexedJobs,
     /// 1,000 CronJobs that are due in the same minute.
     CronJobs,
+    /// Services, each with the pods of a Deployment, which are rolled out. Also measures the writes of
+    /// EndpointSlices, and the time from the readiness of a pod until a slice shows it.
+    Services,
+    /// Nodes that get ranges of pod addresses, send heartbeats, and are deleted. The managers must run
+    /// node-ipam-controller.
+    Nodes,
+}
+
+/// The sizes of the loads that are too large for a trial.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Sizes {
+    /// Services of the workload `services`.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    services: usize,
+    /// Pods of each Service.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    service_pods: usize,
+    /// Nodes of the workload `nodes`.
+    #[arg(long, default_value_t = 5_000, value_name = "N")]
+    nodes: usize,
+    /// Time for which these nodes send heartbeats, in seconds.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    heartbeats: u64,
+}
+
+impl Sizes {
+    /// The number of simulated nodes that take the pods of all Services, also in a roll-out.
+    pub(crate) fn nodes_for_pods(&self) -> usize {
+        (self.services * self.service_pods * 2)
+            .div_ceil(PODS_PER_NODE)
+            .max(3)
+    }
 }
 
 /// Caches of the objects of the loads, and a client to change them.
@@ -51,13 +98,19 @@ pub(crate) struct Workloads {
     cron_jobs: SharedInformer<CronJob>,
     nodes: SharedInformer<Node>,
     pods: SharedInformer<Pod>,
+    deployments: SharedInformer<Deployment>,
+    services: SharedInformer<Service>,
+    slices: SharedInformer<EndpointSlice>,
+    slice_watch: SliceWatch,
+    sizes: Sizes,
     changed: Arc<Notify>,
 }
 
 impl Workloads {
     /// Watches the cluster behind `client` through `informers`, which the caller starts afterwards.
-    pub(crate) fn new(client: ApiClient, informers: &InformerFactory) -> Self {
+    pub(crate) fn new(client: ApiClient, informers: &InformerFactory, sizes: Sizes) -> Self {
         let changed = Arc::new(Notify::new());
+        let (pods, slices) = (watched(informers, &changed), watched(informers, &changed));
         Self {
             client,
             stateful_sets: watched(informers, &changed),
@@ -65,7 +118,12 @@ impl Workloads {
             jobs: watched(informers, &changed),
             cron_jobs: watched(informers, &changed),
             nodes: watched(informers, &changed),
-            pods: watched(informers, &changed),
+            deployments: watched(informers, &changed),
+            services: watched(informers, &changed),
+            slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
+            pods,
+            slices,
+            sizes,
             changed,
         }
     }
@@ -99,7 +157,150 @@ impl Workloads {
                 self.jobs(bench, 20, &indexes).await
             }
             Workload::CronJobs => self.cron_jobs(bench).await,
+            Workload::Services => self.services(bench).await,
+            Workload::Nodes => self.nodes(bench).await,
         }
+    }
+
+    async fn services(&self, bench: &mut Bench<'_>) -> Result<()> {
+        let Sizes {
+            services,
+            service_pods,
+            ..
+        } = self.sizes;
+        let spec = json!({
+            "replicas": service_pods,
+            "selector": {"matchLabels": {"app": "bench"}}, "template": template("bench"),
+        });
+        let pods = services * service_pods;
+        self.slice_watch.take();
+        bench
+            .phase("create", pods, async {
+                for index in 0..services {
+                    let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
+                    let service = json!({"selector": {"app": name(index)}, "ports": ports});
+                    self.create::<Service>(index, &service).await?;
+                    self.create::<Deployment>(index, &labelled(&spec, index))
+                        .await?;
+                }
+                self.services_settled().await
+            })
+            .await?;
+        bench.add_slices(self.slice_watch.take());
+        bench
+            .phase("roll out", pods, async {
+                self.restart::<Deployment>(services).await?;
+                self.services_settled().await
+            })
+            .await?;
+        bench.add_slices(self.slice_watch.take());
+        bench
+            .phase("delete", pods, async {
+                self.delete_all::<Service>().await?;
+                self.delete(&self.deployments).await?;
+                let (services, slices) = (self.services.store(), self.slices.store());
+                let is_empty = || {
+                    services.in_namespace(NAMESPACE).is_empty()
+                        && slices.in_namespace(NAMESPACE).is_empty()
+                };
+                self.wait(is_empty).await.context("slices are left")
+            })
+            .await?;
+        bench.add_slices(self.slice_watch.take());
+        Ok(())
+    }
+
+    /// Waits until the Deployments are rolled out, and the slices show their pods and no others.
+    async fn services_settled(&self) -> Result<()> {
+        let (services, pods) = (self.sizes.services, self.sizes.service_pods);
+        let wanted = i32::try_from(pods)?;
+        let is_settled = |deployment: &Deployment| {
+            let status = &deployment.status;
+            status.observed_generation >= deployment.meta.generation
+                && [
+                    status.replicas,
+                    status.updated_replicas,
+                    status.available_replicas,
+                ] == [wanted; 3]
+        };
+        self.all(&self.deployments, services, is_settled).await?;
+        let slices = self.slices.store();
+        let shown = || {
+            let slices = slices.in_namespace(NAMESPACE);
+            let endpoints = || slices.iter().flat_map(|slice| &slice.endpoints);
+            let are_ready = endpoints().all(|endpoint| endpoint.conditions.ready == Some(true));
+            (endpoints().count(), are_ready)
+        };
+        self.wait(|| shown() == (services * pods, true))
+            .await
+            .with_context(|| format!("the slices have {} endpoints", shown().0))
+    }
+
+    async fn nodes(&self, bench: &mut Bench<'_>) -> Result<()> {
+        let Sizes {
+            nodes, heartbeats, ..
+        } = self.sizes;
+        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let config = NodesConfig {
+            count: nodes,
+            prefix: NODE_PREFIX.to_owned(),
+            pods: Pods::OfOwnNodes,
+            ..NodesConfig::default()
+        };
+        let store = self.nodes.store();
+        let count = |holds: fn(&Node) -> bool| {
+            let all = store.list();
+            let ours = all
+                .iter()
+                .filter(|node| node.meta.name.starts_with(NODE_PREFIX));
+            ours.filter(|node| holds(node)).count()
+        };
+        let with_range = || count(|node| !node.spec.pod_cidrs.is_empty());
+        bench
+            .phase("create", 0, async {
+                nodes::start(config, self.client.clone(), Clock::system(), &tasks, &stop).await?;
+                self.wait(|| with_range() == nodes)
+                    .await
+                    .with_context(|| format!("{} of {nodes} nodes have a range", with_range()))
+            })
+            .await?;
+        bench
+            .phase("heartbeats", 0, idle(Duration::from_secs(heartbeats)))
+            .await?;
+        stop.cancel();
+        tasks.join(Duration::from_secs(5)).await;
+        bench
+            .phase("delete", 0, async {
+                let deleted = (0..nodes).map(|index| self.delete_node(index));
+                stream::iter(deleted)
+                    .buffer_unordered(AT_ONCE)
+                    .try_collect::<()>()
+                    .await
+                    .context("delete the nodes")?;
+                self.wait(|| count(|_| true) == 0)
+                    .await
+                    .context("nodes are left")
+            })
+            .await
+    }
+
+    /// Deletes a node of the load and its Lease.
+    async fn delete_node(&self, index: usize) -> Result<(), ApiError> {
+        let name = format!("{NODE_PREFIX}{index}");
+        let options = json!({"propagationPolicy": "Background"});
+        for (resource, namespace) in [(&NODES, None), (&LEASES, Some(LEASE_NAMESPACE))] {
+            let target = Target {
+                resource,
+                namespace,
+                name: Some(&name),
+                subresource: None,
+            };
+            match self.client.delete(target, &options).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     async fn stateful_sets(&self, bench: &mut Bench<'_>, management: &str) -> Result<()> {
@@ -244,13 +445,18 @@ impl Workloads {
 
     /// Deletes all objects of the type, and waits until they, their Jobs and their pods are gone.
     async fn delete<T: Object>(&self, informer: &SharedInformer<T>) -> Result<()> {
-        let options = json!({"propagationPolicy": "Background"});
-        let deleted = self.client.delete(target::<T>(None), &options).await;
-        deleted.with_context(|| format!("delete all {}", T::RESOURCE))?;
+        self.delete_all::<T>().await?;
         let (objects, jobs, pods) = (informer.store(), self.jobs.store(), self.pods.store());
         self.wait(|| objects.is_empty() && jobs.is_empty() && pods.is_empty())
             .await
             .with_context(|| format!("{} pods are left", pods.len()))
+    }
+
+    async fn delete_all<T: Object>(&self) -> Result<()> {
+        let options = json!({"propagationPolicy": "Background"});
+        let deleted = self.client.delete(target::<T>(None), &options).await;
+        deleted.with_context(|| format!("delete all {}", T::RESOURCE))?;
+        Ok(())
     }
 
     /// Waits until `count` objects exist, and `holds` is true for all of them.
@@ -278,9 +484,10 @@ impl Workloads {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(1_200), until)
+        // A busy machine with two cores rolls out 50,000 pods in this time.
+        tokio::time::timeout(Duration::from_secs(3_600), until)
             .await
-            .context("not settled after twenty minutes")
+            .context("not settled after an hour")
     }
 }
 

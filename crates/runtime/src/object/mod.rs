@@ -71,8 +71,8 @@ pub use node::{
 pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
     Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities, PodAffinity,
-    PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim, PodSpec, PodVolume, Present,
-    Readiness, ResourceClaimStatus, ResourceList, Resources, TerminatedContainer, Toleration,
+    PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim, PodResourceClaimStatus, PodSpec,
+    PodVolume, Present, Readiness, ResourceList, Resources, TerminatedContainer, Toleration,
     VolumeSource, WeightedPodAffinityTerm, next_availability_check,
 };
 pub(crate) use pod::{WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm};

@@ -43,7 +43,7 @@ pub struct PodDetails {
     /// malformed.
     pub index_ignored_failures: Option<i32>,
     /// ResourceClaims that were created for the pod.
-    pub resource_claim_statuses: Vec<ResourceClaimStatus>,
+    pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
     /// Name of the ResourceClaim for the extended resources of the pod.
     pub extended_resource_claim: Option<Sym>,
 }
@@ -85,7 +85,7 @@ pub struct TerminatedContainer {
 
 view! {
     /// The ResourceClaim that was created for a claim of the pod.
-    pub struct ResourceClaimStatus {
+    pub struct PodResourceClaimStatus {
         /// Name of the claim within the pod.
         pub name: Sym,
         /// Name of the ResourceClaim; unset if the claim needed none.

@@ -31,7 +31,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::availability::next_availability_check;
-pub use self::details::{PodCondition, PodDetails, ResourceClaimStatus, TerminatedContainer};
+pub use self::details::{PodCondition, PodDetails, PodResourceClaimStatus, TerminatedContainer};
 pub(crate) use self::placement::{
     WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm,
 };
@@ -206,7 +206,7 @@ struct StatusWire<'a> {
     #[serde(borrow, deserialize_with = "nullable")]
     init_container_statuses: Vec<ContainerStatusWire<'a>>,
     #[serde(deserialize_with = "nullable")]
-    resource_claim_statuses: Vec<ResourceClaimStatus>,
+    resource_claim_statuses: Vec<PodResourceClaimStatus>,
     #[serde(borrow)]
     extended_resource_claim_status: Option<ExtendedClaimWire<'a>>,
 }

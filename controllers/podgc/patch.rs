@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_runtime::object::Pod;
-use steersman_runtime::writes::{DisruptionCause, disruption_target};
+use steersman_runtime::writes::{DisruptionCause, ObservedGeneration, disruption_target};
 
 /// The cause that the condition `DisruptionTarget` tells.
 const NODE_IS_GONE: DisruptionCause = DisruptionCause {
@@ -33,7 +33,10 @@ pub(super) fn failure(
         return None;
     }
     let disruption = node_is_gone
-        .then(|| disruption_target(pod, NODE_IS_GONE, tracks_generation, now))
+        .then(|| {
+            let generation = ObservedGeneration::tracked(tracks_generation);
+            disruption_target(pod, NODE_IS_GONE, generation, now)
+        })
         .flatten();
     let mut status = disruption.unwrap_or_default();
     let observed = pod.observed_generation.unwrap_or(0);

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use serde_json::json;
-use steersman_runtime::client::{ApiError, Category, PatchKind, Target};
-use steersman_runtime::object::{DecodeError, Meta, Node, Object, ObjectKey, Pod};
+use steersman_runtime::client::{ApiError, Category};
+use steersman_runtime::evictions::EvictError;
+use steersman_runtime::live;
+use steersman_runtime::object::{Node, ObjectKey, Pod};
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::writes::{Delete, DisruptionCause, disruption_target};
+use steersman_runtime::writes::DisruptionCause;
 use tokio::time::Instant;
 
 use super::Shared;
@@ -39,17 +40,6 @@ pub(super) const CAUSE: DisruptionCause = DisruptionCause {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
 };
-
-/// One try of an eviction failed.
-#[derive(Debug, thiserror::Error)]
-enum EvictError {
-    /// The API server refused a request, or did not answer.
-    #[error("{0}")]
-    Request(#[source] ApiError),
-    /// The answer is not a pod or a node.
-    #[error("{0}")]
-    Decode(#[source] DecodeError),
-}
 
 /// The end of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +80,7 @@ impl Shared {
         let result = loop {
             tries += 1;
             match self.try_evict(&due).await {
-                Err(EvictError::Request(error)) if error.is_fenced() => {
+                Err(error) if ApiError::within(&error).is_some_and(ApiError::is_fenced) => {
                     return tracing::debug!(pod = %due.pod, "pod is left to the next leader");
                 }
                 Err(_) if tries < TRIES => tokio::time::sleep(PAUSE).await,
@@ -116,41 +106,17 @@ impl Shared {
     }
 
     async fn try_evict(&self, due: &Due) -> Result<End, EvictError> {
-        let target = Target {
-            resource: Pod::RESOURCE,
-            namespace: Some(&due.pod.namespace),
-            name: Some(&due.pod.name),
-            subresource: None,
+        let Some(pod) = self.evictor.live(&due.pod, &due.uid).await? else {
+            return Ok(End::Needless);
         };
-        let pod = match self.client.get(target).await {
-            Ok(live) => Pod::decode(&live).map_err(EvictError::Decode)?,
-            Err(error) if error.is_object_not_found() => return Ok(End::Needless),
-            Err(error) => return Err(EvictError::Request(error)),
-        };
-        if pod.meta.uid != due.uid || !self.has_to_go(&pod).await? {
+        if !self.has_to_go(&pod).await? {
             return Ok(End::Needless);
         }
-        let change = disruption_target(&pod, CAUSE, self.tracks_generation, self.clock.now());
-        if let Some(status) = change {
-            // Another pod of this name has another UID, which the API server refuses to change.
-            let patch = json!({"metadata": {"uid": pod.meta.uid.to_string()}, "status": status});
-            let kind = PatchKind::Strategic;
-            let patched = self.client.patch(target.status(), kind, &patch).await;
-            patched.map_err(EvictError::Request)?;
-        }
-        if pod.meta.is_terminating() {
+        self.evictor.mark(&pod).await?;
+        if pod.meta.is_terminating() || !self.evictor.delete(&pod.meta).await? {
             return Ok(End::Needless);
         }
-        self.delete(&pod.meta).await
-    }
-
-    async fn delete(&self, pod: &Meta) -> Result<End, EvictError> {
-        let options = Delete::exactly(pod);
-        match self.client.delete(Target::of::<Pod>(pod), &options).await {
-            Ok(_) => Ok(End::Deleted),
-            Err(error) if error.is_object_not_found() => Ok(End::Needless),
-            Err(error) => Err(EvictError::Request(error)),
-        }
+        Ok(End::Deleted)
     }
 
     /// Whether the taints of the node still evict the live `pod`. A node that is gone evicts it
@@ -164,10 +130,10 @@ impl Shared {
             return Ok(true);
         };
         let taints = if self.nodes_written.predates_term() {
-            match self.client.get(Target::of::<Node>(&node.meta)).await {
-                Ok(live) => Node::decode(&live).map_err(EvictError::Decode)?.spec.taints,
-                Err(error) if error.is_object_not_found() => return Ok(true),
-                Err(error) => return Err(EvictError::Request(error)),
+            let live = live::object::<Node>(&self.evictor.client, "", name).await;
+            match live.map_err(EvictError::Read)? {
+                Some(live) => live.spec.taints,
+                None => return Ok(true),
             }
         } else {
             node.spec.taints.clone()

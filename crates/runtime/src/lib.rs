@@ -18,6 +18,7 @@ pub mod cron;
 pub mod discovery;
 pub mod endpointslice;
 pub mod events;
+pub mod evictions;
 pub mod expectations;
 pub mod features;
 #[doc(hidden)]

@@ -45,6 +45,21 @@ pub async fn is_current<T: Object>(client: &ApiClient, meta: &Meta) -> Result<bo
     Ok(live == Some(meta.resource_version))
 }
 
+/// The object of type `T` with this name. `None` if there is none.
+///
+/// A 404 that does not name the object is an error, as in [`version`].
+pub async fn object<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<T>, LiveError> {
+    match client.get(Target::named::<T>(namespace, name)).await {
+        Ok(live) => T::decode(&live).map(Some).map_err(LiveError::Object),
+        Err(error) if error.is_object_not_found() => Ok(None),
+        Err(error) => Err(LiveError::Request(error)),
+    }
+}
+
 /// The resource version of the object of type `T` with this name. `None` if there is none.
 ///
 /// A 404 that does not name the object is an error. A caller may rely on the event of the deletion,
@@ -127,10 +142,16 @@ pub async fn named<T: Object>(
     namespace: &str,
     name: &str,
 ) -> Result<Live<T>, LiveError> {
-    let query = format!(
-        "fieldSelector={}",
-        escaped(&format!("metadata.name={name}"))
-    );
+    with_fields(client, namespace, &format!("metadata.name={name}")).await
+}
+
+/// The objects of type `T` that the field selector `fields` matches.
+pub async fn with_fields<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    fields: &str,
+) -> Result<Live<T>, LiveError> {
+    let query = format!("fieldSelector={}", escaped(fields));
     listed(client, namespace, &query).await
 }
 

@@ -34,19 +34,46 @@ impl DisruptionCause {
     }
 }
 
+/// The field `observedGeneration` of the condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObservedGeneration {
+    /// The generation of the pod.
+    Current,
+    /// The generation of the pod if the field is set, else unset.
+    CurrentIfSet,
+    /// Unset.
+    Unset,
+}
+
+impl ObservedGeneration {
+    /// The value with the state `is_on` of the feature gate `PodObservedGenerationTracking`.
+    pub fn tracked(is_on: bool) -> Self {
+        if is_on {
+            Self::Current
+        } else {
+            Self::CurrentIfSet
+        }
+    }
+
+    /// The new value for a pod with `generation`, when `known` is the present value.
+    fn next(self, generation: i64, known: Option<i64>) -> Option<i64> {
+        let is_set = known.is_some_and(|known| known != 0);
+        let is_wanted = self == Self::Current || (self == Self::CurrentIfSet && is_set);
+        Some(generation).filter(|generation| is_wanted && *generation != 0)
+    }
+}
+
 /// The members of `status` in the patch that sets the condition on `pod`. `None` if the pod has
 /// the condition already.
 ///
-/// `tracks_generation` is the feature gate `PodObservedGenerationTracking`; without it, only an
-/// existing field `observedGeneration` is updated. Keys are in alphabetical order, as upstream's
-/// are.
+/// Keys are in alphabetical order, as upstream's are.
 pub fn disruption_target(
     pod: &Pod,
     cause: DisruptionCause,
-    tracks_generation: bool,
+    generation: ObservedGeneration,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
-    let change = change(pod, cause, tracks_generation, now)?;
+    let change = change(pod, cause, generation, now)?;
     let mut status = Map::new();
     let known = pod
         .conditions
@@ -72,7 +99,7 @@ pub fn disruption_target(
 fn change(
     pod: &Pod,
     cause: DisruptionCause,
-    tracks_generation: bool,
+    generation: ObservedGeneration,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
     let served = pod
@@ -91,15 +118,15 @@ fn change(
     let observed = served
         .and_then(|c| c.get("observedGeneration"))
         .and_then(Value::as_i64);
-    let generation = pod.meta.generation;
-    if generation != 0 && (tracks_generation || observed.is_some_and(|known| known != 0)) {
+    let generation = generation.next(pod.meta.generation, observed);
+    if let Some(generation) = generation {
         condition.insert("observedGeneration".to_owned(), json!(generation));
     }
     condition.insert("reason".to_owned(), json!(cause.reason));
     condition.insert("status".to_owned(), json!("True"));
     if let Some(served) = served {
         condition.retain(|key, value| served.get(key).unwrap_or(&Value::Null) != value);
-        if served.contains_key("observedGeneration") && generation == 0 {
+        if served.contains_key("observedGeneration") && generation.is_none() {
             condition.insert("observedGeneration".to_owned(), Value::Null);
         }
         if condition.is_empty() {
@@ -108,4 +135,30 @@ fn change(
     }
     condition.insert("type".to_owned(), json!(DISRUPTION_TARGET));
     Some(condition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_observed_generation_is_set_updated_or_dropped() {
+        use ObservedGeneration::{Current, CurrentIfSet, Unset};
+        // (mode, generation of the pod, known value, next value)
+        let cases = [
+            (Current, 3, None, Some(3)),
+            (Current, 3, Some(2), Some(3)),
+            (Current, 0, Some(2), None),
+            (CurrentIfSet, 3, None, None),
+            (CurrentIfSet, 3, Some(0), None),
+            (CurrentIfSet, 3, Some(2), Some(3)),
+            (Unset, 3, None, None),
+            (Unset, 3, Some(2), None),
+        ];
+        for (mode, generation, known, next) in cases {
+            assert_eq!(mode.next(generation, known), next, "{mode:?} {known:?}");
+        }
+        assert_eq!(ObservedGeneration::tracked(true), Current);
+        assert_eq!(ObservedGeneration::tracked(false), CurrentIfSet);
+    }
 }

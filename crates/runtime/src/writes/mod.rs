@@ -10,7 +10,7 @@ mod member;
 mod status;
 
 pub use delete::{Delete, Propagation};
-pub use disruption::{DisruptionCause, disruption_target};
+pub use disruption::{DisruptionCause, ObservedGeneration, disruption_target};
 pub use member::with_member;
 pub use status::{OnFailure, StatusError, write_status};
 

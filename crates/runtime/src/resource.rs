@@ -38,6 +38,13 @@ impl ResourceType {
         }
     }
 
+    /// Whether API servers may lack the type, so that nothing else may wait for its cache.
+    ///
+    /// These are the types of dynamic resource allocation. Servers before 1.34 lack their `v1`.
+    pub fn is_optional(&self) -> bool {
+        self.group == DEVICES
+    }
+
     /// `v1` or `apps/v1`, as in `apiVersion`.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {
@@ -69,6 +76,13 @@ impl fmt::Display for ResourceType {
             write!(f, "{}.{}", self.plural, self.group)
         }
     }
+}
+
+/// The API group of dynamic resource allocation.
+const DEVICES: &str = "resource.k8s.io";
+
+const fn device(kind: &'static str, plural: &'static str, namespaced: bool) -> ResourceType {
+    ResourceType::builtin(DEVICES, kind, plural, namespaced)
 }
 
 /// core/v1 pods.
@@ -132,6 +146,12 @@ pub static POD_DISRUPTION_BUDGETS: ResourceType = ResourceType::builtin(
     "poddisruptionbudgets",
     true,
 );
+/// resource.k8s.io/v1 resourceclaims.
+pub static RESOURCE_CLAIMS: ResourceType = device("ResourceClaim", "resourceclaims", true);
+/// resource.k8s.io/v1 resourceslices.
+pub static RESOURCE_SLICES: ResourceType = device("ResourceSlice", "resourceslices", false);
+/// resource.k8s.io/v1 deviceclasses.
+pub static DEVICE_CLASSES: ResourceType = device("DeviceClass", "deviceclasses", false);
 /// authentication.k8s.io/v1 tokenreviews.
 pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin(
     "authentication.k8s.io",

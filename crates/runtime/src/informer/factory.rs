@@ -60,6 +60,13 @@ struct Informer {
     start: Option<Start>,
 }
 
+impl Informer {
+    /// Whether the informer has started, and every API server serves its type.
+    fn is_awaited(&self) -> bool {
+        self.start.is_none() && !self.resource.is_optional()
+    }
+}
+
 impl InformerFactory {
     /// Informers over `client` (upstream's `shared-informers`). Every `resync`, handlers are called
     /// once more for each object, as an update to itself; zero disables it.
@@ -185,12 +192,13 @@ impl InformerFactory {
         }
     }
 
-    /// Waits until all started informers have synced. False if `stop` came first.
+    /// Waits until all started informers have synced, except those of types that API servers may
+    /// lack. False if `stop` came first.
     pub async fn wait_synced(&self, stop: &CancellationToken) -> bool {
         let started: Vec<_> = self
             .informers()
             .iter()
-            .filter(|informer| informer.start.is_none())
+            .filter(|informer| informer.is_awaited())
             .map(|i| i.synced.clone())
             .collect();
         let (informers, began) = (started.len(), Instant::now());
@@ -212,9 +220,10 @@ impl InformerFactory {
         }
     }
 
-    /// The resources of started informers that have not synced yet.
+    /// The resources of started informers that have not synced yet, without types that API servers
+    /// may lack.
     pub fn not_synced(&self) -> Vec<String> {
-        let waiting = |informer: &&Informer| informer.start.is_none() && !*informer.synced.borrow();
+        let waiting = |informer: &&Informer| informer.is_awaited() && !*informer.synced.borrow();
         self.informers()
             .iter()
             .filter(waiting)

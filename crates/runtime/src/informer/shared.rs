@@ -79,6 +79,12 @@ impl<T: Object> SharedInformer<T> {
         self.shared.is_synced()
     }
 
+    /// Waits until [`SharedInformer::is_synced`]. For ever, if the API server lacks the type.
+    pub async fn wait_synced(&self) {
+        // Fails only without a sender, which `self` holds.
+        let _ = self.shared.synced().wait_for(|synced| *synced).await;
+    }
+
     /// Calls `then` after the store has reached `version` and all handlers were called. If that is
     /// the case already, calls it at once. Controllers use it to enqueue a key as soon as the cache
     /// shows their own writes.

@@ -14,6 +14,7 @@ mod controller_revision;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod device;
 mod document;
 mod endpoint_slice;
 mod endpoints;
@@ -48,6 +49,11 @@ pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrateg
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, PercentError, Strategy,
 };
+pub use device::{
+    AllocatedDevice, AllocatedDevices, Allocation, ClaimConsumer, DeviceClass, DeviceTaint,
+    ResourceClaim, ResourceClaimStatus, ResourcePool, ResourceSlice, ResourceSliceSpec,
+    TaintedDevice, TaintedDevices,
+};
 pub use document::Document;
 pub use endpoint_slice::{
     Addresses, Endpoint, EndpointConditions, EndpointHints, EndpointSlice, EndpointSlicePort,
@@ -72,8 +78,8 @@ pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
     Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities, PodAffinity,
     PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim, PodResourceClaimStatus, PodSpec,
-    PodVolume, Present, Readiness, ResourceList, Resources, TerminatedContainer, Toleration,
-    VolumeSource, WeightedPodAffinityTerm, next_availability_check,
+    PodVolume, Present, Readiness, ResourceList, Resources, SchedulingGroup, TerminatedContainer,
+    Toleration, VolumeSource, WeightedPodAffinityTerm, next_availability_check,
 };
 pub(crate) use pod::{WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm};
 pub use pod_disruption_budget::{

@@ -350,6 +350,18 @@ async fn waiting_for_caches_ends_at_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_type_that_servers_may_lack_is_waited_for_by_its_readers_alone() {
+    let factory =
+        InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
+    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let claims = factory.shared::<crate::object::ResourceClaim>();
+    factory.start(&tasks, &stop);
+    assert!(factory.wait_synced(&stop).await && factory.not_synced().is_empty());
+    let waited = time::timeout(Duration::from_secs(60), claims.wait_synced()).await;
+    assert!(waited.is_err() && !claims.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
 async fn metrics_have_upstreams_names_and_labels() {
     let test = TestInformer::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
     test.start();

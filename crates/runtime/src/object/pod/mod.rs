@@ -38,7 +38,8 @@ pub(crate) use self::placement::{
 use self::spec::SpecWire;
 pub use self::spec::{
     Container, ContainerPort, PodAffinities, PodAffinity, PodAffinityTerm, PodResourceClaim,
-    PodSpec, Present, ResourceList, Resources, Toleration, WeightedPodAffinityTerm,
+    PodSpec, Present, ResourceList, Resources, SchedulingGroup, Toleration,
+    WeightedPodAffinityTerm,
 };
 pub use self::volumes::{PodVolume, VolumeSource};
 use super::Object;
@@ -617,6 +618,7 @@ mod tests {
                 "resourceClaims",
                 json!([{"name": "gpu", "resourceClaimName": "a"}]),
             ),
+            spec("schedulingGroup", json!({"podGroupName": "g"})),
             spec("subdomain", json!("web")),
             spec("priorityClassName", json!("high")),
             spec("activeDeadlineSeconds", json!(5)),
@@ -739,8 +741,8 @@ mod tests {
             "nodeName": null, "hostname": null, "volumes": null, "affinity": null,
             "containers": [container, {"resources": resources, "ports": [{"name": null}]}],
             "initContainers": null, "resources": null, "overhead": null, "tolerations": null,
-            "resourceClaims": null, "subdomain": null, "priorityClassName": null,
-            "activeDeadlineSeconds": null,
+            "resourceClaims": null, "schedulingGroup": null, "subdomain": null,
+            "priorityClassName": null, "activeDeadlineSeconds": null,
         });
         let container_status = json!({"name": "c", "state": {"terminated": null}});
         let status = json!({

@@ -42,6 +42,8 @@ view! {
         pub tolerations: Vec<Toleration>,
         /// Claims for devices.
         pub resource_claims: Vec<PodResourceClaim>,
+        /// The group of pods that are scheduled together.
+        pub scheduling_group: SchedulingGroup,
         /// Subdomain of the pod's DNS name.
         pub subdomain: Option<Sym>,
         /// Name of the priority class.
@@ -104,6 +106,12 @@ view! {
         pub resource_claim_name: Option<Sym>,
         /// Name of a ResourceClaimTemplate.
         pub resource_claim_template_name: Option<Sym>,
+    }
+
+    /// The group of pods that a pod is scheduled with.
+    pub struct SchedulingGroup {
+        /// Name of the PodGroup.
+        pub pod_group_name: Option<Sym>,
     }
 
     /// `affinity` without the affinity to nodes, which differs between pods of a DaemonSet.
@@ -181,6 +189,8 @@ pub(super) struct SpecWire<'a> {
     #[serde(borrow)]
     resource_claims: Option<&'a RawValue>,
     #[serde(borrow)]
+    scheduling_group: Option<&'a RawValue>,
+    #[serde(borrow)]
     subdomain: Option<&'a RawValue>,
     #[serde(borrow)]
     priority_class_name: Option<&'a RawValue>,
@@ -246,6 +256,7 @@ impl SpecWire<'_> {
         push(self.overhead);
         push(self.tolerations);
         push(self.resource_claims);
+        push(self.scheduling_group);
         push(self.subdomain);
         push(self.priority_class_name);
         push(self.active_deadline_seconds);

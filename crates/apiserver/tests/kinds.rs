@@ -370,3 +370,42 @@ async fn component_statuses_are_served_with_a_deprecation_warning() {
         405
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn taints_of_devices_get_the_time_of_their_write() {
+    const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+    let cluster = DevCluster::with_managed_fields(clock());
+    let client = cluster.client();
+    let path = format!("{SLICES}/s");
+    let time = |slice: &Value, taint: usize| {
+        let pointer = format!("/spec/devices/0/taints/{taint}/timeAdded");
+        text(slice, &pointer).to_owned()
+    };
+    let taint = |key: &str| json!({"key": key, "effect": "NoExecute"});
+    let old = "2001-02-03T04:05:06Z";
+    let dated = json!({"key": "b", "effect": "NoExecute", "timeAdded": old});
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d", "nodeName": "n",
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "x", "taints": [taint("a"), dated]}],
+        },
+    });
+    let created = send(&client, "POST", SLICES, JSON, &slice).await;
+    assert_eq!(created.code, 201, "{}", created.body);
+    let first = time(&created.body, 0);
+    assert_eq!(first, text(&created.body, "/metadata/creationTimestamp"));
+    assert_eq!(time(&created.body, 1), old);
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    let mut known = get(&client, &path).await["spec"]["devices"].clone();
+    known[0]["taints"].as_array_mut().unwrap().push(taint("c"));
+    let change = json!({"spec": {"devices": known}});
+    let patched = send(&client, "PATCH", &path, MERGE, &change).await;
+    assert_eq!(patched.code, 200, "{}", patched.body);
+    assert_eq!(
+        [time(&patched.body, 0), time(&patched.body, 1)],
+        [first.as_str(), old]
+    );
+    assert!(time(&patched.body, 2) > first);
+}

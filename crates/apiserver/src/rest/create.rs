@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::address::Reservation;
 use super::decode::Strictness;
+use super::devices::date_taints;
 use super::managers::Tracking;
 use super::{Answer, Call, Server, decode, managers, metadata, owners};
 use crate::route::Target;
@@ -167,6 +168,9 @@ impl Server {
         }
         if resource.is("Namespace") {
             label_namespace(object);
+        }
+        if resource.is("ResourceSlice") {
+            date_taints(object, &metadata::time(self.clock.now()));
         }
         let mut admitted = Ok(());
         resource.complete_new(object, |object| {

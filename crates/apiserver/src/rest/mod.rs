@@ -38,6 +38,7 @@ mod create;
 mod decode;
 mod definitions;
 mod delete;
+mod devices;
 mod discovery;
 mod duplicates;
 mod eviction;

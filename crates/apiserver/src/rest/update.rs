@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::create::{label_namespace, place};
 use super::decode::{Strictness, duplicate_field, unknown_field};
+use super::devices::date_taints;
 use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
@@ -188,6 +189,9 @@ impl Server {
         }
         if part == Some("status") && resource.is("PersistentVolume") {
             date_phase(&mut new, old, &metadata::time(self.clock.now()));
+        }
+        if resource.is("ResourceSlice") {
+            date_taints(&mut new, &metadata::time(self.clock.now()));
         }
         resource.complete(&mut new);
         if resource.is("Namespace") {

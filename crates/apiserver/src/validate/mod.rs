@@ -141,6 +141,8 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         "ControllerRevision" => errors.immutable(new, old, "data"),
         "Deployment" | "ReplicaSet" => errors.immutable(new, old, "spec.selector"),
         "PersistentVolumeClaim" => claim::update(new, old, errors),
+        "ResourceClaim" => errors.immutable(new, old, "spec"),
+        "ResourceSlice" => small::resource_slice_update(new, old, errors),
         "ClusterRoleBinding" | "RoleBinding" => rbac::role_unchanged(new, old, errors),
         _ => {}
     }
@@ -155,6 +157,7 @@ fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         "Pod" => pod_update::pod_status(new, old, errors),
         "StatefulSet" => replicas::stateful_set_status(new, old, errors),
         "PodDisruptionBudget" => disruption::disruption_budget_status(new, errors),
+        "ResourceClaim" => small::resource_claim_status(new, old, errors),
         _ => {}
     }
 }

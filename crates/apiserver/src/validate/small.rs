@@ -87,6 +87,21 @@ pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// A slice stays with its driver, its pool and its node.
+pub(super) fn resource_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for field in ["spec.pool.name", "spec.driver", "spec.nodeName"] {
+        errors.immutable(new, old, field);
+    }
+}
+
+/// The devices of a claim may be released. They are never exchanged for others in one step.
+pub(super) fn resource_claim_status(new: &Value, old: &Value, errors: &mut Errors) {
+    const FIELD: &str = "status.allocation";
+    if !at(new, FIELD).is_null() && !at(old, FIELD).is_null() {
+        errors.immutable(new, old, FIELD);
+    }
+}
+
 pub(super) fn lease(object: &Value, errors: &mut Errors) {
     if let Some(seconds) = at(object, "spec.leaseDurationSeconds")
         .as_i64()

@@ -478,3 +478,51 @@ fn the_status_of_a_budget_has_no_negative_numbers_and_complete_conditions() {
         assert_eq!(found, expected, "{status}");
     }
 }
+
+#[test]
+fn allocations_and_pools_of_devices_are_immutable() {
+    let claim = |allocation: Value| {
+        json!({
+            "metadata": {"namespace": "n"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+            "status": {"allocation": allocation},
+        })
+    };
+    let device = |name: &str| json!({"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": name}]}});
+    let status = |old: Value, new: Value| {
+        updated("ResourceClaim", Some("status"), claim(old), |claim| {
+            claim["status"]["allocation"] = new.clone();
+        })
+    };
+    assert_eq!(status(json!(null), device("a")), [""; 0]);
+    assert_eq!(status(device("a"), json!(null)), [""; 0]);
+    let errors = status(device("a"), device("b"));
+    assert!(
+        errors.len() == 1
+            && errors[0].starts_with("status.allocation: Invalid value:")
+            && errors[0].ends_with("field is immutable"),
+        "{errors:?}"
+    );
+    let errors = updated("ResourceClaim", None, claim(json!(null)), |claim| {
+        claim["spec"]["devices"]["requests"][0]["name"] = json!("s");
+    });
+    assert!(
+        errors.len() == 1 && errors[0].starts_with("spec: Invalid value:"),
+        "{errors:?}"
+    );
+    let slice = json!({"spec": {"driver": "d", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}});
+    let errors = updated("ResourceSlice", None, slice, |slice| {
+        slice["spec"]["driver"] = json!("e");
+        slice["spec"]["nodeName"] = json!("m");
+        slice["spec"]["pool"] = json!({"name": "m", "generation": 2, "resourceSliceCount": 1});
+    });
+    let immutable = |field: &str, value: &str| {
+        format!("{field}: Invalid value: \"{value}\": field is immutable")
+    };
+    let expected = [
+        immutable("spec.pool.name", "m"),
+        immutable("spec.driver", "e"),
+        immutable("spec.nodeName", "m"),
+    ];
+    assert_eq!(errors, expected);
+}

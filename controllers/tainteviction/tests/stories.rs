@@ -128,14 +128,12 @@ async fn a_refused_deletion_is_repeated_with_back_off() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_repeated_at_once() {
     let evictions = Evictions::without_controller(&untolerated()).await;
-    let writes = Matcher::new("patch", "pods");
-    evictions
-        .0
-        .cluster
-        .faults()
-        .reject(writes, conflict(), Some(4));
+    let writes = Matcher::new("patch", "pods").subresource("status");
+    let faults = evictions.0.cluster.faults();
+    let rule = faults.reject(writes, conflict(), Some(4));
     let evictions = evictions.started(&[DESCRIPTOR]).await;
     evictions.pass(500).await;
+    assert_eq!(evictions.0.cluster.faults().hits(rule), 4);
     assert_eq!(evictions.terminating(), ["p"]);
 }
 

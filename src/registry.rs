@@ -24,6 +24,8 @@ pub struct Selection {
     pub enabled: Vec<Descriptor>,
     /// Controllers of the table, and of clouds, that are not selected.
     pub disabled: Vec<&'static str>,
+    /// Selected controllers of the table whose feature gate is off.
+    pub gated: Vec<&'static str>,
     /// Selected controllers of clouds that the table lacks. This manager has them only by name, as
     /// upstream's.
     pub of_clouds: Vec<&'static str>,
@@ -38,11 +40,14 @@ impl Selection {
     pub fn notices(&self) -> Vec<(&'static str, &'static str)> {
         let disabled = self.disabled.iter();
         let disabled = disabled.map(|name| (*name, "Warning: controller is disabled"));
-        let of_clouds = self.of_clouds.iter().flat_map(|name| {
-            let skipping = "Skipping a cloud provider controller";
-            [(*name, skipping), (*name, "Warning: skipping controller")]
-        });
-        disabled.chain(of_clouds).collect()
+        let skipped = |names: &[&'static str], why: &'static str| {
+            let lines =
+                |name: &&'static str| [(*name, why), (*name, "Warning: skipping controller")];
+            names.iter().flat_map(lines).collect::<Vec<_>>()
+        };
+        let gated = skipped(&self.gated, "Controller is disabled by a feature gate");
+        let of_clouds = skipped(&self.of_clouds, "Skipping a cloud provider controller");
+        disabled.chain(gated).chain(of_clouds).collect()
     }
 }
 
@@ -122,8 +127,8 @@ impl ControllerRegistry {
     }
 
     /// Evaluates the items of `--controllers`. The first item that names a controller decides for
-    /// it, and `*` decides for the others. `is_on` tells whether a feature gate is on; it matters
-    /// for missing controllers, which upstream builds only with their gate.
+    /// it, and `*` decides for the others. `is_on` tells whether a feature gate is on: upstream
+    /// builds some controllers only with their gate.
     pub fn select(
         &self,
         items: &[String],
@@ -161,11 +166,17 @@ impl ControllerRegistry {
                 .find(|(named, _)| *named == name)
                 .map(|(_, on)| *on)
         };
+        let has_gate = |name: &str| {
+            let gate = GATED.iter().find(|(gated, _)| *gated == name);
+            gate.is_none_or(|(_, gate)| is_on(gate))
+        };
         for descriptor in &self.descriptors {
-            if decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
+            if !decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
+                selection.disabled.push(descriptor.name);
+            } else if has_gate(descriptor.name) {
                 selection.enabled.push(*descriptor);
             } else {
-                selection.disabled.push(descriptor.name);
+                selection.gated.push(descriptor.name);
             }
         }
         for name in OF_CLOUDS.iter().filter(|name| !self.has(name)) {
@@ -176,10 +187,7 @@ impl ControllerRegistry {
             };
             list.push(name);
         }
-        let by_default = |name: &str| {
-            let gate = GATED.iter().find(|(gated, _)| *gated == name);
-            star && !OFF_BY_DEFAULT.contains(&name) && gate.is_none_or(|(_, gate)| is_on(gate))
-        };
+        let by_default = |name: &str| star && !OFF_BY_DEFAULT.contains(&name) && has_gate(name);
         let missing = |name: &&'static str| {
             !self.has(name)
                 && !OF_CLOUDS.contains(name)
@@ -220,9 +228,9 @@ const OF_CLOUDS: &[&str] = &[
     "service-lb-controller",
 ];
 
-/// Controllers that upstream builds only with a feature gate; all of these gates are off by
-/// default.
+/// Controllers that upstream builds only with a feature gate.
 const GATED: &[(&str, &str)] = &[
+    ("device-taint-eviction-controller", "DRADeviceTaints"),
     (
         "kube-apiserver-serving-clustertrustbundle-publisher-controller",
         "ClusterTrustBundle",
@@ -425,8 +433,8 @@ mod tests {
         assert_eq!(missing("deployment,job,-cronjob,route"), ["job-controller"]);
         let by_default = missing("*");
         // Minus two of ours, three that are off by default (one is ours), three of cloud providers,
-        // and five with a gate that is off.
-        assert_eq!(by_default.len(), 52 - 2 - 3 - 3 - 5);
+        // and six with a gate that is off.
+        assert_eq!(by_default.len(), 52 - 2 - 3 - 3 - 6);
         assert!(
             by_default.contains(&"job-controller")
                 && by_default.contains(&"podgroup-protection-controller")
@@ -436,6 +444,31 @@ mod tests {
                 && !by_default.contains(&"bootstrap-signer-controller")
         );
         assert_eq!(missing("*,-job").len(), by_default.len() - 1);
+    }
+
+    #[test]
+    fn a_controller_needs_its_feature_gate() {
+        let name = "device-taint-eviction-controller";
+        let registry = registry().with(controller(name, &[], true));
+        for list in ["*", name] {
+            let select = |is_on: bool| registry.select(&items(list), |_| is_on).unwrap();
+            let is_enabled =
+                |selection: &Selection| selection.enabled.iter().any(|found| found.name == name);
+            assert!(
+                is_enabled(&select(true)) && select(true).gated.is_empty(),
+                "{list}"
+            );
+            let off = select(false);
+            assert!(!is_enabled(&off) && off.gated == [name], "{list}");
+            let lines = [
+                (name, "Controller is disabled by a feature gate"),
+                (name, "Warning: skipping controller"),
+            ];
+            assert!(
+                lines.iter().all(|line| off.notices().contains(line)),
+                "{list}"
+            );
+        }
     }
 
     /// Upstream: `TestNoCloudProviderControllerStarted`.

@@ -6,6 +6,7 @@
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod devicetainteviction;
 pub mod disruption;
 pub mod endpoint;
 pub mod endpointslice;
@@ -34,6 +35,7 @@ pub const ALL: &[Descriptor] = &[
     cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
+    devicetainteviction::DESCRIPTOR,
     disruption::DESCRIPTOR,
     endpoint::DESCRIPTOR,
     endpointslice::DESCRIPTOR,

@@ -13,6 +13,7 @@ mod conformance;
 mod connections;
 mod custom;
 mod dev;
+mod devices;
 mod election;
 mod failover;
 mod harness;

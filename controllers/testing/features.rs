@@ -7,7 +7,9 @@ use steersman_runtime::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
 use super::world::World;
-use crate::{daemonset, deployment, job, namespace, podgc, replicaset, statefulset};
+use crate::{
+    daemonset, deployment, devicetainteviction, job, namespace, podgc, replicaset, statefulset,
+};
 
 const KEEP: &str = "example.com/keep";
 
@@ -17,6 +19,7 @@ async fn world(gate: Gate, is_on: bool) -> World {
     let controllers = [
         daemonset::DESCRIPTOR,
         deployment::DESCRIPTOR,
+        devicetainteviction::DESCRIPTOR,
         job::DESCRIPTOR,
         namespace::DESCRIPTOR,
         podgc::DESCRIPTOR,
@@ -197,6 +200,43 @@ async fn nodes_above(world: &World) -> Value {
     ds["status"]["desiredNumberScheduled"].clone()
 }
 
+/// Whether a pod leaves the tainted device of its PodGroup.
+async fn leaves_the_device_of_its_group(world: &World) -> Value {
+    let taint = json!({"key": "k", "effect": "NoExecute", "timeAdded": "2020-01-01T00:00:00Z"});
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
+        "spec": {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "x", "taints": [taint]}]},
+    });
+    let owner = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "u",
+        "controller": true,
+    });
+    let consumer =
+        json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"});
+    let device = json!({"driver": "d", "pool": "p", "device": "x"});
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": NAMESPACE, "ownerReferences": [owner]},
+        "status": {"allocation": {"devices": {"results": [device]}}, "reservedFor": [consumer]},
+    });
+    let mut user = pod(
+        "user",
+        NAMESPACE,
+        json!({
+            "nodeName": "n", "schedulingGroup": {"podGroupName": "g"},
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+        }),
+    );
+    let status = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    user["status"] = json!({"phase": "Running", "resourceClaimStatuses": status});
+    for object in [slice, user, claim] {
+        world.cluster.load(object).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let pods = world.cluster.objects("pods");
+    json!(pods[0]["metadata"]["deletionTimestamp"].is_string())
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_gate_that_controllers_read_has_an_effect() {
     for gate in features::ALL {
@@ -239,6 +279,11 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                 features::TAINT_TOLERATION_COMPARISON_OPERATORS => {
                     (nodes_above(&world).await, json!(1), json!(0))
                 }
+                features::DRA_WORKLOAD_RESOURCE_CLAIMS => (
+                    leaves_the_device_of_its_group(&world).await,
+                    json!(true),
+                    json!(false),
+                ),
                 other => panic!("this test lacks a case for {}", other.name),
             };
             assert_eq!(found, if is_on { on } else { off }, "{}={is_on}", gate.name);

@@ -86,6 +86,8 @@ const FIXED: &[(&str, bool)] = &[
     ("ClientsPreferCBOR", false),
     ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
     ("CoordinatedLeaderElection", false),
+    // DeviceTaintRules taint no devices.
+    ("DRADeviceTaintRules", false),
     ("NativeHistograms", false),
     // Every sync waits until its cache contains the controller's own writes.
     ("StaleControllerConsistencyJob", true),
@@ -593,8 +595,13 @@ mod tests {
             );
             // Newer releases lock some gates. Emulate a release in which they can be set.
             let emulated = if spec.locked { "1.34" } else { "" };
+            let needed = table::DEPENDENCIES
+                .iter()
+                .find(|(name, _)| *name == gate.name);
+            let needed = needed.into_iter().flat_map(|(_, needed)| *needed);
+            let needed: String = needed.map(|gate| format!("{gate}=true,")).collect();
             let set = |to: bool| {
-                features(&format!("{}={to}", gate.name), emulated)
+                features(&format!("{needed}{}={to}", gate.name), emulated)
                     .map(|set| set.for_controllers().is_on(gate))
             };
             match set(false) {

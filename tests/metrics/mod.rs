@@ -33,7 +33,7 @@ const BOUNDS: &[(&str, &str)] = &[
 ];
 
 /// Upstream's names of the work queues that exist with `--client-ca-file`.
-const QUEUES: [&str; 30] = [
+const QUEUES: [&str; 31] = [
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",
@@ -41,6 +41,7 @@ const QUEUES: [&str; 30] = [
     "daemonset",
     "daemonset-node-updates",
     "deployment",
+    "device-taint-eviction-controller",
     "disruption",
     "disruption_recheck",
     "endpoint",

@@ -38,6 +38,8 @@ impl Gate {
 /// ReplicaSets and Deployments report `status.terminatingReplicas`.
 pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
+/// Claims for devices may belong to PodGroups.
+pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceClaims");
 /// A suspended Job loses its start time, so its template becomes mutable.
 pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: Gate =
     Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
@@ -59,7 +61,8 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 8] = [
+pub const ALL: [Gate; 9] = [
+    DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
     MAX_UNAVAILABLE_STATEFUL_SET,
     MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,

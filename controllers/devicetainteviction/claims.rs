@@ -1,0 +1,295 @@
+//! When the pods of a claim, and a pod, have to leave their devices.
+//!
+//! The tolerations are those that the scheduler copied into the allocation. Their effect must be
+//! `NoExecute`: as upstream, an empty effect tolerates nothing here.
+//!
+//! Upstream: `claimEvictionTime` and `podEvictionTime` in `device_taint_eviction.go`, and
+//! `k8s.io/dynamic-resource-allocation/resourceclaim`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{
+    AllocatedDevice, ClaimConsumer, DeviceTaint, Object, ObjectKey, Pod, PodResourceClaim,
+    ResourceClaim, ResourceSlice, Toleration,
+};
+
+use super::pools::{Changed, PoolId, Pools};
+
+/// An eviction that waits for its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Eviction {
+    /// The time at which the first tolerance ends. A restart does not move it.
+    pub(super) at: Timestamp,
+    /// All taints that are not tolerated for ever.
+    pub(super) reasons: BTreeSet<Reason>,
+}
+
+/// A taint that evicts pods.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Reason {
+    pub(super) pool: PoolId,
+    pub(super) device: Sym,
+    pub(super) key: Sym,
+    pub(super) value: Sym,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            pool,
+            device,
+            key,
+            value,
+        } = self;
+        write!(
+            f,
+            "{}/{}/{device} has {key}={value}",
+            pool.driver, pool.name
+        )
+    }
+}
+
+impl Eviction {
+    /// The pools with tainted devices.
+    pub(super) fn pools(&self) -> BTreeSet<&PoolId> {
+        self.reasons.iter().map(|reason| &reason.pool).collect()
+    }
+
+    /// The earlier time of both, for all reasons.
+    fn join(&self, other: &Self) -> Self {
+        Self {
+            at: self.at.min(other.at),
+            reasons: self.reasons.union(&other.reasons).cloned().collect(),
+        }
+    }
+}
+
+/// The allocated claims and the devices of all pools.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    pools: Pools,
+    claims: HashMap<ObjectKey, Allocated>,
+    /// The feature gate `DRAWorkloadResourceClaims`: claims may belong to PodGroups.
+    pod_groups: bool,
+}
+
+/// A claim with devices.
+#[derive(Debug)]
+struct Allocated {
+    claim: Arc<ResourceClaim>,
+    eviction: Option<Arc<Eviction>>,
+}
+
+impl Devices {
+    /// Without claims and slices. `pod_groups` is the feature gate `DRAWorkloadResourceClaims`.
+    pub(super) fn new(pod_groups: bool) -> Self {
+        Self {
+            pod_groups,
+            ..Self::default()
+        }
+    }
+
+    /// The slices.
+    pub(super) fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
+    /// Takes over a slice as it was and as it is. Returns the claims with another eviction.
+    pub(super) fn slice_changed(
+        &mut self,
+        old: Option<&Arc<ResourceSlice>>,
+        new: Option<&Arc<ResourceSlice>>,
+        now: Timestamp,
+    ) -> Vec<Arc<ResourceClaim>> {
+        // A slice that was created again under its name may be of another pool.
+        let is_moved = |old: &&Arc<ResourceSlice>| {
+            new.is_none_or(|new| {
+                (&old.spec.driver, &old.spec.pool.name) != (&new.spec.driver, &new.spec.pool.name)
+            })
+        };
+        let removed = old.filter(is_moved).map(|old| self.pools.remove(old));
+        let set = new.map(|new| self.pools.set(new));
+        let changes: Vec<Changed> = removed.into_iter().chain(set).collect();
+        let mut changed = Vec::new();
+        for allocated in self.claims.values_mut() {
+            let mut devices = devices(&allocated.claim).iter();
+            if !devices.any(|device| changes.iter().any(|change| change.includes(device))) {
+                continue;
+            }
+            let eviction = of_claim(&allocated.claim, &self.pools, now);
+            if allocated.eviction != eviction {
+                allocated.eviction = eviction;
+                changed.push(Arc::clone(&allocated.claim));
+            }
+        }
+        changed
+    }
+
+    /// Takes over a claim as it was and as it is. Returns its versions whose pods may be concerned.
+    pub(super) fn claim_changed(
+        &mut self,
+        old: Option<&Arc<ResourceClaim>>,
+        new: Option<&Arc<ResourceClaim>>,
+        now: Timestamp,
+    ) -> Vec<Arc<ResourceClaim>> {
+        let is_allocated = |claim: &&Arc<ResourceClaim>| claim.status.allocation.is_some();
+        let is_gone = old.filter(is_allocated).is_some() && new.filter(is_allocated).is_none();
+        if let Some(old) = old.filter(|_| is_gone) {
+            self.claims.remove(&old.key());
+        }
+        if let Some(new) = new.filter(is_allocated) {
+            let same = |known: &&Allocated| known.claim.status.allocation == new.status.allocation;
+            let eviction = match self.claims.get(&new.key()).filter(same) {
+                Some(known) => known.eviction.clone(),
+                None => of_claim(new, &self.pools, now),
+            };
+            let claim = Arc::clone(new);
+            self.claims.insert(new.key(), Allocated { claim, eviction });
+        } else if !is_gone {
+            return Vec::new();
+        }
+        let same_consumers = |old: &&Arc<ResourceClaim>| match new {
+            Some(new) => old.status.reserved_for == new.status.reserved_for,
+            None => false,
+        };
+        let old = old.filter(|old| !same_consumers(old));
+        old.into_iter().chain(new).cloned().collect()
+    }
+
+    /// The eviction of `pod`, if it has to leave one of its devices. Phase and deletion of the pod
+    /// have no influence.
+    pub(super) fn eviction_of(&self, pod: &Pod) -> Option<Arc<Eviction>> {
+        pod.node.as_ref()?;
+        let of_claims = pod.spec.resource_claims.iter().filter_map(|reference| {
+            let allocated = self.claims.get(&claim_of(pod, reference)?)?;
+            let is_used = self.is_for(pod, reference, &allocated.claim)
+                && self.is_reserved_for(pod, &allocated.claim);
+            allocated.eviction.as_ref().filter(|_| is_used)
+        });
+        of_claims.fold(
+            None,
+            |joined: Option<Arc<Eviction>>, eviction| match joined {
+                None => Some(Arc::clone(eviction)),
+                Some(joined) if joined == *eviction => Some(joined),
+                Some(joined) => Some(Arc::new(joined.join(eviction))),
+            },
+        )
+    }
+
+    /// Whether `claim` is the claim of this pod. A claim from a template has an owner: the pod, or
+    /// its PodGroup.
+    fn is_for(&self, pod: &Pod, reference: &PodResourceClaim, claim: &ResourceClaim) -> bool {
+        if reference.resource_claim_name.is_some() || claim.meta.is_controlled_by(&pod.meta.uid) {
+            return true;
+        }
+        let group = self.group_of(pod).zip(claim.meta.controller());
+        group.is_some_and(|(group, owner)| {
+            owner.name == *group
+                && owner.kind == *"PodGroup"
+                && owner.api_version.starts_with("scheduling.k8s.io/")
+        })
+    }
+
+    fn is_reserved_for(&self, pod: &Pod, claim: &ResourceClaim) -> bool {
+        let group = self.group_of(pod);
+        let is_pod_or_group = |consumer: &ClaimConsumer| {
+            consumer.uid.as_ref() == Some(&pod.meta.uid)
+                || (is_pod_group(consumer) && group.is_some_and(|group| *consumer.name == **group))
+        };
+        claim.status.reserved_for.iter().any(is_pod_or_group)
+    }
+
+    /// The PodGroup of a pod, if PodGroups may have claims.
+    fn group_of<'a>(&self, pod: &'a Pod) -> Option<&'a Sym> {
+        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
+        group.filter(|_| self.pod_groups)
+    }
+
+    /// The evictions of all allocated claims.
+    #[cfg(test)]
+    pub(super) fn evictions(&self) -> Vec<(String, Option<Eviction>)> {
+        let claims = self
+            .claims
+            .iter()
+            .map(|(key, allocated)| (key.to_string(), allocated.eviction.as_deref().cloned()));
+        claims.collect()
+    }
+}
+
+/// Whether the consumer of a claim is a PodGroup.
+pub(super) fn is_pod_group(consumer: &ClaimConsumer) -> bool {
+    consumer.api_group == *"scheduling.k8s.io" && consumer.resource == *"podgroups"
+}
+
+/// The key of a pod's claim. `None` if the claim does not exist yet, or if the pod needs none.
+pub(super) fn claim_of(pod: &Pod, reference: &PodResourceClaim) -> Option<ObjectKey> {
+    let name = match &reference.resource_claim_name {
+        Some(name) => name,
+        None => {
+            reference.resource_claim_template_name.as_ref()?;
+            let mut statuses = pod.details().resource_claim_statuses.iter();
+            let status = statuses.find(|status| status.name == reference.name)?;
+            status.resource_claim_name.as_ref()?
+        }
+    };
+    Some(ObjectKey::new(&pod.meta.namespace, name))
+}
+
+fn devices(claim: &ResourceClaim) -> &[AllocatedDevice] {
+    let allocation = claim.status.allocation.as_ref();
+    allocation.map_or(&[], |allocation| &allocation.devices.results)
+}
+
+/// The eviction of the pods of an allocated claim.
+fn of_claim(claim: &ResourceClaim, pools: &Pools, now: Timestamp) -> Option<Arc<Eviction>> {
+    let mut eviction: Option<Eviction> = None;
+    for device in devices(claim) {
+        for taint in pools.taints(device) {
+            let Some(at) = tolerated_until(taint, &device.tolerations, now) else {
+                continue;
+            };
+            let reason = Reason {
+                pool: PoolId::of(device),
+                device: device.device.clone(),
+                key: taint.key.clone(),
+                value: taint.value.clone(),
+            };
+            let reasons = BTreeSet::from([reason]);
+            let one = Eviction { at, reasons };
+            eviction = Some(eviction.map_or(one.clone(), |others| others.join(&one)));
+        }
+    }
+    eviction.map(Arc::new)
+}
+
+/// The end of the tolerance of `taint`; `None` if it is tolerated for ever. The shortest of all
+/// matching tolerations counts, unless one of them has no limit.
+fn tolerated_until(
+    taint: &DeviceTaint,
+    tolerations: &[Toleration],
+    now: Timestamp,
+) -> Option<Timestamp> {
+    // API servers set the time. Upstream crashes without it.
+    let added = taint.time_added.unwrap_or(now);
+    let mut shortest: Option<i64> = None;
+    for toleration in tolerations.iter().filter(|one| tolerates(one, taint)) {
+        let seconds = toleration.toleration_seconds?.max(0);
+        shortest = Some(shortest.map_or(seconds, |known| known.min(seconds)));
+    }
+    let tolerance = SignedDuration::from_secs(shortest.unwrap_or(0));
+    Some(added.checked_add(tolerance).unwrap_or(Timestamp::MAX))
+}
+
+fn tolerates(toleration: &Toleration, taint: &DeviceTaint) -> bool {
+    let is_of_key = toleration.key.is_empty() || toleration.key == taint.key;
+    let is_of_value = match &*toleration.operator {
+        "Exists" => true,
+        "" | "Equal" => toleration.value == taint.value,
+        _ => false,
+    };
+    toleration.effect == *"NoExecute" && is_of_key && is_of_value
+}

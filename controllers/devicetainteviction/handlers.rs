@@ -1,0 +1,116 @@
+//! The events of claims, pods and slices. The decisions about them are made here, under one lock;
+//! only evictions are queued.
+//!
+//! Upstream: the handlers in `Run`, `evictPod` and `cancelWorkWithEvent` in
+//! `device_taint_eviction.go`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use jiff::Timestamp;
+use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_runtime::object::{Object, Pod, ResourceClaim, ResourceSlice};
+
+use super::Shared;
+use super::evictions::Effect;
+use super::tracker::Tracker;
+
+/// Adds the handlers.
+pub(super) fn register(
+    shared: &Arc<Shared>,
+    claims: &SharedInformer<ResourceClaim>,
+    pods: &SharedInformer<Pod>,
+    slices: &SharedInformer<ResourceSlice>,
+) {
+    let of_claims = Arc::clone(shared);
+    claims.add_handler(move |change| {
+        for (old, new) in steps(&change) {
+            of_claims.apply(|tracker, now| {
+                let claims = tracker.devices.claim_changed(old, new, now);
+                tracker.check_pods_of(&claims, &of_claims.pods, now)
+            });
+        }
+    });
+    let of_pods = Arc::clone(shared);
+    pods.add_handler(move |change| {
+        // Most pods have no claims, and the list of claims is immutable.
+        let has_claims = |pod: &&Arc<Pod>| !pod.spec.resource_claims.is_empty();
+        for (old, new) in steps(&change) {
+            let (old, new) = (old.filter(has_claims), new.filter(has_claims));
+            if old.is_some() || new.is_some() {
+                of_pods.apply(|tracker, now| {
+                    let (old, new) = (old.map(|pod| &**pod), new.map(|pod| &**pod));
+                    tracker.pod_changed(old, new, now).into_iter().collect()
+                });
+            }
+        }
+    });
+    let of_slices = Arc::clone(shared);
+    slices.add_handler(move |change| {
+        for (old, new) in steps(&change) {
+            of_slices.apply(|tracker, now| {
+                let claims = tracker.devices.slice_changed(old, new, now);
+                tracker.check_pods_of(&claims, &of_slices.pods, now)
+            });
+        }
+    });
+    // The informers outlive the controller, and must not keep its records alive.
+    let rewound = || {
+        let shared = Arc::downgrade(shared);
+        move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.history_went_back();
+            }
+        }
+    };
+    claims.on_rewind(rewound());
+    pods.on_rewind(rewound());
+    slices.on_rewind(rewound());
+}
+
+/// A change as objects before and after. The replacement of an object by another one of its name is
+/// a deletion and a creation.
+pub(super) fn steps<'a, T: Object>(
+    change: &Change<'a, T>,
+) -> Vec<(Option<&'a Arc<T>>, Option<&'a Arc<T>>)> {
+    match *change {
+        Change::Added { object, .. } => vec![(None, Some(object))],
+        Change::Updated { old, new } if old.meta().uid != new.meta().uid => {
+            vec![(Some(old), None), (None, Some(new))]
+        }
+        Change::Updated { old, new } => vec![(Some(old), Some(new))],
+        Change::Deleted { object, .. } => vec![(Some(object), None)],
+    }
+}
+
+impl Shared {
+    /// The caches are complete, and the workers start.
+    pub(super) fn start(&self) {
+        self.is_started.store(true, Ordering::Relaxed);
+    }
+
+    /// The caches go back one by one. Meanwhile they show states of two histories.
+    fn history_went_back(&self) {
+        self.is_rewound.store(true, Ordering::Relaxed);
+        self.tracker().evictions.history_went_back();
+    }
+
+    /// Applies one change under the lock, then queues or reports its consequences.
+    fn apply(&self, change: impl FnOnce(&mut Tracker, Timestamp) -> Vec<Effect>) {
+        let now = self.clock.now();
+        let effects = change(&mut self.tracker(), now);
+        for effect in effects {
+            match effect {
+                Effect::Evict(pod, delay) => {
+                    tracing::debug!(%pod, ?delay, "pod is to be evicted");
+                    self.queue.add_after(pod, delay);
+                }
+                // While the caches fill, older slices may show taints that newer ones lack.
+                Effect::Cancelled(pod) if self.is_started.load(Ordering::Relaxed) => {
+                    self.report(&pod, "Cancelling deletion");
+                }
+                Effect::Cancelled(_) => {}
+            }
+        }
+    }
+}

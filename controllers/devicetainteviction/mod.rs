@@ -1,0 +1,211 @@
+//! Evicts pods that use devices with NoExecute taints, unless their claims tolerate them.
+//!
+//! events of pods, claims and slices -> [`tracker`] ([`pools`], [`claims`], [`evictions`]) -> queue
+//! -> at the deadline: condition `DisruptionTarget`, then deletion
+//!
+//! The deadline of a pod is absolute: the time of the taint, and the time for which the claim
+//! tolerates it. So a restart does not move it.
+//!
+//! A pod that uses devices only through extended resources is not evicted, as upstream
+//! (kubernetes/kubernetes#141290).
+//!
+//! Upstream: `pkg/controller/devicetainteviction`, without DeviceTaintRules. Differences:
+//!
+//! - An eviction is announced by one Event, however often it fails.
+//! - An eviction that has ended is not reported as cancelled.
+//! - A claim that was allocated again between two events gets a new deadline.
+//! - A new leader with older caches reads claims and slices before it evicts a pod. So does a leader
+//!   after an etcd restore.
+
+mod claims;
+mod evictions;
+mod handlers;
+mod pools;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod tracker;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::evictions::{EvictionMetrics, Evictor};
+use steersman_runtime::features;
+use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::object::{
+    DeviceClass, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice,
+};
+use steersman_runtime::own_writes::{OwnWrites, WritesTo};
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+use steersman_runtime::writes::{DisruptionCause, ObservedGeneration};
+
+use self::claims::Devices;
+use self::evictions::{Evictions, PodRef};
+use self::tracker::{Pods, Tracker};
+
+/// The device taint eviction controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &[],
+    enabled_by_default: true,
+    summary: "Evicts pods from devices with NoExecute taints that their claims do not tolerate",
+    identity: NAME,
+    reads: &[
+        Read::of::<Pod>(),
+        Read::of::<ResourceClaim>(),
+        Read::of::<ResourceSlice>(),
+        Read::of::<DeviceClass>(),
+    ],
+    rules: &[
+        Rule::new(&[""], &["pods"], &["get", "delete"]),
+        Rule::new(&[""], &["pods/status"], &["patch"]),
+        Rule::new(&["resource.k8s.io"], &["resourceclaims"], &["get"]),
+        Rule::EVENTS,
+    ],
+    init,
+};
+
+/// Name of the controller, of its client, of its queue, and source of its Events.
+const NAME: &str = "device-taint-eviction-controller";
+
+/// Reason of its Events.
+const EVENT_REASON: &str = "DeviceTaintManagerEviction";
+
+/// The cause that the condition `DisruptionTarget` tells.
+const CAUSE: DisruptionCause = DisruptionCause {
+    reason: "DeletionByDeviceTaintManager",
+    message: "Device Taint manager: deleting due to NoExecute taint",
+};
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let pods = ctx.informers.shared::<Pod>();
+    let claims = ctx.informers.shared::<ResourceClaim>();
+    let slices = ctx.informers.shared::<ResourceSlice>();
+    let pod_groups = ctx.features.is_on(features::DRA_WORKLOAD_RESOURCE_CLAIMS);
+    let metrics = EvictionMetrics::register(
+        &ctx.registry,
+        "device_taint_eviction_controller",
+        "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
+        "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
+    );
+    let metrics = metrics.map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
+    let client = ctx.client(NAME);
+    let writes = OwnWrites::new(ctx.term_start_rv);
+    let shared = Arc::new(Shared {
+        pods: Pods::new(pods.store(), pod_groups),
+        tracker: Mutex::new(Tracker {
+            devices: Devices::new(pod_groups),
+            evictions: Evictions::default(),
+        }),
+        queue: WorkQueue::new(NAME, &ctx.queue_metrics),
+        is_started: AtomicBool::new(false),
+        is_rewound: AtomicBool::new(false),
+        pod_groups,
+        claims_written: writes.to(claims.versioned()),
+        slices_written: writes.to(slices.versioned()),
+        recorder: ctx.recorder(NAME, client.clone()),
+        clock: ctx.clock.clone(),
+        evictor: Evictor {
+            client,
+            clock: ctx.clock.clone(),
+            cause: CAUSE,
+            generation: ObservedGeneration::Unset,
+        },
+        metrics,
+    });
+    handlers::register(&shared, &claims, &pods, &slices);
+    Ok(Box::new(DeviceTaintEviction {
+        shared,
+        claims,
+        slices,
+        classes: ctx.informers.shared::<DeviceClass>(),
+        workers: ctx
+            .options
+            .workers("concurrent-device-taint-eviction-syncs"),
+    }))
+}
+
+/// The state that handlers and workers share.
+struct Shared {
+    pods: Pods,
+    tracker: Mutex<Tracker>,
+    queue: WorkQueue<PodRef>,
+    /// Whether the workers run. Before, the caches may be incomplete.
+    is_started: AtomicBool,
+    /// Whether the history of the API server went back, for example after an etcd restore.
+    is_rewound: AtomicBool,
+    /// The feature gate `DRAWorkloadResourceClaims`.
+    pod_groups: bool,
+    /// Tells whether the cache of claims is older than this leadership term.
+    claims_written: WritesTo,
+    /// The same about slices.
+    slices_written: WritesTo,
+    recorder: EventRecorder,
+    clock: Clock,
+    evictor: Evictor,
+    metrics: EvictionMetrics,
+}
+
+impl Shared {
+    // No IO happens under this lock.
+    fn tracker(&self) -> MutexGuard<'_, Tracker> {
+        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an Event about a pod.
+    fn report(&self, pod: &PodRef, message: &str) {
+        let reference = ObjectReference {
+            api_version: Pod::RESOURCE.api_version().into_owned(),
+            kind: Pod::RESOURCE.kind.clone().into_owned(),
+            namespace: pod.key.namespace.to_string(),
+            name: pod.key.name.to_string(),
+            uid: pod.uid.to_string(),
+            resource_version: String::new(),
+        };
+        let message = message.to_owned();
+        self.recorder
+            .event(reference, EventType::Normal, EVENT_REASON, message);
+    }
+}
+
+/// The queue and its workers.
+struct DeviceTaintEviction {
+    shared: Arc<Shared>,
+    claims: SharedInformer<ResourceClaim>,
+    slices: SharedInformer<ResourceSlice>,
+    /// Only waited for, as upstream.
+    classes: SharedInformer<DeviceClass>,
+    workers: usize,
+}
+
+impl Controller for DeviceTaintEviction {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            // An API server may lack these types. Then this controller alone waits.
+            let synced = async {
+                self.claims.wait_synced().await;
+                self.slices.wait_synced().await;
+                self.classes.wait_synced().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = synced => {}
+            }
+            let shared = self.shared;
+            shared.start();
+            run_workers(NAME, shared.queue.clone(), self.workers, shared, stop).await;
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! The tainted devices of all pools, by the slices that drivers publish.
+//!
+//! A driver replaces the slices of a pool one by one. The slices of the newest generation count,
+//! also while some of them are missing.
+//!
+//! Upstream: `pool` and `handleSliceChange` in `device_taint_eviction.go`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{AllocatedDevice, DeviceTaint, ResourceSlice};
+
+/// A pool: the name of a driver, and the name of its pool.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct PoolId {
+    pub(super) driver: Sym,
+    pub(super) name: Sym,
+}
+
+impl PoolId {
+    /// The pool of an allocated device.
+    pub(super) fn of(device: &AllocatedDevice) -> Self {
+        Self {
+            driver: device.driver.clone(),
+            name: device.pool.clone(),
+        }
+    }
+
+    fn of_slice(slice: &ResourceSlice) -> Self {
+        Self {
+            driver: slice.spec.driver.clone(),
+            name: slice.spec.pool.name.clone(),
+        }
+    }
+}
+
+/// The slices of all pools.
+#[derive(Debug, Default)]
+pub(super) struct Pools(HashMap<PoolId, Pool>);
+
+/// The slices of one pool by name.
+#[derive(Debug, Default)]
+struct Pool(BTreeMap<Arc<str>, Arc<ResourceSlice>>);
+
+/// Devices of a pool with their taints.
+type Tainted = BTreeMap<Sym, Vec<DeviceTaint>>;
+
+/// Devices whose taints have changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Changed {
+    pool: PoolId,
+    devices: BTreeSet<Sym>,
+}
+
+impl Changed {
+    /// Whether `device` is one of them.
+    pub(super) fn includes(&self, device: &AllocatedDevice) -> bool {
+        device.driver == self.pool.driver
+            && device.pool == self.pool.name
+            && self.devices.contains(&device.device)
+    }
+}
+
+impl Pools {
+    /// Stores a new or changed slice. Returns the devices with other taints than before.
+    pub(super) fn set(&mut self, slice: &Arc<ResourceSlice>) -> Changed {
+        self.change(PoolId::of_slice(slice), |pool| {
+            pool.0
+                .insert(Arc::clone(&slice.meta.name), Arc::clone(slice));
+        })
+    }
+
+    /// Removes a slice. Returns the devices with other taints than before.
+    pub(super) fn remove(&mut self, slice: &ResourceSlice) -> Changed {
+        self.change(PoolId::of_slice(slice), |pool| {
+            pool.0.remove(&slice.meta.name);
+        })
+    }
+
+    fn change(&mut self, id: PoolId, apply: impl FnOnce(&mut Pool)) -> Changed {
+        let pool = self.0.entry(id.clone()).or_default();
+        let before = pool.tainted();
+        apply(pool);
+        let after = pool.tainted();
+        if pool.0.is_empty() {
+            self.0.remove(&id);
+        }
+        let names = before.keys().chain(after.keys());
+        let changed = names.filter(|name| before.get(*name) != after.get(*name));
+        Changed {
+            pool: id,
+            devices: changed.cloned().collect(),
+        }
+    }
+
+    /// The taints of a device in the first current slice that shows it tainted.
+    pub(super) fn taints(&self, device: &AllocatedDevice) -> &[DeviceTaint] {
+        let pool = self.0.get(&PoolId::of(device));
+        let slices = pool.into_iter().flat_map(Pool::current);
+        let mut devices = slices.flat_map(|slice| &slice.spec.devices.0);
+        let found = devices.find(|found| found.name == device.device);
+        found.map_or(&[], |found| &found.taints)
+    }
+
+    /// The node to which the devices of `pool` are local, if there is one.
+    pub(super) fn node(&self, pool: &PoolId) -> Option<&Sym> {
+        self.0.get(pool)?.current().next()?.spec.node_name.as_ref()
+    }
+
+    /// The names of all slices.
+    #[cfg(test)]
+    pub(super) fn slices(&self) -> BTreeSet<&str> {
+        let pools = self.0.values();
+        pools
+            .flat_map(|pool| pool.0.keys().map(|name| &**name))
+            .collect()
+    }
+}
+
+impl Pool {
+    /// The slices of the newest generation, by name.
+    fn current(&self) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let generation = |slice: &Arc<ResourceSlice>| slice.spec.pool.generation;
+        let newest = self.0.values().map(generation).max();
+        let slices = self.0.values();
+        slices.filter(move |slice| Some(generation(slice)) == newest)
+    }
+
+    fn tainted(&self) -> Tainted {
+        let mut tainted = Tainted::new();
+        for device in self.current().flat_map(|slice| &slice.spec.devices.0) {
+            let taints = tainted.entry(device.name.clone()).or_default();
+            taints.extend_from_slice(&device.taints);
+        }
+        tainted
+    }
+}

@@ -1,0 +1,121 @@
+//! The eviction of one pod at its deadline.
+//!
+//! live read of the pod -> Event -> condition `DisruptionTarget` -> deletion
+//!
+//! Upstream: `maybeDeletePod` and `addConditionAndDeletePod` in `device_taint_eviction.go`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use steersman_runtime::clock::saturating_since;
+use steersman_runtime::evictions::EvictError;
+use steersman_runtime::live;
+use steersman_runtime::object::{Pod, ResourceClaim, ResourceSlice};
+use steersman_runtime::workers::{Requeue, Syncer};
+
+use super::Shared;
+use super::claims::{Devices, Eviction, claim_of};
+use super::evictions::{Due, PodRef};
+
+/// The time until the next try while older caches show an eviction that live objects do not
+/// confirm.
+const UNCONFIRMED: Duration = Duration::from_secs(5);
+
+impl Syncer<PodRef> for Shared {
+    type Error = EvictError;
+
+    async fn sync(&self, pod: &PodRef) -> Result<Requeue, EvictError> {
+        let eviction = match self.due(pod) {
+            Due::Never => return Ok(Requeue::Never),
+            Due::After(delay) => return Ok(Requeue::After(delay)),
+            Due::Now(eviction) => eviction,
+        };
+        let Some(live) = self.evictor.live(&pod.key, &pod.uid).await? else {
+            self.ended(pod);
+            return Ok(Requeue::Never);
+        };
+        let is_terminating = live.meta.is_terminating();
+        if !is_terminating && !self.is_confirmed(&live, &eviction).await? {
+            return Ok(Requeue::After(UNCONFIRMED));
+        }
+        // The taint may be gone since the first look.
+        let Due::Now(eviction) = self.due(pod) else {
+            return Ok(Requeue::After(Duration::ZERO));
+        };
+        if is_terminating || self.evict(pod, &live).await? {
+            self.count(pod, &eviction);
+        }
+        self.ended(pod);
+        Ok(Requeue::Never)
+    }
+}
+
+impl Shared {
+    fn due(&self, pod: &PodRef) -> Due {
+        self.tracker().evictions.due(pod, self.clock.now())
+    }
+
+    fn ended(&self, pod: &PodRef) {
+        // The cache drops a pod before its handlers are told, so no record can stay behind.
+        let mut tracker = self.tracker();
+        let is_cached = self.pods.has(pod);
+        tracker.evictions.ended(pod, is_cached);
+    }
+
+    /// Marks and deletes the live pod. False if it was gone.
+    async fn evict(&self, pod: &PodRef, live: &Pod) -> Result<bool, EvictError> {
+        if self.tracker().evictions.announce(pod) {
+            self.report(pod, "Marking for deletion");
+        }
+        self.evictor.mark(live).await?;
+        self.evictor.delete(&live.meta).await
+    }
+
+    fn count(&self, pod: &PodRef, eviction: &Eviction) {
+        let latency = saturating_since(self.clock.now(), eviction.at);
+        let reasons: Vec<String> = eviction.reasons.iter().map(ToString::to_string).collect();
+        let reasons = reasons.join(", ");
+        tracing::info!(%pod, ?latency, reasons, "Evicted pod by deleting it");
+        self.metrics.deletions.inc();
+        self.metrics.duration.observe(latency.as_secs_f64());
+    }
+
+    /// Whether one of the caches may show a state that is over: that of the former leader, or that
+    /// before an etcd restore.
+    fn caches_are_doubtful(&self) -> bool {
+        self.claims_written.predates_term()
+            || self.slices_written.predates_term()
+            || self.is_rewound.load(Ordering::Relaxed)
+    }
+
+    /// Whether the eviction rests on reliable caches, or is due by the live claims and slices as
+    /// well.
+    async fn is_confirmed(&self, pod: &Pod, eviction: &Eviction) -> Result<bool, EvictError> {
+        if !self.caches_are_doubtful() {
+            return Ok(true);
+        }
+        let now = self.clock.now();
+        let client = &self.evictor.client;
+        let mut devices = Devices::new(self.pod_groups);
+        for reference in &pod.spec.resource_claims {
+            let Some(key) = claim_of(pod, reference) else {
+                continue;
+            };
+            let claim = live::object::<ResourceClaim>(client, &key.namespace, &key.name).await;
+            let claim = claim.map_err(EvictError::Read)?.map(Arc::new);
+            devices.claim_changed(None, claim.as_ref(), now);
+        }
+        for pool in eviction.pools() {
+            // The slices of a node are few, and so are those without a node.
+            let node = self.tracker().devices.pools().node(pool).cloned();
+            let node = node.unwrap_or_default();
+            let fields = format!("spec.driver={},spec.nodeName={node}", pool.driver);
+            let slices = live::with_fields::<ResourceSlice>(client, "", &fields).await;
+            for slice in slices.map_err(EvictError::Read)?.objects {
+                devices.slice_changed(None, Some(&Arc::new(slice)), now);
+            }
+        }
+        Ok(devices.eviction_of(pod).is_some_and(|live| live.at <= now))
+    }
+}

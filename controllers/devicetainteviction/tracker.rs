@@ -1,0 +1,126 @@
+//! The changes of pods, claims and slices, and the evictions that follow from them.
+//!
+//! slice or claim -> [`Devices`] -> claims with another eviction -> their pods -> [`Evictions`]
+//!
+//! Upstream: `handlePodChange`, `handlePods` and `handlePod` in `device_taint_eviction.go`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use steersman_runtime::informer::{Index, Store};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{ClaimConsumer, ObjectKey, Pod, ResourceClaim};
+
+use super::claims::{Devices, is_pod_group};
+use super::evictions::{Effect, Evictions, PodRef};
+
+/// The pods in the cache.
+pub(super) struct Pods {
+    pub(super) store: Store<Pod>,
+    /// Pods by namespace and PodGroup. Only with the feature gate `DRAWorkloadResourceClaims`.
+    by_group: Option<Index<Pod>>,
+}
+
+impl Pods {
+    /// Reads from `store`. `pod_groups` is the feature gate `DRAWorkloadResourceClaims`.
+    pub(super) fn new(store: Store<Pod>, pod_groups: bool) -> Self {
+        let by_group = pod_groups.then(|| store.add_index("podGroupPerPod", group_of));
+        Self { store, by_group }
+    }
+
+    /// The pods to which `claim` is reserved.
+    fn of(&self, claim: &ResourceClaim) -> Vec<Arc<Pod>> {
+        let of_consumer = |consumer: &ClaimConsumer| -> Vec<Arc<Pod>> {
+            if is_pod_group(consumer) {
+                let group = group_key(&claim.meta.namespace, &consumer.name);
+                return self
+                    .by_group
+                    .as_ref()
+                    .map_or(Vec::new(), |pods| pods.get(&group));
+            }
+            if !consumer.api_group.is_empty() || consumer.resource != *"pods" {
+                return Vec::new();
+            }
+            let pod = self
+                .store
+                .get(&ObjectKey::new(&claim.meta.namespace, &consumer.name));
+            pod.into_iter()
+                .filter(|pod| consumer.uid.as_ref() == Some(&pod.meta.uid))
+                .collect()
+        };
+        claim
+            .status
+            .reserved_for
+            .iter()
+            .flat_map(of_consumer)
+            .collect()
+    }
+
+    /// Whether the cache has exactly this pod.
+    pub(super) fn has(&self, pod: &PodRef) -> bool {
+        self.store
+            .get(&pod.key)
+            .is_some_and(|cached| cached.meta.uid == pod.uid)
+    }
+}
+
+fn group_of(pod: &Pod) -> Vec<Sym> {
+    let group = pod.spec.scheduling_group.pod_group_name.iter();
+    group
+        .map(|group| Sym::new(&group_key(&pod.meta.namespace, group)))
+        .collect()
+}
+
+fn group_key(namespace: &str, group: &str) -> String {
+    format!("{namespace}/{group}")
+}
+
+/// Claims, devices and evictions. A lock around it puts all changes in one order.
+pub(super) struct Tracker {
+    pub(super) devices: Devices,
+    pub(super) evictions: Evictions,
+}
+
+impl Tracker {
+    /// Takes over a pod as it was and as it is.
+    pub(super) fn pod_changed(
+        &mut self,
+        old: Option<&Pod>,
+        new: Option<&Pod>,
+        now: Timestamp,
+    ) -> Option<Effect> {
+        match (old, new) {
+            (Some(old), None) => {
+                self.evictions.gone(&PodRef::of(old));
+                None
+            }
+            (Some(old), Some(new)) if !is_relevant(old, new) => None,
+            (_, Some(new)) => self.check(new, now),
+            (None, None) => None,
+        }
+    }
+
+    /// Checks the pods of `claims`.
+    pub(super) fn check_pods_of(
+        &mut self,
+        claims: &[Arc<ResourceClaim>],
+        pods: &Pods,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let pods = claims.iter().flat_map(|claim| pods.of(claim));
+        pods.filter_map(|pod| self.check(&pod, now)).collect()
+    }
+
+    fn check(&mut self, pod: &Pod, now: Timestamp) -> Option<Effect> {
+        let eviction = self.devices.eviction_of(pod);
+        self.evictions.update(PodRef::of(pod), eviction, now)
+    }
+}
+
+/// Whether a change of a pod may change its eviction. The list of its claims is immutable. A pod
+/// stops terminating only if the history went back.
+fn is_relevant(old: &Pod, new: &Pod) -> bool {
+    old.node != new.node
+        || old.details().resource_claim_statuses != new.details().resource_claim_statuses
+        || (old.meta.is_terminating() && !new.meta.is_terminating())
+}

@@ -6,6 +6,7 @@
 
 mod cron;
 mod daemonset;
+mod devices;
 mod endpoints;
 mod jobs;
 mod network;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
+pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};

@@ -4,6 +4,7 @@
 mod cronjob;
 mod daemonset;
 mod deployment;
+mod devicetainteviction;
 mod disruption;
 mod endpoints;
 mod endpointslice;
@@ -109,6 +110,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpointslicemirroring::scenarios(),
         servicecidrs::scenarios(),
         tainteviction::scenarios(),
+        devicetainteviction::scenarios(),
         ttl::scenarios(),
         ttlafterfinished::scenarios(),
     ];

@@ -33,6 +33,8 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
         "servicecidrs" => return format!("/apis/networking.k8s.io/v1/servicecidrs/{name}"),
         "ipaddresses" => return format!("/apis/networking.k8s.io/v1/ipaddresses/{name}"),
         "nodes" => return format!("/api/v1/nodes/{name}"),
+        "resourceclaims" => "/apis/resource.k8s.io/v1",
+        "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),
         _ => "/api/v1",
     };
     format!("{root}/namespaces/{namespace}/{plural}/{name}")

@@ -66,6 +66,9 @@ pub enum Effect {
     Inert,
     /// The flag works if this controller exists, and has no effect yet otherwise.
     Of(&'static str),
+    /// The flag works if a program adds this controller, such as a loop over a cloud provider.
+    /// Ignored otherwise, as in upstream.
+    Added(&'static str),
 }
 
 /// A flag: one line of the table.
@@ -179,7 +182,7 @@ impl Options {
     /// Names of the flags that were set but have no effect yet, sorted.
     pub fn without_effect(&self, has_controller: impl Fn(&str) -> bool) -> Vec<&'static str> {
         let idle = |effect| match effect {
-            Effect::Live | Effect::Moot => false,
+            Effect::Live | Effect::Moot | Effect::Added(_) => false,
             Effect::Inert => true,
             Effect::Of(controller) => !has_controller(controller),
         };
@@ -194,8 +197,10 @@ impl Options {
     pub fn without_workers(&self, is_enabled: impl Fn(&str) -> bool) -> Vec<(&'static str, i64)> {
         let is_count =
             |flag: &Flag| flag.name.starts_with("concurrent-") && flag.name.ends_with("-syncs");
-        let of_enabled =
-            |flag: &Flag| matches!(flag.effect, Effect::Of(controller) if is_enabled(controller));
+        let of_enabled = |flag: &Flag| match flag.effect {
+            Effect::Of(controller) | Effect::Added(controller) => is_enabled(controller),
+            Effect::Live | Effect::Moot | Effect::Inert => false,
+        };
         let counts = self
             .entries
             .values()
@@ -256,5 +261,15 @@ mod tests {
             .flat_map(|(_, flags)| *flags)
             .count();
         assert_eq!(hidden, 2);
+    }
+
+    #[test]
+    fn flags_of_the_cloud_loops_matter_only_beside_these_loops() {
+        let mut options = Options::default();
+        options.set("concurrent-service-syncs", "0").unwrap();
+        let idle = options.without_workers(|name| name == "service-lb-controller");
+        assert_eq!(idle, [("concurrent-service-syncs", 0)]);
+        assert_eq!(options.without_workers(|_| false), []);
+        assert_eq!(options.without_effect(|_| false), [""; 0]);
     }
 }

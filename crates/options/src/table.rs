@@ -3,7 +3,7 @@
 //!
 //! `--help`, `/flagz`, `/configz` and the parser use this table.
 
-use crate::Effect::{Inert, Live, Moot, Of};
+use crate::Effect::{Added, Inert, Live, Moot, Of};
 use crate::Kind::{
     Bool, CertKeys, Duration, Float, Float32, Gates, Int, Int32, Int32Slice, Ip, Level, Quantity,
     String, StringMap, Strings, Version, Vmodule,
@@ -41,16 +41,16 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
     ("Generic", &[
         flag("allocate-node-cidrs", Bool, "false", Of("node-ipam-controller"), "give each Node a pod CIDR (turns node-ipam on); needs --cluster-cidr"),
         flag("cidr-allocator-type", String, "RangeAllocator", Of("node-ipam-controller"), "pod CIDR allocator; any value but RangeAllocator is rejected at start"),
-        flag("cloud-config", String, "", Moot, "cloud provider configuration file; inert"),
+        flag("cloud-config", String, "", Moot, "configuration file of a cloud provider that this program was built with; ignored without one"),
         flag("cloud-provider", String, "", Moot, "cloud provider name; only empty or external pass validation"),
         flag("cluster-cidr", String, "", Of("node-ipam-controller"), "pod CIDR(s) of the cluster, up to one per IP family, comma separated; used with --allocate-node-cidrs"),
-        flag("cluster-name", String, "kubernetes", Moot, "instance prefix for cloud resources; inert"),
-        flag("configure-cloud-routes", Bool, "true", Moot, "let the cloud route controller program routes; inert"),
+        flag("cluster-name", String, "kubernetes", Moot, "prefix of the resources of a cloud provider that this program was built with; ignored without one"),
+        flag("configure-cloud-routes", Bool, "true", Added("node-route-controller"), "let the cloud route controller program routes; ignored without a cloud provider"),
         flag("controller-shutdown-timeout", Duration, "10s", Live, "how long to wait for controllers after the stop signal; 0 = no limit"),
         flag("controller-start-interval", Duration, "0s", Live, "jittered start delay of each controller (I..2I); 0 = none"),
         flag("controllers", Strings, "*", Live, "controllers to run: * is all that are on by default, foo turns foo on, -foo turns it off"),
         flag("emulated-version", Strings, "", Live, "component=major.minor whose feature gates to have; kube 1.33..1.36, which is the default"),
-        flag("external-cloud-volume-plugin", String, "", Moot, "in-tree volume plugin to keep with --cloud-provider=external; inert"),
+        flag("external-cloud-volume-plugin", String, "", Moot, "in-tree volume plugin to keep with --cloud-provider=external; ignored"),
         flag("feature-gates", Gates, "", Live, "repeatable, comma-separated [component:]Gate=<bool>"),
         flag("kube-api-burst", Int32, "30", Live, "client-side rate limiter burst, per client"),
         flag("kube-api-content-type", String, "application/vnd.kubernetes.protobuf", Inert, "media type used for requests to the API server"),
@@ -65,11 +65,11 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
         flag("min-compatibility-version", Strings, "", Live, "oldest control plane version to stay compatible with; not above the emulated version"),
         flag("min-resync-period", Duration, "12h0m0s", Live, "lower bound of the informer resync period; the real one is drawn from 1x to 2x of this"),
         flag("node-monitor-period", Duration, "5s", Of("node-lifecycle-controller"), "how often node-lifecycle looks at Node health"),
-        flag("route-reconciliation-period", Duration, "10s", Moot, "cloud route sync period; inert"),
+        flag("route-reconciliation-period", Duration, "10s", Added("node-route-controller"), "cloud route sync period; ignored without a cloud provider"),
         flag("use-service-account-credentials", Bool, "false", Live, "give each controller its own service account identity"),
     ]),
     ("Service-lb-controller", &[
-        flag("concurrent-service-syncs", Int32, "1", Moot, "workers of the cloud load balancer controller; inert"),
+        flag("concurrent-service-syncs", Int32, "1", Added("service-lb-controller"), "workers of the cloud load balancer controller; ignored without a cloud provider"),
     ]),
     ("Secure serving", &[
         flag("bind-address", Ip, "0.0.0.0", Live, "listen address of the HTTPS port; unspecified address = all interfaces, both families"),

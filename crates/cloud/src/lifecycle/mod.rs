@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// The cloud node lifecycle controller over the provider `P`.
-pub fn descriptor<P: CloudProvider>() -> Descriptor {
+pub const fn descriptor<P: CloudProvider>() -> Descriptor {
     Descriptor {
         name: NAME,
         aliases: &["cloud-node-lifecycle"],

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use rand::Rng;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::object::{DecodeError, Object, ObjectReference};
@@ -77,7 +77,10 @@ impl Pass {
                 Err(error) if error.is_race() => {
                     tracing::debug!(node = name, %error, "the next pass decides again");
                 }
-                Err(error) => tracing::error!(node = name, %error, "node left as it is"),
+                Err(error) => {
+                    let category = Category::of(&error).as_str();
+                    tracing::error!(node = name, category, %error, "node left as it is");
+                }
             }
         }
     }

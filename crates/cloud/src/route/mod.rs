@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// The route controller over the provider `P`.
-pub fn descriptor<P: CloudProvider>() -> Descriptor {
+pub const fn descriptor<P: CloudProvider>() -> Descriptor {
     Descriptor {
         name: NAME,
         aliases: &["route"],

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use rand::Rng;
 use steersman_options::duration::GoDuration;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
@@ -112,7 +112,8 @@ impl Pass {
                     return tracing::debug!(name, cidr, "the cache lacks the node of the route");
                 }
                 Err(error) => {
-                    return tracing::error!(name, cidr, %error, "cannot read the node of the route");
+                    let category = Category::of(&error).as_str();
+                    return tracing::error!(name, cidr, category, %error, "cannot read the node of the route");
                 }
             }
         }
@@ -191,10 +192,13 @@ impl Pass {
             match self.client.patch(target, PatchKind::Strategic, &body).await {
                 Ok(_) => return,
                 Err(error) if error.is_conflict() && tries < TRIES => pause().await,
-                Err(error) if error.is_fenced() || error.is_not_found() => {
+                Err(error) if error.is_fenced() || error.is_object_not_found() => {
                     return tracing::debug!(node = name, %error, "the condition stays");
                 }
-                Err(error) => return tracing::error!(node = name, %error, "Error updating node"),
+                Err(error) => {
+                    let category = Category::of(&error).as_str();
+                    return tracing::error!(node = name, category, %error, "Error updating node");
+                }
             }
         }
     }

@@ -64,7 +64,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_s
 const CLEANUP_PERIOD: Duration = Duration::from_secs(30);
 
 /// The service controller over the provider `P`.
-pub fn descriptor<P: CloudProvider>() -> Descriptor {
+pub const fn descriptor<P: CloudProvider>() -> Descriptor {
     Descriptor {
         name: NAME,
         aliases: &["service"],

@@ -224,7 +224,7 @@ impl Balancing {
         };
         match self.patch(key, service, &body).await {
             // The Service vanishes with its last finalizer.
-            Err(WriteError::Request(error)) if error.is_not_found() => Ok(()),
+            Err(WriteError::Request(error)) if error.is_object_not_found() => Ok(()),
             written => written.map_err(SyncError::Status),
         }
     }

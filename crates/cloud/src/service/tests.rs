@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::status::Status;
 use tokio::time::Instant;
 
 use super::changes::FINALIZER;
@@ -569,6 +570,20 @@ async fn a_failed_patch_is_reported_and_repeated() {
             world.events()
         );
     }
+}
+
+/// A proxy that cannot reach the API server answers 404 as well.
+#[tokio::test(start_paused = true)]
+async fn the_answer_of_a_proxy_does_not_stand_for_a_written_address() {
+    let world = world().await;
+    let page = Status::new(404, "NotFound", "404 page not found");
+    let writes = Matcher::new("patch", "services").subresource("status");
+    world.cluster.faults().reject(writes, page, Some(1));
+    let mut web = service("web", "LoadBalancer");
+    web["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.create(web).await;
+    world.pass(60).await;
+    assert_eq!(world.address("web").as_deref(), Some(ADDRESS));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,8 +8,8 @@
 //! - a reservation: a block chosen for a node with empty `podCIDRs` in the cache.
 //!
 //! A reservation outlives a PATCH without an answer, because the API server may still apply it. It
-//! ends when the cache shows the `podCIDRs` of the node, or after a refusal by the API server.
-//! Reservations are by name: a recreated node gets the block that a late PATCH would give it.
+//! ends when the cache shows the `podCIDRs` of the node or its deletion, or after a refusal by the
+//! API server. A PATCH carries the UID of the node, so a late one changes no recreated node.
 //!
 //! While the cache is older than the live list, it may show a node without the `podCIDRs` that it has.
 //! [`Allocations::is_outdated`] recognises such a node, and its sync waits for the cache.
@@ -100,6 +100,7 @@ type Hold = (usize, Blocks);
 /// One block of each cluster CIDR, for a node without `podCIDRs` in the cache.
 #[derive(Debug)]
 struct Reservation {
+    uid: Uid,
     holds: Vec<Hold>,
     state: Sent,
 }
@@ -142,6 +143,8 @@ pub(super) struct Allocations {
     reserved: HashMap<ObjectKey, Reservation>,
     /// Nodes that found no free block, or that wait for the cache.
     waiting: BTreeSet<ObjectKey>,
+    /// Waiting nodes that were woken and have not reserved a block since.
+    woken: BTreeSet<ObjectKey>,
     /// Blocks that became free since the last call of [`Allocations::take_woken`].
     freed: u64,
 }
@@ -165,6 +168,7 @@ impl Allocations {
             listed: None,
             reserved: HashMap::new(),
             waiting: BTreeSet::new(),
+            woken: BTreeSet::new(),
             freed: 0,
         };
         for service in &ranges.services {
@@ -229,7 +233,7 @@ impl Allocations {
         self.release(&before);
         if !node.spec.pod_cidrs.is_empty() {
             self.cached.insert(key.clone(), holds);
-            self.waiting.remove(&key);
+            self.stop_waiting(&key);
             // `podCIDRs` is immutable, so no PATCH for this node takes effect any more.
             self.drop_reservation(&key);
         }
@@ -237,9 +241,25 @@ impl Allocations {
 
     /// The node is not in the cache any more.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
-        self.waiting.remove(key);
         let before = self.cached.remove(key).unwrap_or_default();
         self.release(&before);
+        self.abandon(key);
+    }
+
+    /// The node is gone, so no PATCH for it takes effect any more. A sync that began before its
+    /// deletion may have left a reservation.
+    pub(super) fn abandon(&mut self, key: &ObjectKey) {
+        self.stop_waiting(key);
+        self.drop_reservation(key);
+    }
+
+    /// The node needs no block. If it was woken for a free one, the next waiting node is woken in
+    /// its place.
+    pub(super) fn stop_waiting(&mut self, key: &ObjectKey) {
+        self.waiting.remove(key);
+        if self.woken.remove(key) {
+            self.freed = self.freed.saturating_add(1);
+        }
     }
 
     /// Holds the blocks of the nodes in the live list of this version, until
@@ -286,20 +306,24 @@ impl Allocations {
     }
 
     /// Reserves a block of each cluster CIDR for a node without `podCIDRs`. An earlier reservation
-    /// stays. `None` if the cache shows `podCIDRs` meanwhile.
+    /// for this UID stays. `None` if the cache shows `podCIDRs` meanwhile.
     ///
     /// If a cluster CIDR is exhausted, the node counts as waiting and holds no block. While the cache
     /// is older than the live list, the answer is `None`: blocks of deleted nodes may still count.
-    pub(super) fn reserve(&mut self, key: &ObjectKey) -> Result<Option<Vec<Cidr>>, Exhausted> {
+    pub(super) fn reserve(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+    ) -> Result<Option<Vec<Cidr>>, Exhausted> {
+        self.woken.remove(key);
         if self.cached.contains_key(key) {
             return Ok(None);
         }
-        if let Some(reservation) = self.reserved.get_mut(key) {
-            if reservation.state == Sent::Confirmed {
-                // The same name belongs to another node now, and a new PATCH is sent.
-                reservation.state = Sent::Pending;
+        match self.reserved.get(key) {
+            Some(reservation) if reservation.uid == *uid => {
+                return Ok(Some(blocks(&self.sets, &reservation.holds)));
             }
-            return Ok(Some(blocks(&self.sets, &self.reserved[key].holds)));
+            _ => self.drop_reservation(key),
         }
         let mut holds: Vec<Hold> = Vec::new();
         for at in 0..self.sets.len() {
@@ -321,9 +345,12 @@ impl Allocations {
         }
         self.waiting.remove(key);
         let cidrs = blocks(&self.sets, &holds);
-        let state = Sent::Pending;
-        self.reserved
-            .insert(key.clone(), Reservation { holds, state });
+        let reservation = Reservation {
+            uid: uid.clone(),
+            holds,
+            state: Sent::Pending,
+        };
+        self.reserved.insert(key.clone(), reservation);
         Ok(Some(cidrs))
     }
 
@@ -366,6 +393,7 @@ impl Allocations {
         woken.iter().for_each(|key| {
             self.waiting.remove(key);
         });
+        self.woken.extend(woken.iter().cloned());
         woken
     }
 

@@ -6,8 +6,8 @@
 //!
 //! - Before the first allocation, a live list shows the blocks of all nodes ([`start`]). A node that
 //!   has blocks in this list gets no others, even if the cache still shows it without.
-//! - A chosen block stays reserved until the cache shows it, or until the API server refuses it. A
-//!   lost answer therefore does not free the block.
+//! - A chosen block stays reserved until the cache shows it or the deletion of its node, or until the
+//!   API server refuses it. A lost answer therefore does not free the block.
 //! - A block that several nodes have is free after the last one is gone.
 //!
 //! The controller runs only with `--allocate-node-cidrs`. Upstream: `pkg/controller/nodeipam`.

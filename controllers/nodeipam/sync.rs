@@ -52,6 +52,7 @@ impl ObjectSyncer for NodeIpam {
 
     async fn sync(&self, key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, SyncError> {
         if node.meta.is_terminating() {
+            self.pool.with(|allocations| allocations.stop_waiting(key));
             return Ok(Requeue::Never);
         }
         if !node.spec.pod_cidrs.is_empty() {
@@ -62,12 +63,17 @@ impl ObjectSyncer for NodeIpam {
             if allocations.is_outdated(&node) {
                 return Ok(None);
             }
-            allocations.reserve(key)
+            allocations.reserve(key, &node.meta.uid)
         });
         let reserved = reserved.inspect_err(|_| self.report(&node, "CIDRNotAvailable"))?;
         if let Some(cidrs) = reserved {
             self.assign(key, &node, &cidrs).await?;
         }
+        Ok(Requeue::Never)
+    }
+
+    async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.pool.with(|allocations| allocations.abandon(key));
         Ok(Requeue::Never)
     }
 }
@@ -76,7 +82,9 @@ impl NodeIpam {
     /// Sends the reserved blocks, in up to [`ATTEMPTS`] requests.
     async fn assign(&self, key: &ObjectKey, node: &Node, cidrs: &[Cidr]) -> Result<(), SyncError> {
         let cidrs: Vec<String> = cidrs.iter().map(ToString::to_string).collect();
-        let patch = patch_of(&cidrs);
+        let mut patch = patch_of(&cidrs);
+        // Another node of this name has another UID, which the API server refuses to change.
+        patch["metadata"] = json!({"uid": node.meta.uid.to_string()});
         let mut attempt = 1;
         let error = loop {
             let target = Target::of::<Node>(&node.meta);

@@ -141,7 +141,8 @@ fn sync(
             .map_err(|error| error.to_string());
     }
     let key = before.key();
-    let blocks = allocations.reserve(&key).map_err(|e| e.to_string())?;
+    let blocks = allocations.reserve(&key, &before.meta.uid);
+    let blocks = blocks.map_err(|e| e.to_string())?;
     let blocks: Vec<String> = blocks.unwrap().iter().map(ToString::to_string).collect();
     allocations.confirmed(&key);
     allocations.observe(&node(name, &blocks));

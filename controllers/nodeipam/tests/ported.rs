@@ -4,7 +4,7 @@
 use prometheus::Registry;
 use serde_json::json;
 use steersman_runtime::cidr::Cidr;
-use steersman_runtime::object::{Node, Object, ObjectKey};
+use steersman_runtime::object::{Node, Object, ObjectKey, Uid};
 
 use crate::nodeipam::allocations::Allocations;
 use crate::nodeipam::config::Ranges;
@@ -45,7 +45,7 @@ impl Stage {
     }
 
     fn reserve(&mut self, name: &str) -> Option<Vec<String>> {
-        let blocks = self.allocations.reserve(&key(name)).ok()?;
+        let blocks = self.allocations.reserve(&key(name), &Uid::new(name)).ok()?;
         Some(blocks.unwrap().iter().map(ToString::to_string).collect())
     }
 
@@ -335,7 +335,7 @@ fn a_reserved_block_is_given_to_no_other_node() {
         (
             "no answer, and the node is gone",
             &[|all| all.doubted(&key("a")), |all| all.forget(&key("a"))],
-            false,
+            true,
         ),
         ("accepted", &[|all| all.confirmed(&key("a"))], false),
         (
@@ -378,14 +378,58 @@ fn a_reserved_block_is_given_to_no_other_node() {
     }
 }
 
+/// A late PATCH carries the UID of the deleted node, so it changes no other.
 #[test]
-fn a_recreated_node_keeps_the_block_of_an_unanswered_patch() {
-    let mut stage = Stage::new(&[("10.0.0.0/22", 24)], &[]);
+fn a_recreated_node_does_not_keep_the_block_of_an_unanswered_patch() {
+    let mut stage = Stage::new(&[("10.0.0.0/23", 24)], &[]);
+    let old = stage.reserve("a");
+    stage.allocations.doubted(&key("a"));
+    let reserved = |stage: &mut Stage, uid: &str| {
+        let blocks = stage.allocations.reserve(&key("a"), &Uid::new(uid));
+        blocks.unwrap().map(|blocks| blocks[0].to_string())
+    };
+    assert_eq!(reserved(&mut stage, "a").as_deref(), Some("10.0.0.0/24"));
+    assert_eq!(reserved(&mut stage, "new").as_deref(), Some("10.0.1.0/24"));
+    assert_eq!(stage.reserve("b"), old);
+}
+
+#[test]
+fn a_sync_that_outlives_its_node_leaves_no_reservation() {
+    let mut stage = Stage::new(&[("10.0.0.0/24", 24)], &[]);
+    stage.allocations.forget(&key("a"));
     let block = stage.reserve("a");
     stage.allocations.doubted(&key("a"));
-    stage.allocations.forget(&key("a"));
-    assert_ne!(stage.reserve("b"), block);
-    assert_eq!(stage.reserve("a"), block);
+    stage.allocations.refused(&key("a"));
+    assert_eq!(stage.reserve("b"), None);
+    stage.allocations.abandon(&key("a"));
+    assert_eq!(stage.allocations.take_woken(), [key("b")]);
+    assert_eq!(stage.reserve("b"), block);
+}
+
+#[test]
+fn a_woken_node_that_needs_no_block_passes_the_turn_on() {
+    type Change = fn(&mut Allocations);
+    // (the end of the wait of "a", which is woken first)
+    let cases: [(&str, Change); 3] = [
+        ("terminates", |all| all.stop_waiting(&key("a"))),
+        ("gone", |all| all.abandon(&key("a"))),
+        ("has a block", |all| {
+            all.observe(&node("a", &["10.0.0.0/24"]));
+        }),
+    ];
+    for (case, change) in cases {
+        let mut stage = Stage::new(&[("10.0.1.0/24", 24)], &[]);
+        stage.allocations.observe(&node("old", &["10.0.1.0/24"]));
+        for name in ["a", "b", "c"] {
+            assert_eq!(stage.reserve(name), None);
+        }
+        stage.allocations.forget(&key("old"));
+        assert_eq!(stage.allocations.take_woken(), [key("a")], "{case}");
+        change(&mut stage.allocations);
+        assert_eq!(stage.allocations.take_woken(), [key("b")], "{case}");
+        change(&mut stage.allocations);
+        assert_eq!(stage.allocations.take_woken(), [], "{case}: once");
+    }
 }
 
 #[test]
@@ -477,11 +521,12 @@ fn exhaustion_counts_once_the_cache_is_as_new_as_the_live_list() {
     let mut stage = Stage::new(&[("10.0.0.0/24", 24)], &[]);
     stage.allocations.observe(&node("gone", &["10.0.0.0/24"]));
     stage.allocations.hold_listed(&[], 10).unwrap();
-    let waits = stage.allocations.reserve(&key("a"));
+    let (a, uid) = (key("a"), Uid::new("a"));
+    let waits = stage.allocations.reserve(&a, &uid);
     assert_eq!(waits, Ok(None));
     stage.allocations.forget_listed();
     assert_eq!(stage.allocations.take_woken(), [key("a")]);
-    assert!(stage.allocations.reserve(&key("a")).is_err());
+    assert!(stage.allocations.reserve(&a, &uid).is_err());
     stage.allocations.forget(&key("gone"));
     assert_eq!(stage.reserve("a").unwrap(), ["10.0.0.0/24"]);
 }

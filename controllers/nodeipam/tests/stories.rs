@@ -163,6 +163,35 @@ async fn the_block_of_an_unanswered_patch_is_given_to_no_other_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_node_frees_the_block_of_an_unanswered_patch() {
+    let world = World::ipam("10.0.0.0/24").await;
+    let patches = Matcher::new("patch", "nodes").name("a");
+    let faults = world.cluster.faults();
+    faults.on_request(patches, RequestFault::Hang, None);
+    world.create(node("a", &[])).await;
+    // The attempts of the first sync have reached their time limit.
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    world.remove_node("a").await;
+    world.create(node("b", &[])).await;
+    assert_eq!(world.until_given("b").await, ["10.0.0.0/24"]);
+}
+
+/// So a late PATCH for a deleted node changes no new node of its name.
+#[tokio::test(start_paused = true)]
+async fn a_patch_names_the_uid_of_its_node() {
+    let world = World::ipam("10.0.0.0/24").await;
+    world.cluster.keep_contents();
+    world.create(node("a", &[])).await;
+    world.until_given("a").await;
+    let requests = world.cluster.requests();
+    let patch = requests.iter().find(|request| request.verb == "patch");
+    let body = &patch.unwrap().content.as_ref().unwrap().body;
+    let body: Value = serde_json::from_slice(body).unwrap();
+    let uid = world.find("nodes", "a").unwrap()["metadata"]["uid"].clone();
+    assert_eq!(body["metadata"], json!({"uid": uid}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_patch_is_sent_three_times_and_reported() {
     let world = World::ipam("10.0.0.0/22").await;
     let patches = Matcher::new("patch", "nodes").name("a");

@@ -31,9 +31,9 @@ const TRIES: u32 = 5;
 /// Pause after a failed try, as upstream.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Evictions at the same time. The throttle of the client limits their rate, so more would only
-/// take memory.
-const AT_ONCE: usize = 100;
+/// Evictions at the same time, to bound their memory. Upstream has no limit, so it is high: the
+/// evictions of one namespace must not hold up all others, while a webhook refuses them slowly.
+const AT_ONCE: usize = 5000;
 
 /// The cause that the condition `DisruptionTarget` tells.
 pub(super) const CAUSE: DisruptionCause = DisruptionCause {
@@ -74,12 +74,11 @@ impl Shared {
 
     /// Evicts one pod, with upstream's number of tries.
     async fn evict(&self, due: Due) {
-        tracing::info!(pod = %due.pod, "Deleting pod");
-        self.report(&due.pod, format!("Marking for deletion Pod {}", due.pod));
+        let mut is_reported = false;
         let mut tries = 0;
         let result = loop {
             tries += 1;
-            match self.try_evict(&due).await {
+            match self.try_evict(&due, &mut is_reported).await {
                 Err(error) if ApiError::within(&error).is_some_and(ApiError::is_fenced) => {
                     return tracing::debug!(pod = %due.pod, "pod is left to the next leader");
                 }
@@ -105,12 +104,18 @@ impl Shared {
         }
     }
 
-    async fn try_evict(&self, due: &Due) -> Result<End, EvictError> {
+    /// Reports the eviction once the live pod has to go. Upstream reports before it reads the pod,
+    /// also if the pod is gone or another one has its name.
+    async fn try_evict(&self, due: &Due, is_reported: &mut bool) -> Result<End, EvictError> {
         let Some(pod) = self.evictor.live(&due.pod, &due.uid).await? else {
             return Ok(End::Needless);
         };
         if !self.has_to_go(&pod).await? {
             return Ok(End::Needless);
+        }
+        if !std::mem::replace(is_reported, true) {
+            tracing::info!(pod = %due.pod, "Deleting pod");
+            self.report(&due.pod, format!("Marking for deletion Pod {}", due.pod));
         }
         self.evictor.mark(&pod).await?;
         if pod.meta.is_terminating() || !self.evictor.delete(&pod.meta).await? {

@@ -1,7 +1,7 @@
 //! Further stories: failures, stale caches, restarts, and the node lifecycle controller beside.
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::{Matcher, conflict, internal_error};
+use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
 use steersman_devcluster::status::Status;
 
 use super::{Evictions, node, pod, taint, toleration};
@@ -163,6 +163,7 @@ async fn a_pod_that_is_gone_is_not_searched_again() {
     evictions.0.cluster.delete_with(&path, now).await.unwrap();
     evictions.pass(60_000).await;
     assert_eq!(evictions.requests(), ["get pods/p 404"]);
+    assert_eq!(evictions.events(), [""; 0]);
 }
 
 /// kubernetes/kubernetes#107543
@@ -180,6 +181,7 @@ async fn a_new_pod_of_the_same_name_survives_and_waits_on_its_own() {
     evictions.load(another);
     evictions.pass(20_000).await;
     assert_eq!(evictions.requests(), ["get pods/p 200"]);
+    assert_eq!(evictions.events(), [""; 0], "no Event about the new pod");
     evictions.0.cluster.faults().resume_watches("pods");
     evictions.pass(5000).await;
     assert_eq!(evictions.terminating(), [""; 0]);
@@ -196,6 +198,26 @@ async fn a_pod_that_tolerates_the_taint_at_the_deadline_stays() {
     evictions.load(pod("p", "node1", json!([toleration(1, None)])));
     evictions.pass(20_000).await;
     assert_eq!(evictions.requests(), ["get pods/p 200"]);
+    assert_eq!(evictions.events(), [""; 0]);
+}
+
+/// A webhook answers no deletion in one namespace.
+#[tokio::test(start_paused = true)]
+async fn slow_evictions_in_one_namespace_hold_up_no_other() {
+    let mut objects = vec![node("node1", json!([taint(1)]))];
+    for index in 0..200 {
+        let mut slow = pod(&format!("slow-{index}"), "node1", json!([]));
+        slow["metadata"]["namespace"] = json!("slow");
+        objects.push(slow);
+    }
+    objects.push(pod("p", "node1", json!([toleration(1, Some(5))])));
+    let evictions = Evictions::without_controller(&objects).await;
+    let slow = Matcher::new("delete", "pods").namespace("slow");
+    let faults = evictions.0.cluster.faults();
+    faults.on_request(slow, RequestFault::Hang, None);
+    let evictions = evictions.started(&[DESCRIPTOR]).await;
+    evictions.pass(6000).await;
+    assert_eq!(evictions.terminating(), ["p"]);
 }
 
 /// Upstream evicts finished pods too (kubernetes/kubernetes#96363), and so does this controller.

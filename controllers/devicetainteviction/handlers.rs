@@ -68,11 +68,12 @@ pub(super) fn register(
     slices.on_rewind(rewound());
 }
 
+/// An object before and after a change.
+pub(super) type Step<'a, T> = (Option<&'a Arc<T>>, Option<&'a Arc<T>>);
+
 /// A change as objects before and after. The replacement of an object by another one of its name is
 /// a deletion and a creation.
-pub(super) fn steps<'a, T: Object>(
-    change: &Change<'a, T>,
-) -> Vec<(Option<&'a Arc<T>>, Option<&'a Arc<T>>)> {
+pub(super) fn steps<'a, T: Object>(change: &Change<'a, T>) -> Vec<Step<'a, T>> {
     match *change {
         Change::Added { object, .. } => vec![(None, Some(object))],
         Change::Updated { old, new } if old.meta().uid != new.meta().uid => {

@@ -1,5 +1,7 @@
 //! Metrics of the node lifecycle controller, under upstream's names.
 
+use std::time::Duration;
+
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry, exponential_buckets,
 };
@@ -14,8 +16,7 @@ pub(super) struct NodeMetrics {
     unhealthy: GaugeVec,
     /// Nodes that got a NoExecute taint under the rate limit.
     pub(super) evictions: IntCounterVec,
-    /// Seconds for one node in one pass.
-    pub(super) node_duration: Histogram,
+    node_duration: Histogram,
     /// Seconds for one pass.
     pub(super) pass_duration: Histogram,
 }
@@ -66,6 +67,11 @@ impl NodeMetrics {
                 0.01,
             )?,
         })
+    }
+
+    /// Counts the time of one node in one pass, with all its requests.
+    pub(super) fn node_took(&self, time: Duration) {
+        self.node_duration.observe(time.as_secs_f64());
     }
 
     /// Shows the counts of a zone. A zone without counted nodes is 100 percent healthy.

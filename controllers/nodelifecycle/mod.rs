@@ -6,8 +6,8 @@
 //!
 //! The taint eviction controller evicts the pods of nodes with NoExecute taints.
 //!
-//! - every 5 s: caches of nodes and Leases -> [`monitor`] -> PUT of statuses, taints, pods
-//! - every 100 ms: waiting nodes of each zone -> NoExecute taint
+//! - every 5 s: caches of nodes and Leases -> [`monitor`] -> patches of statuses, taints, pods
+//! - at the rate of each zone: waiting nodes -> NoExecute taint
 //! - node events -> queue of nodes -> (taints, labels) -> patch
 //! - pods bound to a node -> queue of pods -> patch of the status
 //!
@@ -17,7 +17,9 @@
 //!   again, so the pods get their whole toleration time once more.
 //! - A NoExecute taint is added only if the live node still has the condition of the decision.
 //! - Disruption is known before the first NoExecute taint of a pass; see [`monitor`].
-//! - A pod is marked by a patch of its `Ready` condition with the resource version.
+//! - A silent node and its pods are marked by patches of conditions with the resource version.
+//! - A node that recovers while the controller is busy with other nodes keeps its status, and its
+//!   pods are not marked.
 //! - A failed taint or label is retried.
 //! - A NoExecute taint waits until some node has shown a sign of life in this leadership term. So a
 //!   new leader evicts no pod while all kubelets are silent.
@@ -76,7 +78,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     reads: &[Read::of::<Node>(), Read::of::<Pod>(), Read::of::<Lease>()],
     rules: &[
         Rule::new(&[""], &["nodes"], &["get", "patch"]),
-        Rule::new(&[""], &["nodes/status"], &["update"]),
+        Rule::new(&[""], &["nodes/status"], &["patch"]),
         Rule::new(&[""], &["pods/status"], &["patch"]),
         Rule::EVENTS,
     ],

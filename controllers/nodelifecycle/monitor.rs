@@ -24,13 +24,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use steersman_runtime::object::{Lease, Node, Uid};
 use tokio::time::Instant;
 
 use super::config::Config;
 use super::health::{Health, Moment, Ready, SeenReady};
-use super::taints::{self, TaintId};
+use super::taints::{self, Premise, TaintId};
 use super::zones::{Count, Disruption, ZoneKey, ZoneState, Zones};
 
 /// A node with this label, with any value, does not count for the state of its zone.
@@ -59,6 +60,8 @@ struct Record {
     is_live: bool,
     /// Whether its pods still have to be marked as not ready.
     needs_marking: bool,
+    /// Whether the node may still have the NoExecute taints with which it was registered.
+    is_new: bool,
 }
 
 impl Record {
@@ -68,6 +71,7 @@ impl Record {
             health: None,
             is_live: false,
             needs_marking: false,
+            is_new: true,
         }
     }
 }
@@ -91,11 +95,14 @@ pub(super) struct Sight {
 /// One node after its status was written, if it had to be.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
+    /// The node as read, or as written.
     pub(super) node: Arc<Node>,
     /// The `Ready` condition as read.
     pub(super) before: Option<Ready>,
     /// The `Ready` condition now.
     pub(super) ready: Option<Ready>,
+    /// The time that the look and the write took.
+    pub(super) spent: Duration,
 }
 
 /// The writes that one node needs.
@@ -107,6 +114,8 @@ pub(super) struct Work {
     pub(super) was_lost: bool,
     /// Whether its pods have to be marked as not ready.
     pub(super) marks_pods: bool,
+    /// The time that the node has taken in this pass so far.
+    pub(super) spent: Duration,
 }
 
 /// Changes of NoExecute taints without a rate limit.
@@ -121,14 +130,14 @@ pub(super) enum TaintStep {
         remove: TaintId,
     },
     /// Remove both taints.
-    Remove,
+    Remove(Premise),
 }
 
 impl TaintStep {
     /// The step that leaves `node` without both taints.
-    fn remove_from(node: &Node) -> Self {
+    fn remove_from(node: &Node, premise: Premise) -> Self {
         if taints::has_no_execute(node) {
-            Self::Remove
+            Self::Remove(premise)
         } else {
             Self::None
         }
@@ -142,6 +151,12 @@ pub(super) struct Outcome {
     pub(super) work: Vec<Work>,
     /// Zones without nodes.
     pub(super) gone: Vec<ZoneKey>,
+}
+
+/// The record of `node`; `None` if the last pass listed no node with its name and UID.
+fn record_of<'a>(nodes: &'a mut HashMap<Arc<str>, Record>, node: &Node) -> Option<&'a mut Record> {
+    let record = nodes.get_mut(&node.meta.name)?;
+    (record.uid == node.meta.uid).then_some(record)
 }
 
 impl Monitor {
@@ -185,7 +200,7 @@ impl Monitor {
     /// Looks at a node and its Lease.
     pub(super) fn examine(&mut self, node: &Node, lease: Option<&Lease>, now: Moment) -> Sight {
         let ready = Ready::of(node);
-        let Some(record) = self.nodes.get_mut(&node.meta.name) else {
+        let Some(record) = record_of(&mut self.nodes, node) else {
             return Sight {
                 ready,
                 is_lost: false,
@@ -213,18 +228,12 @@ impl Monitor {
         }
     }
 
-    /// Takes over that the conditions of `node` were written as `Unknown`.
-    pub(super) fn unknown_written(&mut self, node: &Node, lease: Option<&Lease>) {
-        let record = self.nodes.get_mut(&node.meta.name);
+    /// Takes over that the conditions of a node were written as `Unknown`. `written` is the node
+    /// with these conditions.
+    pub(super) fn unknown_written(&mut self, written: &Node, lease: Option<&Lease>) {
+        let record = record_of(&mut self.nodes, written);
         if let Some(health) = record.and_then(|record| record.health.as_mut()) {
-            let heartbeat = match health.ready {
-                Some(known) => known.heartbeat,
-                None => node.meta.created,
-            };
-            health.ready = Some(SeenReady {
-                status: Ready::Unknown,
-                heartbeat,
-            });
+            health.ready = SeenReady::of(written);
             health.renewed = lease.map(|lease| lease.spec.renew_time.0);
         }
     }
@@ -237,13 +246,17 @@ impl Monitor {
 
     /// Takes over the conditions of all nodes and decides. `listed` are all nodes; `seen` lacks
     /// the nodes with a failed status write.
-    pub(super) fn finish(&mut self, listed: &[Arc<Node>], seen: Vec<Seen>, now: Moment) -> Outcome {
+    pub(super) fn finish(&mut self, listed: &[Arc<Node>], seen: &[Seen], now: Moment) -> Outcome {
         let mut counts: HashMap<ZoneKey, Count> = HashMap::new();
+        let mut skipped = Vec::new();
         if seen.len() < listed.len() {
-            // A zone keeps its state even if all of its status writes failed.
-            for node in listed {
-                counts.entry(ZoneKey::of(node)).or_default();
-            }
+            let seen: HashSet<&str> = seen.iter().map(|seen| &*seen.node.meta.name).collect();
+            let is_skipped = |node: &&Arc<Node>| !seen.contains(&*node.meta.name);
+            skipped.extend(listed.iter().filter(is_skipped));
+        }
+        for node in &skipped {
+            // Its zone has nodes, and keeps its queue.
+            counts.entry(ZoneKey::of(node)).or_default();
         }
         let zones: Vec<ZoneKey> = seen.iter().map(|seen| ZoneKey::of(&seen.node)).collect();
         for (Seen { node, ready, .. }, zone) in seen.iter().zip(&zones) {
@@ -268,12 +281,24 @@ impl Monitor {
             Disruption::None | Disruption::Continues => {}
         }
         let mut work = Vec::new();
-        for (seen, zone) in seen.into_iter().zip(zones) {
+        for (seen, zone) in seen.iter().zip(zones) {
             let taints = match disruption {
-                Disruption::Begins => TaintStep::remove_from(&seen.node),
-                _ => self.taint_step(&seen, zone, now.at),
+                Disruption::Begins => TaintStep::remove_from(&seen.node, Premise::Always),
+                _ => self.taint_step(seen, zone, now.at),
             };
             work.extend(self.work(seen, taints));
+        }
+        if disruption == Disruption::Begins {
+            work.extend(skipped.into_iter().filter_map(|node| {
+                let taints = TaintStep::remove_from(node, Premise::Always);
+                (taints != TaintStep::None).then(|| Work {
+                    node: Arc::clone(node),
+                    taints,
+                    was_lost: false,
+                    marks_pods: false,
+                    spent: Duration::ZERO,
+                })
+            }));
         }
         Outcome {
             disruption,
@@ -287,14 +312,19 @@ impl Monitor {
     fn taint_step(&mut self, seen: &Seen, zone: ZoneKey, now: Instant) -> TaintStep {
         let Seen { node, ready, .. } = seen;
         let Some(ready) = *ready else {
-            return TaintStep::None;
+            let is_new = record_of(&mut self.nodes, node).is_some_and(|record| record.is_new);
+            return if is_new {
+                TaintStep::remove_from(node, Premise::Ready(None))
+            } else {
+                TaintStep::None
+            };
         };
         let tainter = &mut self.zones.zone(zone, &self.config, now).tainter;
         let Some((add, remove)) = taints::no_execute(ready) else {
             return match ready {
                 Ready::True => {
                     tainter.remove(&node.meta.name);
-                    TaintStep::remove_from(node)
+                    TaintStep::remove_from(node, Premise::Ready(Some(ready)))
                 }
                 _ => TaintStep::None,
             };
@@ -309,15 +339,18 @@ impl Monitor {
     }
 
     /// The writes for a node; `None` if there are none.
-    fn work(&mut self, seen: Seen, taints: TaintStep) -> Option<Work> {
+    fn work(&mut self, seen: &Seen, taints: TaintStep) -> Option<Work> {
         let Seen {
             node,
             before,
             ready,
+            spent,
         } = seen;
+        let (before, ready) = (*before, *ready);
         let mut was_lost = false;
         let mut marks_pods = false;
-        if let Some(record) = self.nodes.get_mut(&node.meta.name) {
+        if let Some(record) = record_of(&mut self.nodes, node) {
+            record.is_new &= ready.is_none() && taints::has_no_execute(node);
             // Upstream marks no pods of a node that was `False` before
             // (kubernetes/kubernetes#112733).
             let turns_unknown = ready == Some(Ready::Unknown)
@@ -329,19 +362,25 @@ impl Monitor {
             record.needs_marking = marks_pods;
         }
         let is_idle = taints == TaintStep::None && !marks_pods;
-        (!is_idle).then_some(Work {
-            node,
+        (!is_idle).then(|| Work {
+            node: Arc::clone(node),
             taints,
             was_lost,
             marks_pods,
+            spent: *spent,
         })
     }
 
     /// Takes over that all pods of the node were marked.
-    pub(super) fn pods_marked(&mut self, node: &str) {
-        if let Some(record) = self.nodes.get_mut(node) {
+    pub(super) fn pods_marked(&mut self, node: &Node) {
+        if let Some(record) = record_of(&mut self.nodes, node) {
             record.needs_marking = false;
         }
+    }
+
+    /// The time until a waiting node may get its taint; `None` if that takes another pass.
+    pub(super) fn next_token(&mut self, now: Instant) -> Option<Duration> {
+        self.is_certain.then(|| self.zones.next_token(now))?
     }
 
     /// The zones with nodes that may get their taint; none while the disruption is uncertain.

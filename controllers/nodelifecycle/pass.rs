@@ -2,11 +2,12 @@
 //!
 //! Upstream: `monitorNodeHealth` in `node_lifecycle_controller.go`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use steersman_runtime::client::{ApiError, Category};
+use steersman_runtime::client::Category;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Lease, Node, Object, ObjectKey};
 use steersman_runtime::tasks::CancellationToken;
@@ -14,8 +15,9 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::health::{Moment, Ready};
-use super::monitor::{Registration, Seen, Sight, TaintStep, Work};
-use super::taints::{NOT_READY, UNREACHABLE};
+use super::monitor::{Registration, Seen, TaintStep, Work};
+use super::taints::{NOT_READY, Premise, UNREACHABLE};
+use super::writes::NodeError;
 use super::zones::{Count, Disruption};
 
 /// Nodes with requests at the same time. Upstream: `nodeUpdateWorkerSize`.
@@ -40,18 +42,23 @@ impl Shared {
 
         let (mut seen, lost) = self.examine(&nodes);
         let written = stream::iter(lost)
-            .map(|(node, sight)| self.write_unknown(node, sight, stop))
+            .map(|node| self.write_unknown(node, stop))
             .buffer_unordered(NODES_AT_ONCE);
         seen.extend(written.collect::<Vec<_>>().await.into_iter().flatten());
 
         let outcome = {
             let mut monitor = self.monitor();
-            let outcome = monitor.finish(&nodes, seen, Moment::now(&self.clock));
+            let outcome = monitor.finish(&nodes, &seen, Moment::now(&self.clock));
             for (zone, _, count) in monitor.zones() {
                 self.metrics.show(zone, count);
             }
             outcome
         };
+        let busy = outcome.work.iter().map(|work| &*work.node.meta.name);
+        let busy: HashSet<&str> = busy.collect();
+        let idle = seen.iter();
+        idle.filter(|seen| !busy.contains(&*seen.node.meta.name))
+            .for_each(|seen| self.metrics.node_took(seen.spent));
         for zone in &outcome.gone {
             self.metrics.show(zone, Count::default());
         }
@@ -87,29 +94,35 @@ impl Shared {
     }
 
     /// Looks at all nodes. The second list has the nodes that need a status write.
-    fn examine(&self, nodes: &[Arc<Node>]) -> (Vec<Seen>, Vec<(Arc<Node>, Sight)>) {
+    fn examine(&self, nodes: &[Arc<Node>]) -> (Vec<Seen>, Vec<Arc<Node>>) {
         let now = Moment::now(&self.clock);
         let namespace = Sym::new(LEASES);
         let mut seen = Vec::with_capacity(nodes.len());
         let mut lost = Vec::new();
         let mut monitor = self.monitor();
+        let mut began = now.at;
         for node in nodes {
-            let began = Instant::now();
-            if self.own_writes.behind(&node.key()).is_some() {
-                // The cache lacks our last write, so the node as cached says nothing new.
-                let ready = monitor.ready(&node.meta.name).or_else(|| Ready::of(node));
-                seen.push(Seen::unchanged(node, ready));
-                continue;
-            }
-            let lease = self.lease(&namespace, node);
-            let sight = monitor.examine(node, lease.as_deref(), now);
-            if sight.is_lost {
-                lost.push((Arc::clone(node), sight));
+            let ready = if self.own_writes.behind(&node.key()).is_some() {
+                // The cached conditions are older than our last write, so the memory is newer. A
+                // sign of life counts in the pass after the cache has caught up.
+                monitor.ready(&node.meta.name).or_else(|| Ready::of(node))
             } else {
-                seen.push(Seen::unchanged(node, sight.ready));
-                let duration = began.elapsed().as_secs_f64();
-                self.metrics.node_duration.observe(duration);
-            }
+                let lease = self.lease(&namespace, node);
+                let sight = monitor.examine(node, lease.as_deref(), now);
+                if sight.is_lost {
+                    lost.push(Arc::clone(node));
+                    continue;
+                }
+                sight.ready
+            };
+            let ended = Instant::now();
+            seen.push(Seen {
+                node: Arc::clone(node),
+                before: ready,
+                ready,
+                spent: ended - began,
+            });
+            began = ended;
         }
         (seen, lost)
     }
@@ -121,40 +134,46 @@ impl Shared {
         })
     }
 
-    /// Writes the status of a silent node. After a failure it reads the node and decides again.
-    /// `None` if all tries failed; the next pass tries again.
-    async fn write_unknown(
-        &self,
-        mut node: Arc<Node>,
-        first: Sight,
-        stop: &CancellationToken,
-    ) -> Option<Seen> {
+    /// Writes the status of a silent node. Looks at the node and its Lease again before each try,
+    /// because other writes may have taken minutes since the begin of the pass. After a failure it
+    /// reads the node. `None` if the node is gone, or if all tries failed.
+    async fn write_unknown(&self, listed: Arc<Node>, stop: &CancellationToken) -> Option<Seen> {
         let began = Instant::now();
         let namespace = Sym::new(LEASES);
-        let mut before = first.ready;
+        let name = &*listed.meta.name;
+        let mut before = Ready::of(&listed);
+        let mut node = self.nodes.get(&listed.key())?;
         loop {
-            if stop.is_cancelled() {
+            if stop.is_cancelled() || node.meta.uid != listed.meta.uid {
                 return None;
             }
             let is_last = began.elapsed() >= RETRY_TIME;
             let lease = self.lease(&namespace, &node);
-            let name = &*node.meta.name;
+            let now = Moment::now(&self.clock);
+            let sight = self.monitor().examine(&node, lease.as_deref(), now);
+            // The answer of our own write may be lost: then `Unknown` comes from us, and the pods
+            // still have to be marked.
+            if sight.ready != Some(Ready::Unknown) {
+                before = sight.ready;
+            }
+            let seen = |node, ready| Seen {
+                node,
+                before,
+                ready,
+                spent: began.elapsed(),
+            };
+            if !sight.is_lost {
+                return Some(seen(node, sight.ready));
+            }
             let error = match self.writer.write_unknown(&node).await {
-                Ok(()) => {
-                    self.monitor().unknown_written(&node, lease.as_deref());
-                    self.metrics
-                        .node_duration
-                        .observe(began.elapsed().as_secs_f64());
-                    return Some(Seen {
-                        node,
-                        before,
-                        ready: Some(Ready::Unknown),
-                    });
+                Ok(written) => {
+                    self.monitor().unknown_written(&written, lease.as_deref());
+                    return Some(seen(written.into(), Some(Ready::Unknown)));
                 }
                 Err(error) => error,
             };
             tracing::debug!(node = name, %error, "Error updating node");
-            if ApiError::within(&error).is_some_and(ApiError::is_fenced) {
+            if error.is_fenced() {
                 return None;
             }
             if is_last {
@@ -162,8 +181,9 @@ impl Shared {
                 tracing::error!(node = name, category, %error, "Update health of Node from Controller error, Skipping - no pods will be evicted");
                 return None;
             }
-            let live = match self.writer.read(&node).await {
-                Ok(live) => Arc::new(live),
+            tokio::time::sleep(RETRY_PAUSE).await;
+            node = match self.writer.read(&listed).await {
+                Ok(live) => live.into(),
                 Err(error) => {
                     if error.is_race() {
                         tracing::debug!(node = name, %error, "Node was deleted");
@@ -174,23 +194,6 @@ impl Shared {
                     return None;
                 }
             };
-            tokio::time::sleep(RETRY_PAUSE).await;
-            let sight = self
-                .monitor()
-                .examine(&live, lease.as_deref(), Moment::now(&self.clock));
-            if !sight.is_lost {
-                // The answer of our own write may be lost: then `Unknown` comes from us, and the
-                // pods still have to be marked.
-                if sight.ready != Some(Ready::Unknown) {
-                    before = sight.ready;
-                }
-                return Some(Seen {
-                    node: live,
-                    before,
-                    ready: sight.ready,
-                });
-            }
-            (node, before) = (live, sight.ready);
         }
     }
 
@@ -199,23 +202,24 @@ impl Shared {
         if stop.is_cancelled() {
             return;
         }
+        let began = Instant::now();
         let node = &work.node;
         let name = &*node.meta.name;
         let changed = match work.taints {
-            TaintStep::None => Ok(false),
+            TaintStep::None => Ok(()),
             TaintStep::Swap { ready, add, remove } => {
+                let premise = Premise::Ready(Some(ready));
                 self.writer
-                    .swap_taints(node, &[add], &[remove], Some(ready))
+                    .swap_taints(node, &[add], &[remove], premise)
                     .await
             }
-            TaintStep::Remove => {
-                self.writer
-                    .swap_taints(node, &[], &[UNREACHABLE, NOT_READY], None)
-                    .await
+            TaintStep::Remove(premise) => {
+                let both = [UNREACHABLE, NOT_READY];
+                self.writer.remove_taints(node, &both, premise, None).await
             }
         };
         match changed {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(error) if error.is_fenced() => return,
             Err(error) if error.is_race() => {
                 tracing::debug!(node = name, %error, "Node changed. The next pass decides about its taints");
@@ -232,30 +236,70 @@ impl Shared {
                 .node_event(name, &node.meta.uid, "NodeNotReady", text);
         }
         if work.marks_pods {
-            let pods = self.pods_by_node.bound_to(name);
-            match self.writer.mark_not_ready(&pods).await {
-                // Pods that were not ready in an older state are marked in a later pass.
-                Ok(()) if self.pods_seen.predates_term() => {}
-                Ok(()) => self.monitor().pods_marked(name),
-                Err(error) if error.is_fenced() || error.is_conflict() => {
-                    tracing::debug!(node = name, %error, "Pods of node are marked in the next pass");
-                }
-                Err(error) => {
-                    let category = Category::of(&error).as_str();
-                    tracing::error!(node = name, category, %error, "Unable to mark all pods NotReady on node; queuing for retry");
-                }
+            self.mark_pods(node, stop).await;
+        }
+        self.metrics.node_took(work.spent + began.elapsed());
+    }
+
+    /// Marks the pods of a node that is not ready, as long as it is not.
+    async fn mark_pods(&self, node: &Node, stop: &CancellationToken) {
+        let name = &*node.meta.name;
+        match self.is_not_ready(node).await {
+            Ok(true) => {}
+            Ok(false) => return tracing::debug!(node = name, "Node is ready again"),
+            Err(error) if error.is_fenced() || error.is_race() => {
+                return tracing::debug!(node = name, %error, "Node changed. The next pass decides about its pods");
+            }
+            Err(error) => {
+                let category = Category::of(&error).as_str();
+                return tracing::error!(node = name, category, %error, "Unable to read node; queuing for retry");
+            }
+        }
+        let mut result = Ok(());
+        for pod in self.pods_by_node.bound_to(name) {
+            if stop.is_cancelled() || !self.shows_not_ready(node) {
+                return;
+            }
+            match self.writer.mark_not_ready(&pod).await {
+                Err(error) if error.is_fenced() => return,
+                marked => result = result.and(marked),
+            }
+        }
+        match result {
+            // Pods that were not ready in an older state are marked in a later pass.
+            Ok(()) if self.pods_seen.predates_term() => {}
+            Ok(()) => self.monitor().pods_marked(node),
+            Err(error) if error.is_conflict() => {
+                tracing::debug!(node = name, %error, "Pods of node are marked in the next pass");
+            }
+            Err(error) => {
+                let category = Category::of(&error).as_str();
+                tracing::error!(node = name, category, %error, "Unable to mark all pods NotReady on node; queuing for retry");
             }
         }
     }
+
+    /// Whether the node still has a `Ready` condition other than `True`. The cache of a new leader
+    /// may show a node that has recovered since, so the API server decides until it has caught up.
+    pub(super) async fn is_not_ready(&self, node: &Node) -> Result<bool, NodeError> {
+        if self.writer.written.predates_term() {
+            let live = self.writer.read(node).await?;
+            return Ok(reports_not_ready(&live));
+        }
+        Ok(self.shows_not_ready(node))
+    }
+
+    /// The same, as far as the cache shows. Without our last write, it shows an older state.
+    fn shows_not_ready(&self, node: &Node) -> bool {
+        let key = node.key();
+        let cached = self.nodes.get(&key);
+        self.own_writes.behind(&key).is_some()
+            || cached.is_some_and(|cached| {
+                cached.meta.uid == node.meta.uid && reports_not_ready(&cached)
+            })
+    }
 }
 
-impl Seen {
-    /// A node with an unchanged status.
-    fn unchanged(node: &Arc<Node>, ready: Option<Ready>) -> Self {
-        Self {
-            node: Arc::clone(node),
-            before: ready,
-            ready,
-        }
-    }
+fn reports_not_ready(node: &Node) -> bool {
+    Ready::of(node).is_some_and(|ready| ready != Ready::True)
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use steersman_runtime::rate::TokenBucket;
 use tokio::time::Instant;
@@ -82,6 +83,11 @@ impl Tainter {
     pub(super) fn try_take(&mut self, now: Instant) -> bool {
         let bucket = self.bucket.as_mut();
         bucket.is_some_and(|bucket| bucket.try_take_at(now))
+    }
+
+    /// The time until there is a token; `None` while the zone is stopped.
+    pub(super) fn next_token(&mut self, now: Instant) -> Option<Duration> {
+        Some(self.bucket.as_mut()?.next_at(now))
     }
 
     /// The current rate, in nodes per second.

@@ -1,19 +1,20 @@
 //! Adds NoExecute taints to waiting nodes, at the rate of their zones.
 //!
-//! The loop runs every 100 ms while a node waits. Upstream: `doNoExecuteTaintingPass` in
-//! `node_lifecycle_controller.go`, which also runs while no node waits.
+//! The loop runs when a zone with waiting nodes has a token, every 100 ms at most. Upstream:
+//! `doNoExecuteTaintingPass` in `node_lifecycle_controller.go`, which always runs every 100 ms.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_runtime::client::Category;
-use steersman_runtime::object::ObjectKey;
+use steersman_runtime::object::{Node, ObjectKey};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
 use super::Shared;
 use super::health::Ready;
-use super::taints;
+use super::taints::{self, Premise, TaintId};
+use super::writes::NodeError;
 use super::zones::ZoneKey;
 
 /// Pause between two rounds. Upstream: `NodeEvictionPeriod`.
@@ -22,22 +23,29 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl Shared {
     /// Runs until `stop`.
     pub(super) async fn taint_waiting_nodes(&self, stop: &CancellationToken) {
+        let mut earliest = Instant::now() + PAUSE;
         loop {
-            let is_idle = self.monitor().zones_waiting().is_empty();
-            let next = async {
-                if is_idle {
-                    self.waiting.notified().await;
-                }
-                tokio::time::sleep(PAUSE).await;
-            };
+            let now = Instant::now();
+            let token = self.monitor().next_token(now);
+            let next = token.map(|wait| earliest.max(now + wait));
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = next => {}
+                // A pass may have changed the waiting nodes and the rates.
+                () = self.waiting.notified() => {
+                    if next.is_none() {
+                        // The NoSchedule taints of these nodes are being written; two patches at
+                        // the same time would conflict.
+                        earliest = Instant::now() + PAUSE;
+                    }
+                    continue;
+                }
+                () = tokio::time::sleep_until(next.unwrap_or(now)), if next.is_some() => {}
             }
             let zones = self.monitor().zones_waiting();
             for zone in zones {
                 self.taint_zone(&zone, stop).await;
             }
+            earliest = Instant::now() + PAUSE;
         }
     }
 
@@ -48,10 +56,15 @@ impl Shared {
             let Some(name) = self.monitor().first_waiting(zone) else {
                 return;
             };
-            let node = self.nodes.get(&ObjectKey {
+            let key = ObjectKey {
                 namespace: "".into(),
                 name: Arc::clone(&name),
-            });
+            };
+            if self.own_writes.behind(&key).is_some() {
+                // The cache may still show the node as ready.
+                return;
+            }
+            let node = self.nodes.get(&key);
             let needed = node.and_then(|node| {
                 let ready = Ready::of(&node)?;
                 let (add, remove) = taints::no_execute(ready)?;
@@ -65,19 +78,8 @@ impl Shared {
             if !self.monitor().try_take(zone, Instant::now()) {
                 return;
             }
-            let tainted = self
-                .writer
-                .swap_taints(&node, &[add], &[remove], Some(ready))
-                .await;
-            match tainted {
-                Ok(added) => {
-                    self.monitor().stop_waiting(zone, &name);
-                    if added {
-                        let zone = ZoneKey::of(&node).to_string();
-                        let evictions = self.metrics.evictions.with_label_values(&[&zone]);
-                        evictions.inc();
-                    }
-                }
+            match self.taint(&node, ready, add, remove).await {
+                Ok(()) => self.monitor().stop_waiting(zone, &name),
                 Err(error) if error.is_fenced() => return,
                 Err(error) if error.is_race() => {
                     self.monitor().wait_again(zone, &name);
@@ -90,5 +92,25 @@ impl Shared {
                 }
             }
         }
+    }
+    /// Replaces the NoExecute taint `remove` by `add`, and counts the node if it lacked `add`. The
+    /// count includes a node whose other taint could not be removed.
+    async fn taint(
+        &self,
+        node: &Node,
+        ready: Ready,
+        add: TaintId,
+        remove: TaintId,
+    ) -> Result<(), NodeError> {
+        let premise = Premise::Ready(Some(ready));
+        let added = self.writer.add_taints(node, &[add], premise).await?;
+        if added.is_some() {
+            let zone = ZoneKey::of(node).to_string();
+            let evictions = self.metrics.evictions.with_label_values(&[&zone]);
+            evictions.inc();
+        }
+        self.writer
+            .remove_taints(node, &[remove], premise, added)
+            .await
     }
 }

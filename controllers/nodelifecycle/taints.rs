@@ -70,6 +70,15 @@ impl TaintId {
     }
 }
 
+/// The live state on which a change of taints rests. Without it, the node stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Premise {
+    /// The change rests on no condition.
+    Always,
+    /// The node has this `Ready` condition.
+    Ready(Option<Ready>),
+}
+
 /// The taint for a node with this `Ready` condition, and the opposite one.
 pub(super) fn no_execute(ready: Ready) -> Option<(TaintId, TaintId)> {
     match ready {
@@ -122,6 +131,8 @@ pub(super) struct LiveNode {
 
 #[derive(Debug, Deserialize)]
 struct LiveMeta {
+    #[serde(default)]
+    uid: String,
     #[serde(rename = "resourceVersion")]
     resource_version: String,
 }
@@ -157,6 +168,11 @@ pub(super) enum Edit<'a> {
 }
 
 impl LiveNode {
+    /// The UID, to recognise another node of the same name.
+    pub(super) fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
     /// The resource version as a number; 0 if it is none.
     pub(super) fn version(&self) -> u64 {
         self.metadata.resource_version.parse().unwrap_or(0)

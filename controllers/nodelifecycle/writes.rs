@@ -15,12 +15,11 @@ use steersman_runtime::object::{
     DecodeError, Identity, Meta, Node, Object, ObjectKey, ObjectReference, Pod, Uid,
 };
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 
 use super::health::Ready;
 use super::labels;
 use super::pods;
-use super::taints::{Edit, LiveNode, TaintId};
+use super::taints::{Edit, LiveNode, Premise, TaintId};
 use super::unknown;
 
 /// Tries of one edit of taints. Upstream: `UpdateTaintBackoff`.
@@ -43,7 +42,10 @@ pub(super) enum NodeError {
     Answer(#[source] DecodeError),
     /// The `Ready` condition changed since the decision.
     #[error("the Ready condition of the node is {0:?} now")]
-    Recovered(Option<Ready>),
+    Changed(Option<Ready>),
+    /// The node was deleted, and another one has its name.
+    #[error("another node has the name now")]
+    Replaced,
 }
 
 impl NodeError {
@@ -51,7 +53,7 @@ impl NodeError {
     pub(super) fn is_race(&self) -> bool {
         match self {
             Self::Request(error) => error.is_conflict() || error.is_object_not_found(),
-            Self::Recovered(_) => true,
+            Self::Changed(_) | Self::Replaced => true,
             Self::Live(_) | Self::Answer(_) => false,
         }
     }
@@ -72,33 +74,62 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Adds and removes taints, one edit after the other. Returns whether the node lacked one of
-    /// `add`. With `ready`, a node with another `Ready` condition gets no taint.
+    /// Adds and removes taints, one edit after the other.
     pub(super) async fn swap_taints(
         &self,
         node: &Node,
         add: &[TaintId],
         remove: &[TaintId],
-        ready: Option<Ready>,
-    ) -> Result<bool, NodeError> {
-        let added = !add.is_empty() && self.edit_taints(node, Edit::Add(add), ready).await?;
-        // Upstream asks the given node and not the live one, which saves requests.
-        if remove.iter().any(|taint| taint.is_on(node)) {
-            self.edit_taints(node, Edit::Remove(remove), None).await?;
-        }
-        Ok(added)
+        premise: Premise,
+    ) -> Result<(), NodeError> {
+        let added = self.add_taints(node, add, premise).await?;
+        self.remove_taints(node, remove, premise, added).await
     }
 
-    /// Makes one edit of the live list of taints. Returns whether it changed the list.
+    /// Adds taints. Returns the resource version of the write, if the node lacked one of them.
+    pub(super) async fn add_taints(
+        &self,
+        node: &Node,
+        taints: &[TaintId],
+        premise: Premise,
+    ) -> Result<Option<u64>, NodeError> {
+        if taints.is_empty() {
+            return Ok(None);
+        }
+        let seen = node.meta.resource_version;
+        self.edit_taints(node, Edit::Add(taints), premise, seen)
+            .await
+    }
+
+    /// Removes taints, if `node` has one of them. Upstream asks the given node too, and not the
+    /// live one, which saves requests. `written` is the version of an earlier write.
+    pub(super) async fn remove_taints(
+        &self,
+        node: &Node,
+        taints: &[TaintId],
+        premise: Premise,
+        written: Option<u64>,
+    ) -> Result<(), NodeError> {
+        if taints.iter().any(|taint| taint.is_on(node)) {
+            let seen = written.unwrap_or(node.meta.resource_version);
+            self.edit_taints(node, Edit::Remove(taints), premise, seen)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Makes one edit of the live list of taints, while the premise holds. Returns the resource
+    /// version of the write, if the list needed one.
     ///
     /// The first read may come from the watch cache of the API server, as upstream. A node that is
-    /// older there than in our cache is read again.
+    /// older there than the version `seen` is read again.
     async fn edit_taints(
         &self,
         node: &Node,
         edit: Edit<'_>,
-        ready: Option<Ready>,
-    ) -> Result<bool, NodeError> {
+        premise: Premise,
+        seen: u64,
+    ) -> Result<Option<u64>, NodeError> {
         let target = Target::of::<Node>(&node.meta);
         let mut failures = 0;
         let mut is_cached = !self.written.predates_term();
@@ -110,21 +141,26 @@ impl Writer {
             };
             let answer = answer.map_err(NodeError::Request)?;
             let live: LiveNode = serde_json::from_slice(&answer).map_err(NodeError::Live)?;
-            if std::mem::take(&mut is_cached) && live.version() < node.meta.resource_version {
+            if std::mem::take(&mut is_cached) && live.version() < seen {
                 continue;
             }
-            if ready.is_some() && live.ready() != ready {
-                return Err(NodeError::Recovered(live.ready()));
+            if live.uid() != node.meta.uid.to_string() {
+                return Err(NodeError::Replaced);
+            }
+            if let Premise::Ready(ready) = premise
+                && live.ready() != ready
+            {
+                return Err(NodeError::Changed(live.ready()));
             }
             let Some(patch) = live.patch(edit, self.clock.now()) else {
-                return Ok(false);
+                return Ok(None);
             };
             match self.patch_node(&node.meta, &patch).await {
                 Err(NodeError::Request(error)) if error.is_conflict() && failures + 1 < TRIES => {
                     failures += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
-                result => return result.map(|()| true),
+                written => return written.map(Some),
             }
         }
     }
@@ -145,73 +181,77 @@ impl Writer {
             .map(|(key, value)| (key.to_owned(), json!(&*value)))
             .collect();
         self.patch_node(&node.meta, &json!({"metadata": {"labels": labels}}))
-            .await
-    }
-
-    async fn patch_node(&self, node: &Meta, patch: &Value) -> Result<(), NodeError> {
-        let target = Target::of::<Node>(node);
-        let patched = self.client.patch(target, PatchKind::Strategic, patch).await;
-        let patched = Identity::decode(&patched.map_err(NodeError::Request)?);
-        self.wrote(node, &patched.map_err(NodeError::Answer)?);
+            .await?;
         Ok(())
     }
 
-    fn wrote(&self, node: &Meta, answer: &Identity) {
+    /// Patches a node. Returns the resource version of the write.
+    async fn patch_node(&self, node: &Meta, patch: &Value) -> Result<u64, NodeError> {
+        let target = Target::of::<Node>(node);
+        let patched = self.client.patch(target, PatchKind::Strategic, patch).await;
+        let patched = Identity::decode(&patched.map_err(NodeError::Request)?);
+        let version = patched.map_err(NodeError::Answer)?.resource_version;
+        self.wrote(node, version);
+        Ok(version)
+    }
+
+    fn wrote(&self, node: &Meta, version: u64) {
         let key = ObjectKey {
             namespace: node.namespace.clone(),
             name: Arc::clone(&node.name),
         };
-        self.written.record(&key, answer.resource_version);
+        self.written.record(&key, version);
     }
 
-    /// PUTs the status of `node` with the conditions of the kubelet `Unknown`.
-    pub(super) async fn write_unknown(&self, node: &Node) -> Result<(), StatusError> {
-        let status = unknown::status(node, self.clock.now());
-        let put = OnFailure::Return;
-        let answer =
-            write_status::<Node>(&self.client, &node.meta, &node.document, &status, put).await?;
-        let answer = Identity::decode(&answer).map_err(StatusError::Answer)?;
-        self.wrote(&node.meta, &answer);
-        Ok(())
+    /// Makes the conditions of the kubelet of `node` `Unknown`. Returns the node as written.
+    pub(super) async fn write_unknown(&self, node: &Node) -> Result<Node, NodeError> {
+        let target = Target::of::<Node>(&node.meta).status();
+        let patch = unknown::patch(node, self.clock.now());
+        let answer = self
+            .client
+            .patch(target, PatchKind::Strategic, &patch)
+            .await;
+        let written = Node::decode(&answer.map_err(NodeError::Request)?);
+        let written = written.map_err(NodeError::Answer)?;
+        self.wrote(&written.meta, written.meta.resource_version);
+        Ok(written)
     }
 
-    /// The node as the API server has it.
+    /// The node as the API server has it, if it still has the UID of `node`.
     pub(super) async fn read(&self, node: &Node) -> Result<Node, NodeError> {
         let live = self.client.get(Target::of::<Node>(&node.meta)).await;
-        Node::decode(&live.map_err(NodeError::Request)?).map_err(NodeError::Answer)
+        let live = Node::decode(&live.map_err(NodeError::Request)?).map_err(NodeError::Answer)?;
+        if live.meta.uid != node.meta.uid {
+            return Err(NodeError::Replaced);
+        }
+        Ok(live)
     }
 
-    /// Marks these pods as not ready, one after the other. Goes on after a failure, and returns
-    /// the first one.
-    pub(super) async fn mark_not_ready(&self, pods: &[Arc<Pod>]) -> Result<(), ApiError> {
-        let mut result = Ok(());
-        for pod in pods {
-            let Some(patch) = pods::not_ready(pod, self.clock.now()) else {
-                continue;
-            };
-            tracing::debug!(pod = %pod.key(), "Updating ready status of pod to false");
-            let target = Target::of::<Pod>(&pod.meta).status();
-            match self
-                .client
-                .patch(target, PatchKind::Strategic, &patch)
-                .await
-            {
-                Ok(_) => {}
-                Err(error) if error.is_fenced() => return Err(error),
-                Err(error) if error.is_object_not_found() => continue,
-                Err(error) => {
-                    tracing::info!(pod = %pod.key(), %error, "Failed to update status for pod");
-                    result = result.and(Err(error));
-                }
+    /// Marks a pod as not ready. As upstream, the Event tells of it also after a failure, unless the
+    /// pod is gone.
+    pub(super) async fn mark_not_ready(&self, pod: &Pod) -> Result<(), ApiError> {
+        let Some(patch) = pods::not_ready(pod, self.clock.now()) else {
+            return Ok(());
+        };
+        tracing::debug!(pod = %pod.key(), "Updating ready status of pod to false");
+        let target = Target::of::<Pod>(&pod.meta).status();
+        let kind = PatchKind::Strategic;
+        let marked = self.client.patch(target, kind, &patch).await.map(drop);
+        match &marked {
+            Ok(()) => {}
+            Err(error) if error.is_fenced() => return marked,
+            Err(error) if error.is_object_not_found() => return Ok(()),
+            Err(error) => {
+                tracing::info!(pod = %pod.key(), %error, "Failed to update status for pod");
             }
-            self.recorder.event(
-                ObjectReference::of(&**pod),
-                EventType::Warning,
-                "NodeNotReady",
-                "Node is not ready".to_owned(),
-            );
         }
-        result
+        self.recorder.event(
+            ObjectReference::of(pod),
+            EventType::Warning,
+            "NodeNotReady",
+            "Node is not ready".to_owned(),
+        );
+        marked
     }
 
     /// Records an Event about a node.

@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::Node;
@@ -156,6 +157,16 @@ impl Zones {
     pub(super) fn clear_waiting(&mut self) {
         let zones = self.zones.values_mut();
         zones.for_each(|zone| zone.tainter.clear());
+    }
+
+    /// The time until a waiting node may get its taint; `None` if no zone with waiting nodes gets
+    /// tokens.
+    pub(super) fn next_token(&mut self, now: Instant) -> Option<Duration> {
+        let zones = self.zones.values_mut();
+        let waiting = zones.filter(|zone| zone.tainter.first().is_some());
+        waiting
+            .filter_map(|zone| zone.tainter.next_token(now))
+            .min()
     }
 
     /// All zones.

@@ -100,7 +100,7 @@ fn monitor_node_health_update_status() {
         let found = (!model.lost.is_empty()).then(|| model.conditions(0));
         assert_eq!(found, written, "{case}");
         assert_eq!(!model.marked.is_empty(), marked, "{case}");
-        let object = Value::Object(model.nodes[0].document.to_object());
+        let object = &model.objects[0];
         if node.get("status").is_some() {
             assert_eq!(
                 object["status"]["capacity"]["cpu"], "10",
@@ -404,7 +404,7 @@ fn a_recreated_node_starts_with_a_new_record() {
     model.advance(HOUR);
     let mut recreated = node("node0", "", HOUR_LATER);
     recreated["metadata"]["uid"] = json!("another");
-    model.nodes = vec![decode(&recreated).into()];
+    model.set(0, recreated);
     model.pass();
     assert_eq!(model.lost, [""; 0]);
 }

@@ -20,6 +20,8 @@ use super::decode;
 pub(super) struct Model {
     pub(super) monitor: Monitor,
     pub(super) nodes: Vec<Arc<Node>>,
+    /// The served JSON of each node.
+    pub(super) objects: Vec<Value>,
     /// The position of each name in `nodes`.
     indexes: HashMap<Arc<str>, usize>,
     /// Renewal times of Leases by node.
@@ -34,13 +36,14 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(config: Config, now: Timestamp, nodes: &[Value]) -> Self {
-        let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| Arc::new(decode(node))).collect();
+    pub(super) fn new(config: Config, now: Timestamp, objects: &[Value]) -> Self {
+        let nodes: Vec<Arc<Node>> = objects.iter().map(|node| Arc::new(decode(node))).collect();
         let names = nodes.iter().map(|node| Arc::clone(&node.meta.name));
         Self {
             monitor: Monitor::new(config, 0),
             indexes: names.zip(0..).collect(),
             nodes,
+            objects: objects.to_vec(),
             leases: HashMap::new(),
             now: Moment {
                 wall: now,
@@ -59,9 +62,35 @@ impl Model {
 
     /// Changes the served JSON of a node.
     pub(super) fn change(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
-        let mut object = Value::Object(self.nodes[index].document.to_object());
-        change(&mut object);
-        self.nodes[index] = Arc::new(decode(&object));
+        let object = &mut self.objects[index];
+        change(object);
+        self.nodes[index] = Arc::new(decode(object));
+    }
+
+    /// Adds a node.
+    pub(super) fn add(&mut self, object: Value) {
+        let node = Arc::new(decode(&object));
+        self.indexes
+            .insert(Arc::clone(&node.meta.name), self.nodes.len());
+        self.nodes.push(node);
+        self.objects.push(object);
+    }
+
+    /// A node with an unchanged status, after a look at it.
+    pub(super) fn look(&mut self, index: usize) -> Seen {
+        let node = Arc::clone(&self.nodes[index]);
+        let ready = self.monitor.examine(&node, None, self.now).ready;
+        Seen {
+            node,
+            before: ready,
+            ready,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Replaces a node.
+    pub(super) fn set(&mut self, index: usize, object: Value) {
+        self.change(index, |node| *node = object);
     }
 
     pub(super) fn set_conditions(&mut self, index: usize, conditions: Value) {
@@ -91,19 +120,21 @@ impl Model {
             let sight = self.monitor.examine(node, lease.as_deref(), self.now);
             let mut ready = sight.ready;
             if sight.is_lost {
-                let status = unknown::status(node, self.now.wall);
-                self.change(index, |node| node["status"] = status);
-                self.monitor.unknown_written(node, lease.as_deref());
+                let patch = unknown::patch(node, self.now.wall);
+                self.change(index, |node| merge_conditions(node, &patch));
+                self.monitor
+                    .unknown_written(&self.nodes[index], lease.as_deref());
                 self.lost.push(node.meta.name.to_string());
                 ready = Some(Ready::Unknown);
             }
             seen.push(Seen {
-                node: Arc::clone(node),
+                node: Arc::clone(&self.nodes[index]),
                 before: sight.ready,
                 ready,
+                spent: Duration::ZERO,
             });
         }
-        let outcome = self.monitor.finish(&listed, seen, self.now);
+        let outcome = self.monitor.finish(&listed, &seen, self.now);
         for work in &outcome.work {
             match work.taints {
                 TaintStep::None => {}
@@ -111,7 +142,7 @@ impl Model {
                     self.edit(&work.node.meta.name, Edit::Add(&[add]));
                     self.edit(&work.node.meta.name, Edit::Remove(&[remove]));
                 }
-                TaintStep::Remove => {
+                TaintStep::Remove(_) => {
                     let both = [UNREACHABLE, NOT_READY];
                     self.edit(&work.node.meta.name, Edit::Remove(&both));
                 }
@@ -125,7 +156,7 @@ impl Model {
 
     pub(super) fn edit(&mut self, name: &str, edit: Edit<'_>) {
         let index = self.index(name);
-        let live: LiveNode = serde_json::from_str(&self.nodes[index].document.text()).unwrap();
+        let live: LiveNode = serde_json::from_value(self.objects[index].clone()).unwrap();
         let now = self.now.wall;
         if let Some(patch) = live.patch(edit, now) {
             self.change(index, |node| {
@@ -195,8 +226,27 @@ impl Model {
 
     /// The conditions of a node, as served.
     pub(super) fn conditions(&self, index: usize) -> Value {
-        let object = Value::Object(self.nodes[index].document.to_object());
-        object["status"]["conditions"].clone()
+        self.objects[index]["status"]["conditions"].clone()
+    }
+}
+
+/// Applies a patch of the status as the API server does: conditions are merged by type.
+fn merge_conditions(node: &mut Value, patch: &Value) {
+    let conditions = &mut node["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let conditions = conditions.as_array_mut().unwrap();
+    for change in patch["status"]["conditions"].as_array().unwrap() {
+        let mut known = conditions.iter_mut();
+        match known.find(|known| known["type"] == change["type"]) {
+            Some(known) => {
+                for (field, value) in change.as_object().unwrap() {
+                    known[field] = value.clone();
+                }
+            }
+            None => conditions.push(change.clone()),
+        }
     }
 }
 

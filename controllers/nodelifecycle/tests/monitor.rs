@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use steersman_runtime::object::Node;
 
 use super::super::monitor::{Monitor, Registration, TaintStep};
-use super::super::taints::{NOT_READY, UNREACHABLE};
+use super::super::taints::{NOT_READY, Premise, UNREACHABLE};
 use super::super::zones::Disruption;
 use super::super::zones::ZoneState::{self, FullDisruption, Normal, PartialDisruption};
 use super::model::{Model, lease_at, ready};
@@ -341,7 +341,7 @@ fn pods_are_marked_until_it_succeeds() {
         };
         assert!(work.was_lost && work.marks_pods);
         if !fails {
-            model.monitor.pods_marked("node0");
+            model.monitor.pods_marked(&work.node);
         }
         let outcome = model.pass();
         let marks: Vec<_> = outcome.work.iter().filter(|work| work.marks_pods).collect();
@@ -354,7 +354,7 @@ fn pods_are_marked_until_it_succeeds() {
             marks.iter().all(|work| !work.was_lost),
             "the Event is not repeated"
         );
-        model.monitor.pods_marked("node0");
+        model.monitor.pods_marked(&model.nodes[0]);
 
         let now = model.now.wall;
         model.set_conditions(0, ready("False", now));
@@ -374,7 +374,7 @@ fn pods_of_a_node_that_was_unknown_already_are_marked_once() {
     let mut model = Model::new(config(), at(NOW), &[in_zone("node0", "", "Unknown")]);
     let outcome = model.pass();
     assert!(outcome.work[0].marks_pods && !outcome.work[0].was_lost);
-    model.monitor.pods_marked("node0");
+    model.monitor.pods_marked(&model.nodes[0]);
     assert!(model.pass().work.is_empty());
 }
 
@@ -493,6 +493,57 @@ fn full_disruption_removes_taints_of_all_nodes() {
     model.pass();
     assert_eq!(model.with_taint(UNREACHABLE), names([]));
     assert_eq!(model.nodes[0].spec.taints.len(), 1, "taints of others stay");
+}
+
+/// The write of its status failed, so the pass knows its taints from the cache only.
+#[test]
+fn full_disruption_removes_taints_of_nodes_that_could_not_be_written() {
+    let mut tainted = in_zone("a", "r:one", "False");
+    tainted["spec"]["taints"] = json!([taint("not-ready", "NoExecute")]);
+    let nodes = [tainted, in_zone("b", "r:two", "Unknown")];
+    let mut model = Model::new(config(), at(NOW), &nodes);
+    let listed = model.nodes.clone();
+    model.monitor.register(&listed);
+    let seen = model.look(1);
+    let outcome = model.monitor.finish(&listed, &[seen], model.now);
+    assert_eq!(outcome.disruption, Disruption::Begins);
+    let work: Vec<_> = outcome
+        .work
+        .iter()
+        .map(|work| (&*work.node.meta.name, work.taints))
+        .collect();
+    assert!(
+        work.contains(&("a", TaintStep::Remove(Premise::Always))),
+        "{work:?}"
+    );
+}
+
+#[test]
+fn a_new_node_without_conditions_loses_the_taints_of_its_registration() {
+    let tainted = |conditions: &str| {
+        let mut node = in_zone("a", "", conditions);
+        node["spec"]["taints"] = json!([taint("not-ready", "NoExecute")]);
+        node
+    };
+    // (status, the taint stays)
+    for (status, stays) in [("-", false), ("False", true)] {
+        let nodes = [tainted(status), in_zone("b", "", "True")];
+        let mut model = Model::new(config(), at(NOW), &nodes);
+        model.pass();
+        let found = !model.with_taint(NOT_READY).is_empty();
+        assert_eq!(found, stays, "{status}");
+    }
+
+    let nodes = [in_zone("a", "", "False"), in_zone("b", "", "True")];
+    let mut model = Model::new(config(), at(NOW), &nodes);
+    model.pass();
+    model.set(0, tainted("-"));
+    model.pass();
+    assert_eq!(
+        model.with_taint(NOT_READY),
+        names(["a"]),
+        "a node that lost its condition keeps its taint"
+    );
 }
 
 #[test]

@@ -4,11 +4,19 @@ use std::time::Duration;
 
 use serde_json::json;
 use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
+use steersman_runtime::controller::ControllerContext;
 
 use super::super::DESCRIPTOR;
 use super::condition;
 use super::world::Kubelets;
 use crate::tainteviction;
+
+/// Writes of statuses of nodes by the controller.
+fn status_writes() -> Matcher {
+    Matcher::new("patch", "nodes")
+        .subresource("status")
+        .client("node-controller")
+}
 
 /// The reference's example A: the kubelet of one of three nodes dies.
 #[tokio::test(start_paused = true)]
@@ -30,7 +38,7 @@ async fn a_dead_kubelet_leads_to_unknown_conditions_and_taints() {
         ["unreachable:NoExecute", "unreachable:NoSchedule"]
     );
     let mut requests = kubelets.requests();
-    assert_eq!(requests[0], "update nodes/n1/status 200");
+    assert_eq!(requests[0], "patch nodes/n1/status 200");
     requests.sort();
     assert_eq!(
         requests,
@@ -39,8 +47,8 @@ async fn a_dead_kubelet_leads_to_unknown_conditions_and_taints() {
             "get nodes/n1?resourceVersion=0 200",
             "patch nodes/n1 200",
             "patch nodes/n1 200",
+            "patch nodes/n1/status 200",
             "patch pods/p/status 200",
-            "update nodes/n1/status 200",
         ]
     );
     assert_eq!(kubelets.ready("nodes", "n1"), "Unknown");
@@ -151,7 +159,7 @@ async fn a_conflict_with_the_kubelet_leaves_the_node_ready() {
     kubelets.pass(10).await;
     assert_eq!(
         kubelets.requests(),
-        ["update nodes/n1/status 409", "get nodes/n1 200"]
+        ["patch nodes/n1/status 409", "get nodes/n1 200"]
     );
     assert_eq!(kubelets.ready("nodes", "n1"), "True");
 }
@@ -167,12 +175,11 @@ async fn a_status_write_is_tried_again_and_pods_are_marked_even_if_its_answer_is
         let kubelets = Kubelets::with(&["", ""]).await;
         kubelets.pod("p", "n1").await;
         kubelets.pass(30).await;
-        let writes = Matcher::new("update", "nodes").subresource("status");
         kubelets
             .world
             .cluster
             .faults()
-            .on_request(writes, fault.clone(), Some(1));
+            .on_request(status_writes(), fault.clone(), Some(1));
         kubelets.kill("n1");
         kubelets
             .until("the pod is marked", |k| k.ready("pods", "p") == "False")
@@ -183,23 +190,204 @@ async fn a_status_write_is_tried_again_and_pods_are_marked_even_if_its_answer_is
     }
 }
 
+/// The Leases of all lost nodes are renewed while the first writes of the pass take their time.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_recovers_during_the_pass_keeps_its_status() {
+    let kubelets = Kubelets::with(&[""; 24]).await;
+    kubelets.pass(30).await;
+    let faults = kubelets.world.cluster.faults();
+    let slow = faults.delay(status_writes(), Duration::from_secs(15), Some(8));
+    let lost: Vec<String> = (0..12).map(|index| format!("n{index}")).collect();
+    lost.iter().for_each(|node| kubelets.kill(node));
+    kubelets.world.cluster.faults().met(slow).await;
+    lost.iter().for_each(|node| kubelets.renew(node));
+    kubelets.pass(60).await;
+    let unknown = lost
+        .iter()
+        .filter(|node| kubelets.ready("nodes", node) == "Unknown");
+    assert_eq!(unknown.count(), 8, "the writes that had begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_renewed_before_a_retry_counts() {
+    let kubelets = Kubelets::with(&["", ""]).await;
+    kubelets.pass(30).await;
+    let faults = kubelets.world.cluster.faults();
+    faults.reject(status_writes(), internal_error(), Some(1));
+    let reads = Matcher::new("get", "nodes").client("node-controller");
+    let slow = faults.delay(reads, Duration::from_secs(15), Some(1));
+    kubelets.kill("n1");
+    kubelets.world.cluster.faults().met(slow).await;
+    kubelets.renew("n1");
+    kubelets.pass(60).await;
+    assert_eq!(
+        kubelets.requests(),
+        ["patch nodes/n1/status 500", "get nodes/n1 200"]
+    );
+    assert_eq!(kubelets.ready("nodes", "n1"), "True");
+}
+
+/// The watch cache of the API server does not show the new status yet.
+#[tokio::test(start_paused = true)]
+async fn an_old_answer_of_the_api_server_does_not_delay_a_swap() {
+    let kubelets = Kubelets::with(&["", "", ""]).await;
+    kubelets.post("n1", "False").await;
+    let taints = ["not-ready:NoExecute", "not-ready:NoSchedule"];
+    kubelets
+        .until("n1 is tainted", |k| k.taints("n1") == taints)
+        .await;
+    kubelets.pass(10).await;
+    let reads = Matcher::new("get", "nodes").client("node-controller");
+    let cluster = &kubelets.world.cluster;
+    cluster.faults().hold_view(reads, cluster.revision());
+    kubelets.kill("n1");
+    kubelets
+        .until("n1 is unknown", |k| k.ready("nodes", "n1") == "Unknown")
+        .await;
+    kubelets.pass(1).await;
+    let taints = ["unreachable:NoExecute", "unreachable:NoSchedule"];
+    assert_eq!(kubelets.taints("n1"), taints);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_recovers_while_its_pods_are_marked_keeps_the_others() {
+    let kubelets = Kubelets::with(&["", ""]).await;
+    for name in ["p", "q"] {
+        kubelets.pod(name, "n1").await;
+    }
+    kubelets.pass(30).await;
+    let marks = Matcher::new("patch", "pods")
+        .subresource("status")
+        .client("node-controller");
+    let faults = kubelets.world.cluster.faults();
+    let slow = faults.delay(marks, Duration::from_secs(10), Some(1));
+    kubelets.kill("n1");
+    kubelets.world.cluster.faults().met(slow).await;
+    kubelets.revive("n1", "True").await;
+    kubelets.pass(60).await;
+    let marked = ["p", "q"].map(|pod| kubelets.ready("pods", pod) == "False");
+    assert_ne!(marked[0], marked[1], "only the first one is marked");
+}
+
+/// The node is recreated between the decision and the live read.
+#[tokio::test(start_paused = true)]
+async fn a_recreated_node_gets_no_taint_of_its_predecessor() {
+    let kubelets = Kubelets::with(&["", ""]).await;
+    kubelets.pass(10).await;
+    let reads = Matcher::new("get", "nodes").client("node-controller");
+    let faults = kubelets.world.cluster.faults();
+    let slow = faults.delay(reads, Duration::from_secs(10), Some(1));
+    let cordon = json!({"spec": {"unschedulable": true}});
+    kubelets.world.patch("nodes", "n1", cordon).await;
+    kubelets.world.cluster.faults().met(slow).await;
+    kubelets.world.delete("nodes", "n1").await;
+    kubelets
+        .world
+        .cluster
+        .load(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "new"}}))
+        .unwrap();
+    kubelets.pass(30).await;
+    assert_eq!(
+        kubelets.requests(),
+        ["get nodes/n1?resourceVersion=0 200"],
+        "no write"
+    );
+}
+
+/// The node waits for its taint, and somebody else gives it the opposite one.
+#[tokio::test(start_paused = true)]
+async fn a_taint_whose_opposite_could_not_be_removed_counts() {
+    let mut kubelets = Kubelets::without_controllers(&["z"; 5]).await;
+    let seldom = |context: ControllerContext| context.with_flag("node-monitor-period", "100s");
+    kubelets.world.restart_with(&[DESCRIPTOR], seldom).await;
+    kubelets.pass(30).await;
+    for node in ["n0", "n1"] {
+        kubelets.kill(node);
+    }
+    let is_tainted = |k: &Kubelets, node: &str| {
+        let taints = k.taints(node);
+        taints.contains(&"unreachable:NoExecute".to_owned())
+    };
+    kubelets
+        .until("one is tainted", |k| {
+            is_tainted(k, "n0") || is_tainted(k, "n1")
+        })
+        .await;
+    let other = if is_tainted(&kubelets, "n0") {
+        "n1"
+    } else {
+        "n0"
+    };
+    kubelets
+        .until("the other one waits", |k| {
+            k.taints(other) == ["unreachable:NoSchedule"]
+        })
+        .await;
+    let opposite = json!([
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+    ]);
+    let change = json!({"spec": {"taints": opposite}});
+    kubelets.world.patch("nodes", other, change).await;
+    let removal = Matcher::new("patch", "nodes")
+        .client("node-controller")
+        .nth(2);
+    let faults = kubelets.world.cluster.faults();
+    faults.reject(removal, internal_error(), Some(1));
+    kubelets.pass(60).await;
+    let taints = ["unreachable:NoExecute", "unreachable:NoSchedule"];
+    assert_eq!(kubelets.taints(other), taints);
+    let families = kubelets.world.registry.gather();
+    let evictions = families
+        .iter()
+        .find(|family| family.name() == "node_collector_evictions_total")
+        .unwrap();
+    assert_eq!(evictions.get_metric()[0].get_counter().get_value(), 2.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_duration_of_a_node_includes_its_requests() {
+    let kubelets = Kubelets::with(&["", ""]).await;
+    kubelets.pod("p", "n1").await;
+    kubelets.pass(30).await;
+    let seconds = |k: &Kubelets| {
+        let families = k.world.registry.gather();
+        let name = "node_collector_update_node_health_duration_seconds";
+        let family = families.iter().find(|family| family.name() == name);
+        family.unwrap().get_metric()[0]
+            .get_histogram()
+            .get_sample_sum()
+    };
+    let before = seconds(&kubelets);
+    let marks = Matcher::new("patch", "pods").subresource("status");
+    let faults = kubelets.world.cluster.faults();
+    faults.delay(marks, Duration::from_secs(10), Some(1));
+    faults.delay(status_writes(), Duration::from_secs(5), Some(1));
+    kubelets.kill("n1");
+    kubelets
+        .until("the pod is marked", |k| k.ready("pods", "p") == "False")
+        .await;
+    kubelets.pass(10).await;
+    let spent = seconds(&kubelets) - before;
+    assert!((15.0..16.0).contains(&spent), "{spent}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_written_is_skipped_until_the_next_pass() {
     let kubelets = Kubelets::with(&["", ""]).await;
     kubelets.pass(30).await;
-    let writes = Matcher::new("update", "nodes").subresource("status");
     let fault = kubelets
         .world
         .cluster
         .faults()
-        .reject(writes, internal_error(), None);
+        .reject(status_writes(), internal_error(), None);
     kubelets.kill("n1");
     kubelets.world.cluster.faults().met(fault).await;
     kubelets.pass(3).await;
     let tries = kubelets
         .requests()
         .iter()
-        .filter(|r| r.starts_with("update"))
+        .filter(|r| r.starts_with("patch nodes/n1/status"))
         .count();
     assert!((4..=7).contains(&tries), "{tries} tries in a pass");
     kubelets.world.cluster.faults().remove(fault);
@@ -483,8 +671,9 @@ async fn a_new_leader_marks_pods_again_after_its_cache_has_caught_up() {
 
 /// The cache of a new leader shows a dead node, but the node is ready again.
 #[tokio::test(start_paused = true)]
-async fn a_stale_cache_taints_no_node_that_is_ready_again() {
+async fn a_stale_cache_taints_no_node_that_is_ready_again_and_marks_no_pod() {
     let mut kubelets = Kubelets::without_controllers(&["", ""]).await;
+    kubelets.pod("p", "n1").await;
     kubelets.post("n1", "Unknown").await;
     let nodes = Matcher {
         resource: Some("nodes".to_owned()),
@@ -503,13 +692,8 @@ async fn a_stale_cache_taints_no_node_that_is_ready_again() {
         })
         .await;
     kubelets.pass(30).await;
-    assert!(
-        !kubelets
-            .taints("n1")
-            .contains(&"unreachable:NoExecute".to_owned()),
-        "{:?}",
-        kubelets.requests()
-    );
+    assert_eq!(kubelets.taints("n1"), [""; 0], "{:?}", kubelets.requests());
+    assert_eq!(kubelets.ready("pods", "p"), "True");
     let reads = |requests: &[String]| requests.iter().any(|r| r == "get nodes/n1 200");
     assert!(reads(&kubelets.requests()), "{:?}", kubelets.requests());
     kubelets.world.cluster.faults().remove(stale);

@@ -64,6 +64,12 @@ impl TokenBucket {
         free
     }
 
+    /// The time from `now` until a token is available.
+    pub fn next_at(&mut self, now: Instant) -> Duration {
+        self.refill(now);
+        self.debt(self.tokens - 1.0)
+    }
+
     /// Adds the tokens of the time since the last refill. A `now` before it has no effect.
     fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.filled_at);
@@ -127,7 +133,10 @@ mod tests {
         assert!(bucket.try_take());
         assert!(bucket.try_take());
         assert!(!bucket.try_take());
+        let next = |bucket: &mut TokenBucket| bucket.next_at(Instant::now()).as_secs_f64();
+        assert_eq!(next(&mut bucket), 300.0);
         tokio::time::advance(Duration::from_secs(299)).await;
+        assert!((next(&mut bucket) - 1.0).abs() < 1e-6);
         assert!(!bucket.try_take(), "one second early");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(bucket.try_take());

@@ -80,11 +80,11 @@ const KNOWN: &[(&str, &str)] = &[
     // A new leader sent a PATCH with another range for a node that its cache showed without one.
     ("nodeipam/join", "lag:nodes:patch/nodes#2:1"),
     // The stale cache lacked the `Ready` condition of a pod, so the pod of a lost node stayed ready.
-    ("nodelifecycle/lost", "lag:pods:update/nodes/status#1:3"),
+    ("nodelifecycle/lost", "lag:pods:patch/nodes/status#1:3"),
     // A new leader tainted a lost node while all others were silent, but still ready in the cache.
     (
         "nodelifecycle/all-lost",
-        "crash:before:update/nodes/status#2:before:patch/pods/status#1",
+        "crash:before:patch/nodes/status#2:before:patch/pods/status#1",
     ),
     // A pod is deleted by UID, because another pod may have its name by now.
     ("replicaset/namesake", "event:pods:@one#5:stall"),

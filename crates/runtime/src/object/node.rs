@@ -1,9 +1,6 @@
 //! The cached view of a node: ranges of pod addresses, taints, conditions, and the annotation of the
 //! TTL controller.
 //!
-//! The view keeps the served document, because the node lifecycle controller PUTs the status of a
-//! silent node.
-//!
 //! Upstream: `Node` of `k8s.io/api/core/v1`.
 
 use std::str::FromStr;
@@ -23,7 +20,7 @@ pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
 view! {
     /// The cached view of a node.
-    pub struct Node: NODES, annotations: NodeAnnotations, keeps document {
+    pub struct Node: NODES, annotations: NodeAnnotations {
         /// `spec`.
         pub spec: NodeSpec,
         /// `status`.

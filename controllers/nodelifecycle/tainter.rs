@@ -91,6 +91,7 @@ impl Tainter {
     }
 
     /// The current rate, in nodes per second.
+    #[cfg(test)]
     pub(super) fn rate(&self) -> f32 {
         self.rate
     }

@@ -11,6 +11,10 @@
 //! If all zones fail at once, the network of the control plane is the likely cause, so the
 //! controller evicts no pod.
 //!
+//! A rate changes only with the state of its zone, or with the disruption of the whole cluster. So
+//! zones that stopped in a full disruption stay stopped while a node of a new zone is ready: their
+//! own nodes had no time to report yet.
+//!
 //! Upstream: `handleDisruption`, `ComputeZoneState` and `setLimiterInZone` in
 //! `node_lifecycle_controller.go`, and `GetZoneKey` of `k8s.io/component-helpers/node/topology`.
 
@@ -177,7 +181,8 @@ impl Zones {
     /// Takes over the counts of a pass, which have an entry for each zone with listed nodes.
     /// Changes the states and the rates. Returns the zones without nodes, which it forgets.
     ///
-    /// A zone of excluded nodes only keeps its queue and the normal rate. Upstream makes a new queue with a full bucket for it in each pass.
+    /// A zone without counted nodes returns to the initial state, and full disruptions do not stop
+    /// it. It keeps its queue; upstream makes a new one with a full bucket in each pass.
     pub(super) fn update(
         &mut self,
         counts: &HashMap<ZoneKey, Count>,
@@ -203,11 +208,13 @@ impl Zones {
             (false, false) => Disruption::None,
         };
         for zone in self.zones.values_mut() {
-            zone.state = zone.count.state(config);
+            let state = zone.count.state(config);
+            let is_changed = std::mem::replace(&mut zone.state, state) != state;
             let rate = match disruption {
-                Disruption::Continues => zone.tainter.rate(),
-                Disruption::Begins => 0.0,
-                Disruption::Ends | Disruption::None => zone.normal_rate(config),
+                Disruption::Begins if zone.count.size() > 0 => 0.0,
+                Disruption::Ends => zone.normal_rate(config),
+                _ if is_changed => zone.normal_rate(config),
+                _ => continue,
             };
             zone.tainter.set_rate(rate, now);
         }

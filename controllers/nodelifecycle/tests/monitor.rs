@@ -546,6 +546,46 @@ fn a_new_node_without_conditions_loses_the_taints_of_its_registration() {
     );
 }
 
+/// The zones had no time to report yet, so their rates stay zero.
+#[test]
+fn a_ready_node_of_a_new_zone_starts_no_evictions_in_lost_zones() {
+    let nodes = [in_zone("a", "r:one", "True"), in_zone("b", "r:two", "True")];
+    let mut model = Model::new(config(), at(NOW), &nodes);
+    model.pass();
+    model.advance(MINUTE);
+    assert_eq!(model.pass().disruption, Disruption::Begins);
+    model.add(in_zone("c", "r:three", "True"));
+    let alive = |model: &Model, node: &Node| {
+        let is_alive = &*node.meta.name == "c";
+        is_alive.then(|| Arc::new(lease_at(model.now.wall)))
+    };
+    assert_eq!(model.pass_with(alive).disruption, Disruption::None);
+    model.run(10 * MINUTE, alive);
+    assert_eq!(model.tainted, []);
+
+    let now = model.now.wall;
+    model.set_conditions(0, ready("True", now));
+    model.run(MINUTE, |model, node| {
+        (&*node.meta.name != "b").then(|| Arc::new(lease_at(model.now.wall)))
+    });
+    assert_eq!(model.tainted, [], "zone two has no ready node still");
+}
+
+#[test]
+fn the_rate_of_a_zone_changes_with_its_state_only() {
+    let status = |index: usize| if index < 3 { "True" } else { "False" };
+    let node = |index: usize| in_zone(&format!("n{index:02}"), "r:z", status(index));
+    let nodes: Vec<Value> = (0..10).map(node).collect();
+    let mut model = Model::new(config(), at(NOW), &nodes);
+    let alive = |model: &Model, _: &Node| Some(Arc::new(lease_at(model.now.wall)));
+    model.run(MINUTE, alive);
+    assert_eq!(model.states()[0].1, PartialDisruption);
+    // The zone is large now, but in the same state as before.
+    (10..60).for_each(|index| model.add(node(index)));
+    model.run(10 * MINUTE, alive);
+    assert_eq!(model.tainted, [], "a small zone was stopped");
+}
+
 #[test]
 fn a_zone_of_excluded_nodes_has_one_queue() {
     let mut nodes = vec![in_zone("ready", "r:one", "True")];

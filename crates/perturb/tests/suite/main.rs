@@ -1,6 +1,7 @@
 //! The scenarios of all controllers, each under its plans.
 //! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
+mod cloud;
 mod cronjob;
 mod daemonset;
 mod deployment;
@@ -113,6 +114,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         devicetainteviction::scenarios(),
         ttl::scenarios(),
         ttlafterfinished::scenarios(),
+        cloud::scenarios(),
     ];
     all.into_iter().flatten().collect()
 });

@@ -115,7 +115,7 @@ impl ObjectSyncer for Balancing {
         Ok(Requeue::Never)
     }
 
-    fn retry(&self, error: &SyncError, _request: Option<&ApiError>, _failures: u32) -> Retry {
+    fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
             SyncError::Ensure(CloudError::RetryAfter { after, .. })
             | SyncError::Forgotten(CloudError::RetryAfter { after, .. }) => {
@@ -123,9 +123,18 @@ impl ObjectSyncer for Balancing {
                 Retry::After(*after)
             }
             SyncError::Stale => Retry::Quietly,
-            _ => Retry::BackOff,
+            _ if request.is_some_and(is_about_another_uid) => Retry::Quietly,
+            _ => Retry::after_request(request),
         }
     }
+}
+
+/// Whether the API server refused the UID of an earlier Service, because another one has its name.
+fn is_about_another_uid(error: &ApiError) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    let causes = details.and_then(|details| details.causes.as_ref());
+    let mut causes = causes.into_iter().flatten();
+    error.is_invalid() && causes.any(|cause| cause.field.as_deref() == Some("metadata.uid"))
 }
 
 impl Balancing {

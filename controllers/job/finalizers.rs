@@ -86,14 +86,7 @@ impl<'a> RemovalPatch<'a> {
 /// Whether a removal failed because the pod is gone, or because another pod has its name. An invalid
 /// update of the pod for other reasons, such as a webhook, is a failure.
 pub(super) fn is_gone(error: &ApiError) -> bool {
-    let details = error.status().and_then(|status| status.details.as_ref());
-    let mut causes = details
-        .and_then(|details| details.causes.as_ref())
-        .into_iter()
-        .flatten();
-    error.is_not_found()
-        || (error.is_invalid()
-            && causes.any(|cause| cause.field.as_deref() == Some("metadata.uid")))
+    error.is_not_found() || error.is_about_another_uid()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Bodies of the patches of Services.
 //!
-//! They are upstream's, with two differences that no user sees. Each names the UID, so that a new
-//! Service of the same name stays as it is. The removal of the finalizer names that finalizer, so
-//! that others survive that the cache lacks.
+//! They are upstream's, with two differences that no user sees. Each names the UID and, where it is
+//! sent, the version, so that neither a new Service of the same name nor an unseen change is
+//! overwritten. The removal of the finalizer names that finalizer, so that others survive that the
+//! cache lacks.
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Service};
 use serde_json::{Map, Value, json};

@@ -96,8 +96,9 @@ impl ObjectSyncer for Balancing {
             Ok(Done::Deleted) => self.known.forget(key),
             Ok(Done::Ensured) => {}
             Err(error) => {
-                let is_fenced = ApiError::within(&error).is_some_and(ApiError::is_fenced);
-                if !is_fenced && !matches!(error, SyncError::Stale) {
+                let is_race = ApiError::within(&error)
+                    .is_some_and(|error| error.is_fenced() || error.is_conflict());
+                if !is_race && !matches!(error, SyncError::Stale) {
                     let text = format!("Error syncing load balancer: {error}");
                     self.event(&service, EventType::Warning, "SyncLoadBalancerFailed", text);
                 }
@@ -123,27 +124,20 @@ impl ObjectSyncer for Balancing {
                 Retry::After(*after)
             }
             SyncError::Stale => Retry::Quietly,
-            _ if request.is_some_and(is_about_another_uid) => Retry::Quietly,
+            _ if request.is_some_and(ApiError::is_about_another_uid) => Retry::Quietly,
             _ => Retry::after_request(request),
         }
     }
 }
 
-/// Whether the API server refused the UID of an earlier Service, because another one has its name.
-fn is_about_another_uid(error: &ApiError) -> bool {
-    let details = error.status().and_then(|status| status.details.as_ref());
-    let causes = details.and_then(|details| details.causes.as_ref());
-    let mut causes = causes.into_iter().flatten();
-    error.is_invalid() && causes.any(|cause| cause.field.as_deref() == Some("metadata.uid"))
-}
-
 impl Balancing {
     async fn ensure(&self, key: &ObjectKey, service: &Served<Service>) -> Result<Done, SyncError> {
         self.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer");
+        let mut version = service.meta.resource_version;
         if !has_finalizer(&service.object) {
             let body = patch::add_finalizer(&service.object);
-            let patched = self.patch(key, service, &body).await;
-            patched.map_err(SyncError::AddFinalizer)?;
+            let patched = self.patch(key, service, body, version).await;
+            version = patched.map_err(SyncError::AddFinalizer)?;
         }
         let nodes = nodes::targets(&self.nodes);
         if nodes.is_empty() {
@@ -157,7 +151,7 @@ impl Balancing {
             Err(error) => return Err(SyncError::Ensure(error)),
         };
         self.normal(service, "EnsuredLoadBalancer", "Ensured load balancer");
-        self.write_status(key, service, &status).await?;
+        self.write_status(key, service, &status, version).await?;
         Ok(Done::Ensured)
     }
 
@@ -176,13 +170,14 @@ impl Balancing {
                 Err(error) => return Err(SyncError::Delete(error)),
             }
         }
+        let mut version = service.meta.resource_version;
         if has_finalizer(&service.object) {
             let body = patch::remove_finalizer(&service.object);
-            let patched = self.patch(key, service, &body).await;
-            patched.map_err(SyncError::RemoveFinalizer)?;
+            let patched = self.patch(key, service, body, version).await;
+            version = patched.map_err(SyncError::RemoveFinalizer)?;
         }
         self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
-        self.write_status(key, service, &LoadBalancerStatus::default())
+        self.write_status(key, service, &LoadBalancerStatus::default(), version)
             .await?;
         Ok(Done::Deleted)
     }
@@ -222,34 +217,39 @@ impl Balancing {
         Ok((live.meta.uid == service.meta.uid).then_some(live))
     }
 
+    /// Writes the status into the Service of this version.
     async fn write_status(
         &self,
         key: &ObjectKey,
         service: &Served<Service>,
         status: &LoadBalancerStatus,
+        version: u64,
     ) -> Result<(), SyncError> {
         let Some(body) = patch::status(&service.object, status) else {
             return Ok(());
         };
-        match self.patch(key, service, &body).await {
+        match self.patch(key, service, body, version).await {
             // The Service vanishes with its last finalizer.
             Err(WriteError::Request(error)) if error.is_object_not_found() => Ok(()),
-            written => written.map_err(SyncError::Status),
+            written => written.map(drop).map_err(SyncError::Status),
         }
     }
 
+    /// Patches the Service of this version, and returns the new version.
     async fn patch(
         &self,
         key: &ObjectKey,
         service: &Served<Service>,
-        body: &Value,
-    ) -> Result<(), WriteError> {
+        mut body: Value,
+        version: u64,
+    ) -> Result<u64, WriteError> {
+        body["metadata"]["resourceVersion"] = version.to_string().into();
         let target = Target::of::<Served<Service>>(&service.meta).status();
-        let answer = self.client.patch(target, PatchKind::Strategic, body).await;
+        let answer = self.client.patch(target, PatchKind::Strategic, &body).await;
         let answer = Identity::decode(&answer.map_err(WriteError::Request)?);
         let version = answer.map_err(WriteError::Answer)?.resource_version;
         self.written.record(key, version);
-        Ok(())
+        Ok(version)
     }
 
     fn normal(&self, service: &Served<Service>, reason: &'static str, text: &str) {

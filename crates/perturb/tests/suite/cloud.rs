@@ -14,6 +14,7 @@ use crate::objects::{
 const SERVICE: Scenario = Scenario {
     controller: "service-lb",
     controllers: &[service::descriptor::<SimulatedCloud>()],
+    rules: &[CLEANED_UP],
     ..BLANK
 };
 
@@ -34,6 +35,18 @@ const LIFECYCLE: Scenario = Scenario {
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const MACHINE: &str = "simulate.steersman.dev/cloud";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+const CLEANED_UP: Rule = Rule {
+    name: "a Service with an address has the finalizer",
+    check: |_, change| {
+        let object = &change.object;
+        let is_service = &*change.plural == "services" && change.is_by("service-controller");
+        if !is_service || address(object).is_none() || has_finalizer(object) {
+            return Ok(());
+        }
+        Err(format!("{} has an address only", change.key))
+    },
+};
 
 const DELETED_MACHINE: Rule = Rule {
     name: "only a node that is not ready, and whose machine is deleted, is deleted",

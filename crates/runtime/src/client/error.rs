@@ -151,6 +151,14 @@ impl ApiError {
         self.has_reason("Invalid", 422)
     }
 
+    /// True if the request names the UID of an earlier object, because another one has its name now.
+    pub fn is_about_another_uid(&self) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        let causes = details.and_then(|details| details.causes.as_ref());
+        let mut causes = causes.into_iter().flatten();
+        self.is_invalid() && causes.any(|cause| cause.field.as_deref() == Some("metadata.uid"))
+    }
+
     /// True for 403.
     pub fn is_forbidden(&self) -> bool {
         self.has_reason("Forbidden", 403)

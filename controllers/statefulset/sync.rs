@@ -25,6 +25,7 @@ use steersman_runtime::object::{
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{self, ByController};
+use steersman_runtime::status_pace::StatusPace;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 use tokio::sync::OnceCell;
@@ -62,6 +63,7 @@ pub(super) struct StatefulSetController {
     pub(super) clock: Clock,
     pub(super) metrics: StatefulSetMetrics,
     pub(super) features: FeatureGates,
+    pub(super) pace: Arc<StatusPace>,
 }
 
 impl ObjectSyncer for StatefulSetController {
@@ -116,9 +118,9 @@ impl StatefulSetController {
             Err(error) if error.is_behind() => return Err(error),
             Err(error) => (None, Some(error)),
         };
-        let (status, failure) = match &chosen {
+        let (reported, failure) = match &chosen {
             Some(chosen) => work.update(chosen).await,
-            None => (None, failure),
+            None => (Reported::default(), failure),
         };
         if let Some(error) = failure {
             if error.is_behind() {
@@ -128,7 +130,7 @@ impl StatefulSetController {
             return SyncError::join(Some(error), truncated).map_or(Ok(Requeue::Never), Err);
         }
         work.truncate(chosen.as_ref()).await?;
-        Ok(work.next_check(status.as_ref()))
+        Ok(work.next_check(&reported))
     }
 
     /// Adopts the orphans among `revisions`, after one live read of the set.
@@ -193,6 +195,15 @@ fn max_unavailable(set: &StatefulSet) -> Result<i64, PercentError> {
         _ => 1,
     };
     Ok(i64::from(limit.max(1)))
+}
+
+/// The status of a sync.
+#[derive(Debug, Default)]
+struct Reported {
+    /// Whether ready pods have yet to become available.
+    waits_for_availability: bool,
+    /// The time until the status is written, if other changes may come before.
+    due: Option<Duration>,
 }
 
 /// The revisions of a sync.
@@ -294,8 +305,8 @@ impl Work<'_> {
         }
     }
 
-    /// Acts on the pods, and writes the status. Returns the status and the first failure.
-    async fn update(&self, chosen: &Chosen) -> (Option<StatefulSetStatus>, Option<SyncError>) {
+    /// Acts on the pods, and writes the status. Also returns the first failure.
+    async fn update(&self, chosen: &Chosen) -> (Reported, Option<SyncError>) {
         let (controller, set) = (self.controller, self.of.set);
         let slots = Slots::new(set, self.pods);
         let claims = |name: &str| controller.writer.claim(self.of, name);
@@ -318,7 +329,7 @@ impl Work<'_> {
             self.act_on_pods(&plan, chosen).await
         };
         if failure.as_ref().is_some_and(SyncError::is_behind) {
-            return (None, failure);
+            return (Reported::default(), failure);
         }
         let mut status = if is_deleted {
             status::compute(set, &names, self.pods.iter(), self.now)
@@ -327,11 +338,18 @@ impl Work<'_> {
         };
         status::count_deleted(&mut status, deleted);
         status::complete(set, &mut status);
-        let written = self.write_status(&status).await.err();
-        if let (Some(_), Some(error)) = (&failure, &written) {
+        let (due, error) = match self.write_status(&status).await {
+            Ok(due) => (due, None),
+            Err(error) => (None, Some(error)),
+        };
+        if let (Some(_), Some(error)) = (&failure, &error) {
             tracing::error!(%error, "Could not update status");
         }
-        (Some(status), failure.or(written))
+        let reported = Reported {
+            waits_for_availability: status.ready_replicas != status.available_replicas,
+            due,
+        };
+        (reported, failure.or(error))
     }
 
     /// Takes the turns of all pods, and then the next step of a rolling update. Returns the number
@@ -417,16 +435,23 @@ impl Work<'_> {
         }
     }
 
-    /// Writes `status` if it differs from the cached one. A conflict is repeated with the cached
-    /// set of that time.
-    async fn write_status(&self, status: &StatefulSetStatus) -> Result<(), SyncError> {
+    /// Writes `status` if it differs from the cached one, or returns the time until then. A conflict
+    /// is repeated with the cached set of that time.
+    async fn write_status(
+        &self,
+        status: &StatefulSetStatus,
+    ) -> Result<Option<Duration>, SyncError> {
         let (controller, Of { key, set }) = (self.controller, self.of);
         let limit = controller.max_unavailable(set);
         if let Some(limit) = limit.map_err(SyncError::MaxUnavailable)? {
             controller.metrics.set_max_unavailable(set, limit);
         }
         if !status::needs_write(&set.status, status) {
-            return Ok(());
+            return Ok(None);
+        }
+        let change = status::change(set, &set.status, status);
+        if let Some(due) = controller.pace.wait(key, change) {
+            return Ok(Some(due));
         }
         // Also before a status without any action: an older cache of pods would count too few.
         self.confirm().await?;
@@ -444,7 +469,8 @@ impl Work<'_> {
                     controller
                         .sets_written
                         .record(key, written.resource_version);
-                    return Ok(());
+                    controller.pace.written(key, change);
+                    return Ok(None);
                 }
                 Err(StatusError::Request(error))
                     if error.is_conflict() && attempt < STATUS_ATTEMPTS =>
@@ -477,15 +503,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The time of the next sync: when the next ready pod becomes available.
-    fn next_check(&self, status: Option<&StatefulSetStatus>) -> Requeue {
+    /// The time of the next sync: when the next ready pod becomes available, or the status is due.
+    fn next_check(&self, reported: &Reported) -> Requeue {
         let seconds = self.of.set.spec.min_ready_seconds;
-        let waits = |s: &StatefulSetStatus| s.ready_replicas != s.available_replicas;
-        if seconds <= 0 || !status.is_some_and(waits) {
-            return Requeue::Never;
-        }
-        let now = self.controller.clock.now();
-        Requeue::After(next_availability_check(self.pods, seconds, self.now, now))
+        let available = (seconds > 0 && reported.waits_for_availability).then(|| {
+            let now = self.controller.clock.now();
+            next_availability_check(self.pods, seconds, self.now, now)
+        });
+        let next = available.into_iter().chain(reported.due).min();
+        next.map_or(Requeue::Never, Requeue::After)
     }
 }
 

@@ -42,6 +42,7 @@ pub mod reads;
 pub mod reload;
 pub mod resource;
 pub mod scheduling;
+pub mod status_pace;
 mod sync;
 pub mod tasks;
 pub mod template;

@@ -27,6 +27,7 @@ use super::certificate::CertificateFiles;
 use super::failure::ConnectError;
 use super::pool::{Dial, Dialed, Io, Pings, Pool};
 use super::proxy;
+use super::read_ahead::ReadAhead;
 use super::service::HttpService;
 use super::token::TokenFile;
 use super::transports::Transports;
@@ -193,7 +194,7 @@ where
     let https = https
         .enable_http1()
         .enable_http2()
-        .wrap_connector(transport);
+        .wrap_connector(transport.map_response(ReadAhead::new));
     let limit = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let url = config.cluster_url.clone();
     let dial: Dial = Arc::new(move || {

@@ -479,11 +479,14 @@ impl Exchange {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .reserve();
-        // If the caller drops this wait, `unused` returns the token. Otherwise later requests, such
-        // as Events at shutdown, would wait longer.
-        let unused = Unused(bucket);
-        sleep(wait).await;
-        std::mem::forget(unused);
+        // A timer costs a system call even if it has expired already.
+        if !wait.is_zero() {
+            // If the caller drops this wait, `unused` returns the token. Otherwise later requests,
+            // such as Events at shutdown, would wait longer.
+            let unused = Unused(bucket);
+            sleep(wait).await;
+            std::mem::forget(unused);
+        }
         self.metrics.throttled(call.method.as_str(), wait);
         if !wait.is_zero() {
             // The last part of the user agent is the name of the client.

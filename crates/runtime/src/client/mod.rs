@@ -31,6 +31,7 @@ mod plugin_metrics;
 mod plugin_tests;
 mod pool;
 mod proxy;
+mod read_ahead;
 mod service;
 #[cfg(test)]
 mod tests;

@@ -192,7 +192,11 @@ impl Pass {
             match self.client.patch(target, PatchKind::Strategic, &body).await {
                 Ok(_) => return,
                 Err(error) if error.is_conflict() && tries < TRIES => pause().await,
-                Err(error) if error.is_fenced() || error.is_object_not_found() => {
+                Err(error)
+                    if error.is_fenced()
+                        || error.is_object_not_found()
+                        || error.is_about_another_uid() =>
+                {
                     return tracing::debug!(node = name, %error, "the condition stays");
                 }
                 Err(error) => {

@@ -82,6 +82,26 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             ..SERVICE
         },
         Scenario {
+            name: "other-class",
+            steps: other_class,
+            ..SERVICE
+        },
+        Scenario {
+            name: "nodes",
+            steps: nodes_come_and_go,
+            ..SERVICE
+        },
+        Scenario {
+            name: "ports",
+            steps: ports_change,
+            ..SERVICE
+        },
+        Scenario {
+            name: "edited",
+            steps: edited,
+            ..SERVICE
+        },
+        Scenario {
             name: "join",
             steps: join,
             ..ROUTE
@@ -89,6 +109,26 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "late-range",
             steps: late_range,
+            ..ROUTE
+        },
+        Scenario {
+            name: "leave",
+            steps: leave,
+            ..ROUTE
+        },
+        Scenario {
+            name: "swapped-ranges",
+            steps: swapped_ranges,
+            ..ROUTE
+        },
+        Scenario {
+            name: "overwritten",
+            steps: overwritten,
+            ..ROUTE
+        },
+        Scenario {
+            name: "status-replaced",
+            steps: status_replaced,
             ..ROUTE
         },
         Scenario {
@@ -104,6 +144,21 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "ready-again",
             steps: ready_again,
+            ..LIFECYCLE
+        },
+        Scenario {
+            name: "recreated",
+            steps: recreated,
+            ..LIFECYCLE
+        },
+        Scenario {
+            name: "all-lost",
+            steps: all_lost,
+            ..LIFECYCLE
+        },
+        Scenario {
+            name: "shut-down-and-deleted",
+            steps: shut_down_and_deleted,
             ..LIFECYCLE
         },
     ]
@@ -164,6 +219,79 @@ fn deleted() -> Vec<Step> {
     ]
 }
 
+/// A Service of another class is left to its own controller.
+fn other_class() -> Vec<Step> {
+    let other = Step::Create(json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "other"},
+        "spec": {
+            "type": "LoadBalancer", "loadBalancerClass": "example.com/other", "ports": [{"port": 80}],
+        },
+    }));
+    let untouched = Step::until("the other Service is untouched", |state: &State| {
+        let other = state.get("services", "default/other");
+        other.is_some_and(|other| address(other).is_none() && !has_finalizer(other))
+    });
+    vec![
+        other,
+        web(),
+        served(true),
+        set_type("NodePort"),
+        served(false),
+        untouched,
+    ]
+}
+
+/// Each change of the nodes updates all load balancers.
+fn nodes_come_and_go() -> Vec<Step> {
+    vec![
+        node("a", None),
+        report("a", "True"),
+        web(),
+        node("b", None),
+        report("b", "True"),
+        served(true),
+        delete("nodes", "a", json!({})),
+        report("b", "False"),
+        until_caches_are_current(),
+        served(true),
+    ]
+}
+
+fn ports_change() -> Vec<Step> {
+    let ports = |port: u16| {
+        let port = json!({"port": port, "protocol": "TCP"});
+        patch("services", "web", json!({"spec": {"ports": [port]}}))
+    };
+    vec![
+        web(),
+        ports(81),
+        served(true),
+        ports(82),
+        until_caches_are_current(),
+        ports(83),
+        set_type("ClusterIP"),
+        served(false),
+    ]
+}
+
+/// Users change fields that the loop ignores, so that the version it has read is an old one.
+fn edited() -> Vec<Step> {
+    let label = |value: &str| {
+        let labels = json!({"edited": value});
+        patch("services", "web", json!({"metadata": {"labels": labels}}))
+    };
+    vec![
+        web(),
+        label("first"),
+        label("second"),
+        served(true),
+        set_type("ClusterIP"),
+        label("third"),
+        label("fourth"),
+        served(false),
+    ]
+}
+
 fn node(name: &str, range: Option<&str>) -> Step {
     let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     if let Some(range) = range {
@@ -205,12 +333,70 @@ fn late_range() -> Vec<Step> {
     ]
 }
 
+fn two_routed() -> Vec<Step> {
+    vec![
+        node("a", Some("10.0.1.0/24")),
+        node("b", Some("10.0.2.0/24")),
+        routed(2),
+    ]
+}
+
+fn leave() -> Vec<Step> {
+    let mut steps = two_routed();
+    steps.extend([
+        node("c", Some("10.0.3.0/24")),
+        delete("nodes", "a", json!({})),
+        delete("nodes", "b", json!({})),
+        until_caches_are_current(),
+        routed(1),
+    ]);
+    steps
+}
+
+/// New nodes of the same names have the ranges of each other.
+fn swapped_ranges() -> Vec<Step> {
+    let mut steps = two_routed();
+    steps.extend([
+        delete("nodes", "a", json!({})),
+        delete("nodes", "b", json!({})),
+        node("a", Some("10.0.2.0/24")),
+        node("b", Some("10.0.1.0/24")),
+        routed(2),
+    ]);
+    steps
+}
+
+fn set_conditions(name: &str, conditions: &Value) -> Step {
+    let status = json!({"status": {"conditions": conditions}});
+    Step::Patch(node_path(name) + "/status", status)
+}
+
+/// Another program reports that the network is unavailable.
+fn overwritten() -> Vec<Step> {
+    let unavailable = json!([{"type": "NetworkUnavailable", "status": "True", "reason": "Other"}]);
+    let mut steps = two_routed();
+    steps.extend([
+        set_conditions("a", &unavailable),
+        until_caches_are_current(),
+        routed(2),
+    ]);
+    steps
+}
+
+/// A kubelet replaces all conditions.
+fn status_replaced() -> Vec<Step> {
+    let mut steps = two_routed();
+    steps.extend([
+        report("a", "True"),
+        report("b", "True"),
+        until_caches_are_current(),
+        routed(2),
+    ]);
+    steps
+}
+
 fn report(name: &str, ready: &str) -> Step {
-    let conditions = json!([{"type": "Ready", "status": ready}]);
-    Step::Patch(
-        node_path(name) + "/status",
-        json!({"status": {"conditions": conditions}}),
-    )
+    set_conditions(name, &json!([{"type": "Ready", "status": ready}]))
 }
 
 fn machine(name: &str, state: Option<&str>) -> Step {
@@ -266,5 +452,40 @@ fn ready_again() -> Vec<Step> {
         report("a", "True"),
         machine("a", Some("deleted")),
         until_caches_are_current(),
+    ]
+}
+
+/// The machine of a node comes back under its name, as a new node.
+fn recreated() -> Vec<Step> {
+    vec![
+        node("a", None),
+        report("a", "Unknown"),
+        machine("a", Some("deleted")),
+        is_gone("nodes", "a"),
+        node("a", None),
+        report("a", "True"),
+        until_caches_are_current(),
+        report("a", "Unknown"),
+        until_caches_are_current(),
+    ]
+}
+
+fn all_lost() -> Vec<Step> {
+    let names = ["a", "b", "c"];
+    let mut steps: Vec<Step> = names.map(|name| node(name, None)).into();
+    steps.extend(names.map(|name| report(name, "Unknown")));
+    steps.extend(names.map(|name| machine(name, Some("deleted"))));
+    steps.extend(names.map(|name| is_gone("nodes", name)));
+    steps
+}
+
+fn shut_down_and_deleted() -> Vec<Step> {
+    vec![
+        node("a", None),
+        report("a", "Unknown"),
+        machine("a", Some("shutdown")),
+        tainted("a", true),
+        machine("a", Some("deleted")),
+        is_gone("nodes", "a"),
     ]
 }

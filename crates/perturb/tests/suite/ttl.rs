@@ -29,6 +29,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             ..BASE
         },
         Scenario {
+            name: "leave",
+            steps: leave,
+            ..BASE
+        },
+        Scenario {
             name: "recreated",
             steps: recreated,
             ..BASE
@@ -107,6 +112,22 @@ fn join() -> Vec<Step> {
         all_have("0", 2),
         node("c"),
         all_have("0", 3),
+    ]
+}
+
+/// Nodes leave while kubelets update the others.
+fn leave() -> Vec<Step> {
+    let label = json!({"metadata": {"labels": {"touched": "yes"}}});
+    vec![
+        node("a"),
+        node("b"),
+        node("c"),
+        Step::Patch(path("nodes", "a"), label.clone()),
+        delete("nodes", "b", json!({})),
+        all_have("0", 2),
+        Step::Patch(path("nodes", "c"), label),
+        delete("nodes", "a", json!({})),
+        all_have("0", 1),
     ]
 }
 

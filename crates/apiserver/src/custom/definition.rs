@@ -27,8 +27,9 @@ const COLUMN_FORMATS: [&str; 9] = [
 const MAX_SELECTABLE_FIELDS: usize = 8;
 const MAX_WARNING: usize = 256;
 
-/// Appends all errors of a definition, except those of its metadata.
-pub(crate) fn check(definition: &Value, errors: &mut Errors) {
+/// Appends all errors of a definition, except those of its metadata. Versions that an update keeps
+/// from `old` are valid already: a check of all schemas would dominate the cost of small updates.
+pub(crate) fn check(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = at(definition, "spec");
     let name = text(definition, "metadata.name");
     let wanted = format!("{}.{}", text(spec, "names.plural"), text(spec, "group"));
@@ -44,7 +45,11 @@ pub(crate) fn check(definition: &Value, errors: &mut Errors) {
         "" => errors.required("spec.scope", ""),
         scope => errors.one_of("spec.scope", scope, &["Cluster", "Namespaced"]),
     }
-    check_versions(spec, errors);
+    check_versions(
+        spec,
+        old.map_or(&[], |old| list(old, "spec.versions")),
+        errors,
+    );
     for field in ["plural", "singular", "kind", "listKind"] {
         if text(spec, &format!("names.{field}")).is_empty() {
             errors.required(format!("spec.names.{field}"), "");
@@ -89,7 +94,7 @@ fn check_group(group: &str, errors: &mut Errors) {
     }
 }
 
-fn check_versions(spec: &Value, errors: &mut Errors) {
+fn check_versions(spec: &Value, known: &[Value], errors: &mut Errors) {
     let versions = list(spec, "versions");
     let field = |index: usize, rest: &str| format!("spec.versions[{index}].{rest}");
     for (index, version) in versions.iter().enumerate() {
@@ -97,7 +102,8 @@ fn check_versions(spec: &Value, errors: &mut Errors) {
             errors.required(field(index, "schema.openAPIV3Schema"), "");
         }
     }
-    for (index, version) in versions.iter().enumerate() {
+    let unknown = |(_, version): &(usize, &Value)| !known.contains(version);
+    for (index, version) in versions.iter().enumerate().filter(unknown) {
         let name = text(version, "name");
         let problems = dns_label(name);
         if !problems.is_empty() {

@@ -7,7 +7,7 @@
 //! A custom kind is a row of the same table as built-in kinds, so all request handlers work for
 //! both. Upstream: `k8s.io/apiextensions-apiserver`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -45,6 +45,7 @@ pub struct Custom {
     pub(crate) storage: Option<Arc<Custom>>,
     /// The schema as written in the definition.
     pub(crate) document: Value,
+    document_text_hash: OnceLock<u64>,
     schema: Schema,
     pub(crate) has_status: bool,
     scale: Option<Scale>,
@@ -97,6 +98,7 @@ impl Custom {
             terminating: definition["metadata"].get("deletionTimestamp").is_some(),
             storage,
             document: document.clone(),
+            document_text_hash: OnceLock::new(),
             schema,
             has_status: version["subresources"]["status"].is_object(),
             scale: Scale::parse(&version["subresources"]["scale"]),
@@ -113,6 +115,14 @@ impl Custom {
     /// The warning in every answer for a deprecated version.
     pub(crate) fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
+    }
+
+    /// `hash` of the text of the schema. The first call computes it, because an index of all
+    /// schemas otherwise costs as much as their texts together.
+    pub(crate) fn document_hash(&self, hash: impl FnOnce(&str) -> u64) -> u64 {
+        *self
+            .document_text_hash
+            .get_or_init(|| hash(&self.document.to_string()))
     }
 
     /// The schema of objects.

@@ -105,7 +105,10 @@ fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
         .iter()
         .filter_map(|entry| Some((&entry.resource, entry.resource.custom.as_ref()?)));
     let texts: Vec<String> = custom
-        .map(|(resource, custom)| format!("{}{}", resource.kind, custom.document))
+        .map(|(resource, custom)| {
+            let document = custom.document_hash(|text| fingerprint(std::iter::once(text)));
+            format!("{}{document:016X}", resource.kind)
+        })
         .collect();
     let own = fingerprint(texts.iter().map(String::as_str));
     format!("{:016X}{:016X}", *BUILT_IN ^ entries.len() as u64, own)

@@ -87,7 +87,7 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "ConfigMap" => small::config_map(object, errors),
         "ControllerRevision" => small::revision(object, errors),
         "CronJob" => cron_job::check(object, None, errors),
-        "CustomResourceDefinition" => custom::definition::check(object, errors),
+        "CustomResourceDefinition" => custom::definition::check(object, None, errors),
         "DaemonSet" => daemon_set::check(object, errors),
         "Deployment" => workload::deployment(object, errors),
         "Event" => small::event(object, errors),
@@ -124,7 +124,10 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             content(kind, new, errors);
             return small::node_update(new, old, errors);
         }
-        "CustomResourceDefinition" => custom::definition::check_update(new, old, errors),
+        "CustomResourceDefinition" => {
+            custom::definition::check_update(new, old, errors);
+            return custom::definition::check(new, Some(old), errors);
+        }
         "Service" => small::cluster_ip_unchanged(new, old, errors),
         "StatefulSet" => return stateful_set::update(new, old, errors),
         "CronJob" => return cron_job::check(new, Some(old), errors),

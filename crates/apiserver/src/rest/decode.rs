@@ -207,7 +207,8 @@ pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<Str
     Ok(drop_unknown(resource, value))
 }
 
-/// Moves kind, apiVersion and metadata to the front.
+/// Moves kind, apiVersion and metadata to the front. Nulls of built-in kinds go; the schema of a
+/// custom kind decides about its own.
 pub(super) fn arrange(resource: &Resource, value: &mut Value) {
     let Value::Object(fields) = value else { return };
     let old = std::mem::take(fields);
@@ -215,7 +216,12 @@ pub(super) fn arrange(resource: &Resource, value: &mut Value) {
     fields.insert("apiVersion".to_owned(), Value::from(resource.api_version()));
     fields.insert("metadata".to_owned(), Value::Object(Map::new()));
     for (key, field) in old {
-        if !matches!(key.as_str(), "kind" | "apiVersion") && !field.is_null() {
+        let is_kept = match key.as_str() {
+            "kind" | "apiVersion" => false,
+            "metadata" => !field.is_null(),
+            _ => !field.is_null() || resource.custom.is_some(),
+        };
+        if is_kept {
             fields.insert(key, field);
         }
     }

@@ -225,6 +225,12 @@ fn declare_map(
             continue;
         }
         let mut below = declare(shape.child(key), value, &path, errors);
+        let unknown = shape.undeclared(key, value, &path);
+        errors.extend(
+            unknown
+                .iter()
+                .map(|path| format!("{path}: field not declared in schema")),
+        );
         if !shape.is_field(key) {
             below.include_here();
         }

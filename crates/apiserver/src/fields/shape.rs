@@ -113,6 +113,20 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// The paths of unknown fields inside the value of a built-in field that has one manager, such
+    /// as `roleRef`. Fields of all other values have shapes of their own.
+    pub(super) fn undeclared(self, key: &str, value: &Value, path: &str) -> Vec<String> {
+        let Shape::Struct(shape) = self else {
+            return Vec::new();
+        };
+        match shape.field(key) {
+            Some(field) if matches!(Shape::of_field(field), Shape::Leaf) => {
+                schema::shape::unknown_fields(&field.ty, value, path)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether `key` is a field of the type, in contrast to a key of a map.
     pub(super) fn is_field(self, key: &str) -> bool {
         match self {

@@ -592,3 +592,142 @@ async fn an_apply_to_a_status_owns_its_writable_fields_only() {
         );
     }
 }
+
+/// The fields of the only entry of a manager, as JSON.
+fn fields<'a>(object: &'a Value, manager: &str) -> &'a Value {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let mut found = entries.iter().filter(|entry| entry["manager"] == manager);
+    let entry = found.next().unwrap();
+    assert_eq!(found.next(), None, "{manager} has one entry");
+    &entry["fieldsV1"]
+}
+
+#[tokio::test(start_paused = true)]
+async fn allocated_fields_of_services_have_no_manager() {
+    let cluster = DevCluster::with_managed_fields(clock());
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [{"port": 80}]}});
+    let created = cluster.create(service).await.unwrap();
+    assert_eq!(created["spec"]["ipFamilies"], json!(["IPv4"]));
+    assert_eq!(
+        fields(&created, "unknown")["f:spec"],
+        json!({
+            "f:externalTrafficPolicy": {}, "f:internalTrafficPolicy": {}, "f:selector": {}, "f:sessionAffinity": {}, "f:type": {},
+            "f:ports": {".": {}, "k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}}},
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_template_generation_belongs_to_writers_of_whole_daemon_sets() {
+    const GENERATION: &str = "f:deprecated.daemonset.template.generation";
+    let cluster = DevCluster::with_managed_fields(clock());
+    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let path = "/apis/apps/v1/namespaces/default/daemonsets";
+    let write = async |method, path: &str, kind, body: &Value| {
+        let sent = cluster.call(method, path, kind, body.to_string()).await;
+        sent.unwrap()
+    };
+    let created = write(
+        Method::POST,
+        &format!("{path}?fieldManager=creator"),
+        "application/json",
+        &set,
+    )
+    .await;
+    assert_eq!(
+        fields(&created, "creator")["f:metadata"]["f:annotations"][GENERATION],
+        json!({})
+    );
+    let patched = write(
+        Method::PATCH,
+        &format!("{path}/d?fieldManager=patcher"),
+        MERGE,
+        &json!({"spec": {"template": {"metadata": {"annotations": {"x": "y"}}}}}),
+    )
+    .await;
+    assert_eq!(fields(&patched, "patcher").get("f:metadata"), None);
+    let replaced = write(
+        Method::PUT,
+        &format!("{path}/d?fieldManager=replacer"),
+        "application/json",
+        &set,
+    )
+    .await;
+    assert_eq!(
+        fields(&replaced, "replacer")["f:metadata"]["f:annotations"],
+        json!({GENERATION: {}})
+    );
+    assert_eq!(
+        replaced["metadata"]["annotations"]["deprecated.daemonset.template.generation"],
+        "3"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_to_the_object_leaves_the_managers_of_its_status() {
+    let cluster = DevCluster::with_managed_fields(clock());
+    let volume = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    cluster.create(volume.clone()).await.unwrap();
+    let call = async |path: &str, kind, body: &Value| {
+        let sent = cluster
+            .call(Method::PATCH, path, kind, body.to_string())
+            .await;
+        sent.unwrap()
+    };
+    let status = json!({"status": {"phase": "Running"}});
+    let before = call(
+        "/api/v1/nodes/n/status?fieldManager=kubelet",
+        MERGE,
+        &status,
+    )
+    .await;
+    let mut config = volume;
+    config["status"] = json!({"phase": "Pending"});
+    let after = call("/api/v1/nodes/n?fieldManager=applier", APPLY, &config).await;
+    assert_eq!(after["status"]["phase"], "Running");
+    assert_eq!(fields(&after, "kubelet"), fields(&before, "kubelet"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_refuses_unknown_fields_inside_values_with_one_manager() {
+    let cluster = DevCluster::new(clock());
+    let binding = |reference: Value, subject: Value| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b", "namespace": "default"},
+            "roleRef": reference, "subjects": [subject]})
+    };
+    let (reference, subject) = (
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}),
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"}),
+    );
+    let mut unknown = reference.clone();
+    unknown["bogus"] = json!(1);
+    let mut unknown_subject = subject.clone();
+    unknown_subject["bogus"] = json!(1);
+    // (reference, subject, path)
+    let cases = [
+        (unknown, subject.clone(), ".roleRef.bogus"),
+        (reference.clone(), unknown_subject, ".subjects[0].bogus"),
+    ];
+    let path =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/b?fieldManager=m";
+    for (reference, subject, field) in cases {
+        let body = binding(reference, subject).to_string();
+        let refused = cluster
+            .call(Method::PATCH, path, APPLY, body)
+            .await
+            .unwrap_err();
+        let words = format!(
+            "failed to create typed patch object (default/b; rbac.authorization.k8s.io/v1, Kind=RoleBinding): {field}: field not \
+             declared in schema"
+        );
+        assert_eq!((refused.code, refused.message), (500, words));
+    }
+    let body = binding(reference, subject).to_string();
+    cluster
+        .call(Method::PATCH, path, APPLY, body)
+        .await
+        .unwrap();
+}

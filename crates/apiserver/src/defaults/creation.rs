@@ -5,7 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{apply, qos_class};
+use steersman_runtime::template::defaults::is_unset;
+
+use super::{TEMPLATE_GENERATION, apply, qos_class};
 
 /// Kinds with a status subresource. A create request cannot set their status.
 const STATUS_SUBRESOURCE: [&str; 16] = [
@@ -34,9 +36,6 @@ const DISCARDED: [&str; 3] = [
     "selfLink",
 ];
 
-/// Annotation with the template generation of a DaemonSet. `apps/v1` has no such field any more.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-
 /// Sets the fields that the server changes when a client updates `old` through the main endpoint.
 ///
 /// These are tolerations of pods, stored versions of definitions, and the template generation of
@@ -46,6 +45,7 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
         "DaemonSet" => next_template_generation(object, old),
         "CustomResourceDefinition" => stored_version(object),
         "Pod" => tolerate_node_loss(object),
+        "Service" => ip_families(object),
         _ => {}
     }
 }
@@ -89,7 +89,10 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         }
         "PersistentVolumeClaim" => phase(object, "Pending"),
         "Pod" => pod(object),
-        "Service" => cluster_ips(object),
+        "Service" => {
+            cluster_ips(object);
+            ip_families(object);
+        }
         _ => return,
     }
     apply(kind, object);
@@ -245,5 +248,29 @@ fn cluster_ips(service: &mut Value) {
     let spec = object_at(service, &["spec"]);
     if let Some(ip) = spec.get("clusterIP").cloned() {
         spec.entry("clusterIPs").or_insert_with(|| json!([ip]));
+    }
+}
+
+/// One IP family. A headless Service without selector accepts both, because its endpoints can have
+/// any. Upstream allocates families together with addresses, so they have no field manager.
+fn ip_families(service: &mut Value) {
+    let spec = object_at(service, &["spec"]);
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    let headless = spec.get("clusterIP").and_then(Value::as_str) == Some("None");
+    let selects = spec
+        .get("selector")
+        .and_then(Value::as_object)
+        .is_some_and(|selector| !selector.is_empty());
+    let (families, policy) = if headless && !selects {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
+    for (field, value) in [("ipFamilyPolicy", json!(policy)), ("ipFamilies", families)] {
+        if is_unset(spec, field) {
+            spec.insert(field.to_owned(), value);
+        }
     }
 }

@@ -21,6 +21,9 @@ mod rules;
 pub use creation::{on_create, on_update};
 pub use qos::qos_class;
 
+/// Annotation with the template generation of a DaemonSet. `apps/v1` has no such field any more.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// Constant defaults of all types outside pod templates.
 static CONSTANTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::parse(include_str!("constants.txt")));

@@ -14,6 +14,7 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "apps.StatefulSetSpec" => claim_templates(fields),
         "apps.StatefulSetUpdateStrategy" => rolling_update(fields),
         "autoscaling.HorizontalPodAutoscalerBehavior" => scaling_rules(fields),
+        "apps.DaemonSet" => template_generation(fields),
         "batch.Job" => {
             labels_from_template(fields);
             job_spec(fields);
@@ -29,7 +30,7 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         }
         "core.Secret" => fold_string_data(fields),
         "core.ServicePort" => target_port(fields),
-        "core.ServiceSpec" => ip_families(fields),
+        "core.Service" => ingress_mode(fields),
         "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
         "flowcontrol.QueuingConfiguration" => not_zero(
             fields,
@@ -55,6 +56,23 @@ fn claim_templates(fields: &mut Fields) {
         if let Some(status) = template.get_mut("status").and_then(Value::as_object_mut) {
             set_if_unset(status, "phase", json!("Pending"));
         }
+    }
+}
+
+/// The annotation is a field of older versions, where it is never absent.
+fn template_generation(daemon_set: &mut Fields) {
+    let Some(metadata) = daemon_set
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    set_if_unset(metadata, "annotations", json!({}));
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+    {
+        set_if_unset(annotations, super::TEMPLATE_GENERATION, json!("0"));
     }
 }
 
@@ -311,21 +329,23 @@ fn target_port(fields: &mut Fields) {
     }
 }
 
-/// One IP family. A headless service without selector accepts both, because its endpoints can have
-/// any.
-fn ip_families(fields: &mut Fields) {
-    if fields.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        return;
+/// Addresses of load balancers are virtual by default.
+fn ingress_mode(service: &mut Fields) {
+    let is_balanced =
+        service.get("spec").and_then(|spec| spec["type"].as_str()) == Some("LoadBalancer");
+    let ingress = service
+        .get_mut("status")
+        .and_then(|status| status.pointer_mut("/loadBalancer/ingress"))
+        .and_then(Value::as_array_mut);
+    for entry in ingress
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        if is_balanced && !is_unset(entry, "ip") {
+            set_if_unset(entry, "ipMode", json!("VIP"));
+        }
     }
-    let headless = fields.get("clusterIP").and_then(Value::as_str) == Some("None");
-    let any_family = headless && !has_entries(fields.get("selector"));
-    let (families, policy) = if any_family {
-        (json!(["IPv4", "IPv6"]), "RequireDualStack")
-    } else {
-        (json!(["IPv4"]), "SingleStack")
-    };
-    set_if_unset(fields, "ipFamilyPolicy", json!(policy));
-    set_if_unset(fields, "ipFamilies", families);
 }
 
 fn policy_types(fields: &mut Fields) {

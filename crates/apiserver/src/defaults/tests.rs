@@ -270,6 +270,37 @@ fn services_get_families_and_target_ports() {
 }
 
 #[test]
+fn job_templates_of_cron_jobs_lack_the_defaults_of_jobs() {
+    let pod =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}});
+    let created = created(
+        "CronJob",
+        json!({"spec": {"schedule": "@daily", "jobTemplate": {"spec": {"template": pod}}}}),
+    );
+    let template = &created["spec"]["jobTemplate"];
+    let fields: Vec<&String> = template["spec"].as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["template"]);
+    assert_eq!(
+        template["spec"]["template"]["spec"]["dnsPolicy"],
+        "ClusterFirst"
+    );
+    assert_eq!(template["metadata"], json!({}));
+}
+
+#[test]
+fn addresses_of_load_balancers_are_virtual() {
+    // (type, mode)
+    for (kind, mode) in [("LoadBalancer", json!("VIP")), ("ClusterIP", Value::Null)] {
+        let service = json!({"spec": {"type": kind}, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+        let found = applied("Service", service);
+        assert_eq!(
+            found["status"]["loadBalancer"]["ingress"][0]["ipMode"], mode,
+            "{kind}"
+        );
+    }
+}
+
+#[test]
 fn daemon_sets_count_template_generations() {
     let old = created(
         "DaemonSet",

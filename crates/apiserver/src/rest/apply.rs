@@ -34,7 +34,7 @@ impl Server {
             author,
             force,
         } = ApplyOptions::of(call)?;
-        let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
+        let mut config = parse(&resource.api_version(), &resource.kind, &call.body)?;
         let set = fields::declared(resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
@@ -42,6 +42,7 @@ impl Server {
         if let Some(field) = kept_with_status(resource).filter(|_| part == Some("status")) {
             set.forget(&["metadata", field]);
         }
+        drop_unwritable(resource, part, &mut config);
         let applied = Applied {
             resource,
             config: &config,
@@ -258,6 +259,22 @@ fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
         Some("status") if resource.custom.is_some() => field == "status",
         Some("status") => matches!(field, "metadata" | "status"),
         Some(_) => field != "status",
+    }
+}
+
+/// Drops the fields that an apply to this endpoint ignores. Other managers keep theirs, and cannot
+/// conflict with them (upstream's reset fields).
+fn drop_unwritable(resource: &Resource, part: Option<&str>, config: &mut Value) {
+    const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
+    let Some(fields) = config.as_object_mut() else {
+        return;
+    };
+    fields.retain(|field, _| {
+        matches!(field.as_str(), "kind" | "apiVersion" | "metadata")
+            || writable(resource, part, field)
+    });
+    if !writable(resource, part, "metadata") {
+        metadata::of(config).retain(|field, _| IDENTITY.contains(&field.as_str()));
     }
 }
 

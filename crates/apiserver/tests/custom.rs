@@ -492,3 +492,82 @@ fn references(value: &Value) -> Vec<&str> {
         _ => Vec::new(),
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nulls_of_nullable_fields_at_the_root_stay() {
+    let cluster = cluster();
+    let mut definition = definition(json!([version("v1", json!({}))]));
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({
+        "type": "object", "required": ["data", "spec"], "properties": {
+            "data": {"type": "string", "nullable": true},
+            "spec": {"type": "object", "nullable": true, "properties": {"size": {"type": "integer"}}},
+            "other": {"type": "string"},
+        },
+    });
+    cluster.create(definition).await.unwrap();
+    let mut nulls = widget(Value::Null);
+    nulls["data"] = Value::Null;
+    nulls["other"] = Value::Null;
+    let created = cluster.create(nulls).await.unwrap();
+    assert_eq!(
+        (created.get("data"), created.get("spec")),
+        (Some(&Value::Null), Some(&Value::Null))
+    );
+    assert_eq!(created.get("other"), None, "null is no value of this field");
+    let patched = cluster
+        .patch(
+            &format!("{WIDGETS}/w"),
+            json!({"metadata": {"labels": {"a": "b"}}}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(patched.get("data"), Some(&Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchanged_versions_of_a_definition_are_valid() {
+    let cluster = with_widgets(json!({"size": {"type": "integer"}})).await;
+    let mut stored = cluster.objects("customresourcedefinitions").remove(0);
+    let outdated = json!({"type": "integer", "default": "x"});
+    stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        ["size"] = outdated;
+    cluster.load(stored).unwrap();
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    cluster.patch(DEFINITION, label).await.unwrap();
+    let changed = json!({"spec": {"versions": [version("v1", json!({"size": {"type": "list"}}))]}});
+    let refused = cluster.patch(DEFINITION, changed).await.unwrap_err();
+    assert_eq!(refused.code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_of_definitions_have_api_services() {
+    let cluster = cluster();
+    let names = || -> Vec<String> {
+        let all = cluster.objects("apiservices");
+        let of_group = all
+            .iter()
+            .filter(|object| object["spec"]["group"] == "example.com");
+        of_group
+            .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let versions = json!([version("v1", json!({})), version("v2", json!({}))]);
+    cluster.create(definition(versions)).await.unwrap();
+    assert_eq!(names(), ["v1.example.com", "v2.example.com"]);
+
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices";
+    cluster
+        .delete(&format!("{path}/v1.example.com"))
+        .await
+        .unwrap();
+    assert_eq!(
+        names(),
+        ["v1.example.com", "v2.example.com"],
+        "the server restores it"
+    );
+    let versions = json!({"spec": {"versions": [version("v1", json!({}))]}});
+    cluster.patch(DEFINITION, versions).await.unwrap();
+    assert_eq!(names(), ["v1.example.com"]);
+    cluster.delete(DEFINITION).await.unwrap();
+    assert!(names().is_empty());
+}

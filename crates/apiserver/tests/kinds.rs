@@ -409,3 +409,69 @@ async fn taints_of_devices_get_the_time_of_their_write() {
     );
     assert!(time(&patched.body, 2) > first);
 }
+
+#[tokio::test(start_paused = true)]
+async fn api_services_tell_whether_they_are_available() {
+    let cluster = DevCluster::with_managed_fields(clock());
+    let client = cluster.client();
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let available = |object: &Value| {
+        let condition = &object["status"]["conditions"][0];
+        ["type", "status", "reason", "message"]
+            .map(|field| condition[field].as_str().unwrap_or_default().to_owned())
+    };
+    let list = get(&client, path).await;
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(items.len(), 21);
+    assert_eq!(items[0]["metadata"]["name"], "v1.");
+    let local = [
+        "Available",
+        "True",
+        "Local",
+        "Local APIServices are always available",
+    ];
+    assert!(items.iter().all(|item| available(item) == local));
+    assert_eq!(
+        items[0]["metadata"]["managedFields"][0]["manager"],
+        "kube-apiserver"
+    );
+
+    let metrics = json!({"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": {"group": "metrics.k8s.io", "version": "v1beta1",
+        "groupPriorityMinimum": 100, "versionPriority": 100, "service": {"name": "metrics-server", "namespace": "kube-system"}}});
+    let sent = send(&client, "POST", path, JSON, &metrics).await;
+    assert_eq!(sent.code, 201, "{}", sent.body);
+    let stored = get(&client, &format!("{path}/v1beta1.metrics.k8s.io")).await;
+    assert_eq!(
+        available(&stored),
+        [
+            "Available",
+            "False",
+            "ServiceNotFound",
+            "service/metrics-server in \"kube-system\" is not present"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_service_of_the_api_server_has_endpoints() {
+    let cluster = DevCluster::with_managed_fields(clock());
+    let (_, door) = support::both_doors(&cluster).await;
+    let (ip, port) = (door.address().ip().to_string(), door.address().port());
+    let client = cluster.client();
+    let endpoints = get(&client, "/api/v1/namespaces/default/endpoints/kubernetes").await;
+    assert_eq!(
+        endpoints["subsets"],
+        json!([{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}])
+    );
+    let slice = get(
+        &client,
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+    )
+    .await;
+    assert_eq!(slice["endpoints"][0]["addresses"], json!([ip]));
+    let managers = endpoints["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(
+        managers[0]["fieldsV1"],
+        json!({"f:metadata": {"f:labels": {".": {}, "f:endpointslice.kubernetes.io/skip-mirror": {}}}, "f:subsets": {}})
+    );
+}

@@ -30,8 +30,8 @@ use crate::store::{Object, TypeStore};
 /// Finalizer of definitions that still have objects.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Field manager of the status of definitions.
-const MANAGER: &str = "kube-apiserver";
+/// Field manager of everything that the server itself writes.
+pub(super) const MANAGER: &str = "kube-apiserver";
 
 /// Definitions by name, each with its revision.
 pub(crate) type Definitions = BTreeMap<String, (u64, Arc<Value>)>;
@@ -76,6 +76,7 @@ impl Server {
             let written = definitions.iter().filter(settled).count();
             if written == 0 {
                 self.withdraw_others(&definitions);
+                self.settle_api_services(&definitions);
                 return;
             }
         }

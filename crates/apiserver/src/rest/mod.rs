@@ -29,6 +29,7 @@ use crate::store::Object;
 
 mod accept;
 mod address;
+mod api_services;
 mod apply;
 mod body;
 mod certificates;
@@ -291,6 +292,9 @@ impl Server {
         let answer = self.dispatch(verb, &call).await;
         // A failed request may have changed objects, too, such as a deletion of a collection.
         self.settle_after(verb, &target);
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            self.settle_api_service_writes(&target);
+        }
         let mut answer = answer?;
         if let Content::Object(written) = &answer.content {
             let (about_object, about_pods) = (

@@ -4,12 +4,17 @@
 //! `clusterauthenticationtrust`).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::definitions::MANAGER;
+use super::managers::Tracking;
 use super::{Server, metadata};
 use crate::admission::{Admission, system_classes};
 use crate::auth;
+use crate::fields::{Author, Operation};
+use crate::registry::Registered;
 use crate::store::Change;
 
 /// First address of the service CIDR 10.96.0.0/16.
@@ -32,6 +37,7 @@ impl Server {
         auth::bootstrap_objects()
             .into_iter()
             .for_each(|object| self.create_system_object(object));
+        self.create_api_services();
     }
 
     /// Publishes the address of the server and its certificate authorities. Existing objects stay
@@ -43,11 +49,12 @@ impl Server {
         }
     }
 
-    /// The Service `kubernetes` and its EndpointSlice.
-    fn service(&self, address: SocketAddr) -> [Value; 2] {
+    /// The Service `kubernetes`, its Endpoints and its EndpointSlice.
+    fn service(&self, address: SocketAddr) -> [Value; 3] {
         let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
         let port = address.port();
-        let service = json!({
+        let ports = json!([{"name": "https", "protocol": "TCP", "port": port}]);
+        let mut service = json!({
             "kind": "Service",
             "apiVersion": "v1",
             "metadata": {
@@ -56,24 +63,34 @@ impl Server {
             "spec": {
                 "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
                 "clusterIP": FIRST_SERVICE_ADDRESS,
-                "clusterIPs": [FIRST_SERVICE_ADDRESS],
                 "type": "ClusterIP",
                 "sessionAffinity": "None",
-                "ipFamilies": ["IPv4"],
                 "ipFamilyPolicy": "SingleStack",
                 "internalTrafficPolicy": "Cluster",
             },
-            "status": {"loadBalancer": {}},
         });
-        let slice = json!({
+        let mut endpoints = json!({
+            "kind": "Endpoints",
+            "apiVersion": "v1",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": address.ip()}], "ports": &ports}],
+        });
+        let mut slice = json!({
             "kind": "EndpointSlice",
             "apiVersion": "discovery.k8s.io/v1",
             "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
             "addressType": family,
             "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],
-            "ports": [{"name": "https", "protocol": "TCP", "port": port}],
+            "ports": ports,
         });
-        [service, slice]
+        for object in [&mut service, &mut endpoints, &mut slice] {
+            self.sign(object);
+        }
+        // Allocated fields have no manager.
+        service["spec"]["clusterIPs"] = json!([FIRST_SERVICE_ADDRESS]);
+        service["spec"]["ipFamilies"] = json!(["IPv4"]);
+        service["status"] = json!({"loadBalancer": {}});
+        [service, endpoints, slice]
     }
 
     /// The ConfigMap with which other API servers of the cluster authenticate users.
@@ -111,13 +128,29 @@ impl Server {
         }
     }
 
+    /// Makes the server itself the manager of all fields of a new object, if the server records
+    /// managers from creation on.
+    pub(super) fn sign(&self, object: &mut Value) {
+        let entry = self.system_kind(object);
+        let author = Author {
+            manager: MANAGER.to_owned(),
+            operation: Operation::Update,
+            api_version: entry.resource.api_version(),
+            subresource: "".into(),
+        };
+        self.manage_new(&entry.resource, object, None, Tracking::Update(&author));
+    }
+
+    fn system_kind(&self, object: &Value) -> Arc<Registered> {
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        self.registry
+            .find_kind(text("apiVersion"), text("kind"))
+            .expect("kinds of system objects are built in")
+    }
+
     /// Stores an object without admission and validation.
     pub(super) fn create_system_object(&self, mut object: Value) {
-        let text = |field: &str| object[field].as_str().unwrap_or_default();
-        let entry = self
-            .registry
-            .find_kind(text("apiVersion"), text("kind"))
-            .expect("kinds of system objects are built in");
+        let entry = self.system_kind(&object);
         metadata::begin(
             &entry.resource,
             &mut object,

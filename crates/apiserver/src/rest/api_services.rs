@@ -1,0 +1,234 @@
+//! APIServices: one for each served version of a group, as kube-aggregator lists them.
+//!
+//! built-in groups, definitions -> objects with the condition `Available`
+//!
+//! Upstream: `pkg/controlplane/apiserver/aggregator.go`, `pkg/controlplane/controller/crdregistration`
+//! and `k8s.io/kube-aggregator/pkg/controllers` (`autoregister`, `status`). Requests are not
+//! proxied to the Services of other APIServices.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::subresources::set_condition;
+use super::{Server, metadata};
+use crate::registry::Registered;
+use crate::route::Target;
+use crate::store::{Change, Object};
+
+/// The label on APIServices that the server maintains.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Value of the label for built-in groups: created at the start, and left alone later.
+const ON_START: &str = "onstart";
+/// Value of the label for the groups of definitions: created and deleted with their versions.
+const ALWAYS: &str = "true";
+
+/// Priorities of built-in group versions: of the group, and of the version in its group.
+const BUILT_IN: [(&str, &str, u32, u32); 21] = [
+    ("", "v1", 18_000, 1),
+    ("events.k8s.io", "v1", 17_750, 15),
+    ("apps", "v1", 17_800, 15),
+    ("authentication.k8s.io", "v1", 17_700, 15),
+    ("authorization.k8s.io", "v1", 17_600, 15),
+    ("autoscaling", "v1", 17_500, 15),
+    ("autoscaling", "v2", 17_500, 30),
+    ("batch", "v1", 17_400, 15),
+    ("certificates.k8s.io", "v1", 17_300, 15),
+    ("networking.k8s.io", "v1", 17_200, 15),
+    ("policy", "v1", 17_100, 15),
+    ("rbac.authorization.k8s.io", "v1", 17_000, 15),
+    ("storage.k8s.io", "v1", 16_800, 15),
+    ("admissionregistration.k8s.io", "v1", 16_700, 15),
+    ("apiextensions.k8s.io", "v1", 16_700, 15),
+    ("scheduling.k8s.io", "v1", 16_600, 15),
+    ("coordination.k8s.io", "v1", 16_500, 15),
+    ("node.k8s.io", "v1", 16_300, 15),
+    ("discovery.k8s.io", "v1", 16_200, 15),
+    ("resource.k8s.io", "v1", 16_200, 21),
+    ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
+];
+
+/// Priorities of the group versions of definitions.
+const CUSTOM: (u32, u32) = (1000, 100);
+
+impl Server {
+    /// Creates the APIServices of the built-in groups.
+    pub(super) fn create_api_services(&self) {
+        for (group, version, of_group, of_version) in BUILT_IN {
+            self.create_system_object(self.api_service(
+                group,
+                version,
+                (of_group, of_version),
+                ON_START,
+            ));
+        }
+    }
+
+    /// Creates and deletes APIServices, so that each version that a definition serves has one.
+    pub(super) fn settle_api_services(&self, definitions: &[Arc<Value>]) {
+        let wanted: BTreeSet<(&str, &str)> = definitions
+            .iter()
+            .flat_map(|definition| served_versions(definition))
+            .collect();
+        let entry = self.api_service_kind();
+        for (group, version) in &wanted {
+            if entry.store.get(&name(group, version)).is_none() {
+                self.create_system_object(self.api_service(group, version, CUSTOM, ALWAYS));
+            }
+        }
+        let wanted: BTreeSet<String> = wanted
+            .iter()
+            .map(|(group, version)| name(group, version))
+            .collect();
+        for known in entry.store.list(&self.revisions, "").objects {
+            if known.label(MANAGED) == Some(ALWAYS) && !wanted.contains(known.name()) {
+                self.remove_api_service(&entry, &known);
+            }
+        }
+    }
+
+    /// A lost race means that a request changed the APIService; the next write settles again.
+    fn remove_api_service(&self, entry: &Registered, known: &Arc<Object>) {
+        if self
+            .commit(entry, known.name(), Some(known), Change::Remove)
+            .is_err()
+        {
+            tracing::debug!(
+                name = known.name(),
+                "an APIService changed before its deletion"
+            );
+        }
+    }
+
+    /// Sets the condition of an APIService that a client wrote, and restores those of definitions.
+    pub(super) fn settle_api_service_writes(&self, target: &Target) {
+        if !target.resource().is("APIService") || target.subresource.is_some() {
+            return;
+        }
+        // Restores deleted ones; the lock is the one that all writes of definitions hold.
+        self.settle_definitions();
+        let Some(current) = target.entry.store.get(&target.key()) else {
+            return;
+        };
+        let mut object = current.to_value();
+        let condition = self.availability(&object);
+        let same = |field: &str| {
+            let known = object["status"]["conditions"].as_array().and_then(|list| {
+                list.iter()
+                    .find(|condition| condition["type"] == "Available")
+            });
+            known.is_some_and(|known| known[field] == condition[field])
+        };
+        if ["status", "reason", "message"]
+            .iter()
+            .all(|field| same(field))
+        {
+            return;
+        }
+        set_condition(&mut object, condition);
+        let committed = self.commit(
+            &target.entry,
+            &current.key,
+            Some(&current),
+            Change::Put(object),
+        );
+        if committed.is_err() {
+            tracing::debug!(
+                name = target.name,
+                "an APIService changed before its condition"
+            );
+        }
+    }
+
+    /// The condition `Available`. Only the Service itself is checked, and not its endpoints.
+    fn availability(&self, object: &Value) -> Value {
+        let service = &object["spec"]["service"];
+        let (namespace, name) = (text(service, "namespace"), text(service, "name"));
+        let (status, reason, message) = if service.is_null() {
+            ("True", "Local", LOCAL.to_owned())
+        } else if self.service_exists(namespace, name) {
+            (
+                "False",
+                "FailedDiscoveryCheck",
+                "no response from any endpoint: requests are not proxied".to_owned(),
+            )
+        } else {
+            (
+                "False",
+                "ServiceNotFound",
+                format!("service/{name} in {namespace:?} is not present"),
+            )
+        };
+        json!({
+            "type": "Available",
+            "status": status,
+            "lastTransitionTime": metadata::time(self.clock.now()),
+            "reason": reason,
+            "message": message,
+        })
+    }
+
+    fn service_exists(&self, namespace: &str, name: &str) -> bool {
+        let services = self
+            .registry
+            .find("", "v1", "services")
+            .expect("Services are built in");
+        services.store.get(&format!("{namespace}/{name}")).is_some()
+    }
+
+    fn api_service_kind(&self) -> Arc<Registered> {
+        let found = self
+            .registry
+            .find("apiregistration.k8s.io", "v1", "apiservices");
+        found.expect("APIServices are built in")
+    }
+
+    fn api_service(
+        &self,
+        group: &str,
+        version: &str,
+        (of_group, of_version): (u32, u32),
+        managed: &str,
+    ) -> Value {
+        let mut object = json!({
+            "kind": "APIService",
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "metadata": {"name": name(group, version), "labels": {MANAGED: managed}},
+            "spec": {"group": group, "version": version, "groupPriorityMinimum": of_group, "versionPriority": of_version},
+        });
+        if group.is_empty()
+            && let Some(spec) = object["spec"].as_object_mut()
+        {
+            spec.remove("group");
+        }
+        self.sign(&mut object);
+        object["status"] = json!({"conditions": [{
+            "type": "Available",
+            "status": "True",
+            "lastTransitionTime": metadata::time(self.clock.now()),
+            "reason": "Local",
+            "message": LOCAL,
+        }]});
+        object
+    }
+}
+
+const LOCAL: &str = "Local APIServices are always available";
+
+/// `v1.apps`; `v1.` for the core group.
+fn name(group: &str, version: &str) -> String {
+    format!("{version}.{group}")
+}
+
+fn served_versions(definition: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let spec = &definition["spec"];
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    versions
+        .filter(|version| version["served"] == true)
+        .map(|version| (text(spec, "group"), text(version, "name")))
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}

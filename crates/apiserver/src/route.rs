@@ -159,7 +159,7 @@ pub enum Route {
     Health {
         /// `healthz`, `livez` or `readyz`.
         probe: String,
-        /// Name of the check.
+        /// Name of the check, such as `ping` or `poststarthook/rbac/bootstrap-roles`.
         check: Option<String>,
     },
     /// A path outside the API. Upstream answers in plain text.
@@ -202,12 +202,10 @@ impl Route {
             [".well-known", "openid-configuration"] => Self::Issuer,
             ["openid", "v1", "jwks"] => Self::KeySet,
             ["version"] => Self::Version,
-            [probe @ ("healthz" | "livez" | "readyz"), check @ ..] if check.len() < 2 => {
-                Self::Health {
-                    probe: (*probe).to_owned(),
-                    check: check.first().map(|&check| check.to_owned()),
-                }
-            }
+            [probe @ ("healthz" | "livez" | "readyz"), check @ ..] => Self::Health {
+                probe: (*probe).to_owned(),
+                check: (!check.is_empty()).then(|| check.join("/")),
+            },
             ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
             _ => Self::Nothing,
@@ -330,6 +328,18 @@ mod tests {
             );
             assert_eq!(found, expected, "{path}");
         }
+    }
+
+    #[test]
+    fn names_of_health_checks_may_have_several_parts() {
+        let route = Route::parse(
+            &Registry::built_in(),
+            "/readyz/poststarthook/rbac/bootstrap-roles",
+        );
+        assert!(matches!(
+            route,
+            Route::Health { check: Some(check), .. } if check == "poststarthook/rbac/bootstrap-roles"
+        ));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use http::request::Parts;
 use serde_json::{Map, Value, json};
 
 use super::query::Query;
-use super::{Body, Route, Server};
+use super::{Body, Route, Server, health};
 use crate::kinds::{Storage, Subresource};
 use crate::openapi;
 use crate::registry::{Group, Registered};
@@ -54,24 +54,24 @@ fn platform() -> String {
 impl Server {
     /// The document at `/`: all paths.
     pub(super) fn paths(&self) -> Value {
-        const FIXED: [&str; 15] = [
+        const FIXED: [&str; 10] = [
             "/.well-known/openid-configuration",
             "/api",
             "/apis",
             "/apis/",
-            "/healthz",
-            "/healthz/ping",
-            "/livez",
-            "/livez/ping",
+            "/metrics",
             "/openapi/v2",
             "/openapi/v3",
             "/openapi/v3/",
             "/openid/v1/jwks",
-            "/readyz",
-            "/readyz/ping",
             "/version",
         ];
         let mut paths: Vec<String> = FIXED.map(str::to_owned).into();
+        for probe in health::PROBES {
+            paths.push(format!("/{probe}"));
+            let checks = health::checks(probe);
+            paths.extend(checks.iter().map(|check| format!("/{probe}/{check}")));
+        }
         for group in self.registry.groups() {
             let place = if group.name.is_empty() {
                 "/api".to_owned()

@@ -43,6 +43,7 @@ mod devices;
 mod discovery;
 mod duplicates;
 mod eviction;
+mod health;
 mod load;
 mod managers;
 mod metadata;
@@ -447,13 +448,8 @@ impl Server {
         query: &Query,
     ) -> Result<Response<Body>, Status> {
         match route {
-            Route::Health { probe, check: None } if query.flag("verbose").is_some() => {
-                Ok(text(200, format!("[+]ping ok\n{probe} check passed\n")))
-            }
-            Route::Health { check, .. } if check.as_ref().is_none_or(|check| check == "ping") => {
-                Ok(text(200, "ok"))
-            }
-            Route::Health { .. } => Ok(text(404, "404 page not found\n")),
+            Route::Health { probe, check } => Ok(health::answer(probe, check.as_deref(), query)
+                .unwrap_or_else(|| text(404, "404 page not found\n"))),
             Route::Root => Ok(respond(
                 200,
                 "application/json",

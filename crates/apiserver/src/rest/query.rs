@@ -23,6 +23,14 @@ impl Query {
         self.find(key).unwrap_or_default()
     }
 
+    /// All values of `key`.
+    pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    }
+
     fn find(&self, key: &str) -> Option<&str> {
         self.0
             .iter()

@@ -26,7 +26,6 @@ pub mod logs;
 pub mod manager;
 mod metrics;
 pub mod options;
-mod process;
 pub mod registry;
 pub mod server;
 mod service_accounts;

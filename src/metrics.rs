@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use crate::cardinality::constrain;
 use crate::config::{Features, MetricsSettings};
 use crate::features::FeatureMetric;
-use crate::process::Process;
 use crate::version;
+use steersman_runtime::process::Process;
 
 /// Registers the metrics that every manager has, leader or not. Must be called inside a Tokio
 /// runtime.

@@ -18,7 +18,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use steersman_runtime::clock::Clock;
@@ -47,6 +47,7 @@ mod custom;
 mod expiry;
 mod fields;
 mod in_process;
+mod metrics;
 mod openapi;
 mod random;
 
@@ -56,6 +57,7 @@ pub use in_process::InProcess;
 
 use auth::{CertificateError, ClientCertificate, User, Users};
 use faults::Faults;
+use metrics::Metrics;
 use random::Random;
 use registry::Registry;
 use requests::RequestLog;
@@ -75,6 +77,7 @@ pub struct Server {
     pub faults: Faults,
     /// The latest requests.
     pub log: RequestLog,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) users: Users,
     /// Admission of new pods.
     pub(crate) admission: Admission,
@@ -105,6 +108,7 @@ impl Server {
             clock,
             faults: Faults::default(),
             log: RequestLog::default(),
+            metrics: Arc::default(),
             users: Users::new(),
             admission: Admission::default(),
             random: Random::new(seed),
@@ -136,6 +140,7 @@ impl Server {
             clock: self.clock.clone(),
             faults: Faults::default(),
             log: RequestLog::default(),
+            metrics: Arc::default(),
             users: self.users.fork(),
             admission: self.admission,
             random: Random::new(None),

@@ -153,6 +153,8 @@ pub enum Route {
     Issuer,
     /// `/openid/v1/jwks`.
     KeySet,
+    /// `/metrics`.
+    Metrics,
     /// `/version`.
     Version,
     /// `/healthz`, `/livez` or `/readyz`, or one check of it.
@@ -201,6 +203,7 @@ impl Route {
             [""] => Self::Root,
             [".well-known", "openid-configuration"] => Self::Issuer,
             ["openid", "v1", "jwks"] => Self::KeySet,
+            ["metrics"] => Self::Metrics,
             ["version"] => Self::Version,
             [probe @ ("healthz" | "livez" | "readyz"), check @ ..] => Self::Health {
                 probe: (*probe).to_owned(),

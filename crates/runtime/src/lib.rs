@@ -36,6 +36,7 @@ pub mod own_writes;
 pub mod owner;
 pub mod panics;
 pub mod pod_control;
+pub mod process;
 pub mod rate;
 pub mod rbac;
 pub mod reads;

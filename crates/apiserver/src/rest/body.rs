@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 
+use crate::metrics::Measured;
 use crate::store::Object;
 
 /// Approximate size in bytes of a piece of a list. Pieces keep large lists from being in memory
@@ -41,6 +42,14 @@ impl Body {
     /// A body of the pieces that the stream yields.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(Box::pin(pieces))
+    }
+
+    /// The same body. The request ends with the last piece of a stream, or now.
+    pub(crate) fn measured(self, request: Measured) -> Self {
+        match self {
+            Self::Whole(bytes) => Self::Whole(bytes),
+            Self::Stream(pieces) => Self::stream(pieces.inspect(move |_| request.sent_piece())),
+        }
     }
 
     /// Ends a stream when `stop` completes, but only while the stream has no piece ready.

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::Server;
 use crate::auth::{Attributes, ResourceRequest, User, Wanted};
 use crate::faults::{Fate, Seen, Verdict};
+use crate::metrics::{self, Labels, Measured};
 use crate::openapi;
 use crate::requests::{Content as RecordedContent, RequestRecord, Through};
 use crate::route::{Route, Target, Verb};
@@ -180,13 +181,21 @@ impl Server {
             .keeps_contents()
             .then(|| (body.clone(), self.stored_at(parts.uri.path())));
         let mut fate = Fate::Answered;
+        let mut measured = None;
         let response = self
-            .answer(&parts, body, user, &mut record, &mut fate)
+            .answer(&parts, body, user, &mut record, &mut fate, &mut measured)
             .await
             .unwrap_or_else(|status| Some(refusal(&status)));
         record.status = response
             .as_ref()
             .map_or(0, |response| response.status().as_u16());
+        let response = match (response, measured) {
+            (Some(response), Some(mut measured)) => {
+                measured.code = record.status;
+                Some(response.map(|body| body.measured(measured)))
+            }
+            (response, _) => response,
+        };
         record.content = bodies.map(|(body, before)| {
             let content_type = header(&parts, &CONTENT_TYPE).to_owned();
             let answer = match response.as_ref().map(Response::body) {
@@ -226,7 +235,7 @@ impl Server {
     }
 
     /// The answer, or `None` if a fault rule drops the request. `fate` is the fate of the
-    /// connection.
+    /// connection, and `measured` the request from the time when its target is known.
     async fn answer(
         self: &Arc<Self>,
         parts: &Parts,
@@ -234,6 +243,7 @@ impl Server {
         user: &Arc<User>,
         record: &mut RequestRecord,
         fate: &mut Fate,
+        measured: &mut Option<Measured>,
     ) -> Result<Option<Response<Body>>, Status> {
         let query = Query::parse(parts.uri.query());
         let user = &self.impersonated(user, &parts.headers)?;
@@ -251,6 +261,8 @@ impl Server {
                 return Err(Status::method_not_allowed());
             }
             other => {
+                *measured = Labels::of_document(&other, &parts.method, header(parts, &USER_AGENT))
+                    .map(|labels| Measured::start(&self.metrics, labels));
                 if other.is_discovery() {
                     let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
                     if !self.passes_faults(&seen, fate).await? {
@@ -263,18 +275,26 @@ impl Server {
         let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
         verb.as_str().clone_into(&mut record.verb);
         record.resource = target.resource_name();
+        let content_type = header(parts, &CONTENT_TYPE);
+        let user_agent = header(parts, &USER_AGENT);
+        let labels = Labels::of_objects(
+            &target,
+            verb,
+            decode::media_type(content_type) == apply::MEDIA_TYPE,
+            query.text("dryRun") == "All",
+            user_agent,
+        );
+        *measured = Some(Measured::start(&self.metrics, labels));
         let form = Form::negotiate(header(parts, &ACCEPT))?;
         if body.len() > MAX_BODY {
             return Err(Status::body_too_large(MAX_BODY));
         }
-        let user_agent = header(parts, &USER_AGENT);
         if !self
             .passes_faults(&Seen::request(verb, &target, user_agent), fate)
             .await?
         {
             return Ok(None);
         }
-        let content_type = header(parts, &CONTENT_TYPE);
         let call = Call {
             target: &target,
             query: &query,
@@ -440,6 +460,17 @@ impl Server {
         response
     }
 
+    /// The metrics, in the text format.
+    fn metrics_page(&self) -> Result<Response<Body>, Status> {
+        let stored = self.registry.stored();
+        let counts = stored
+            .iter()
+            .map(|entry| (&entry.resource, entry.store.len()));
+        let text = self.metrics.text(counts);
+        let text = text.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(respond(200, metrics::MEDIA_TYPE, Body::whole(text)))
+    }
+
     /// Answers requests without objects: health, version, discovery, OpenAPI and token issuer.
     fn server_document(
         &self,
@@ -471,6 +502,7 @@ impl Server {
                 "application/jwk-set+json",
                 Body::whole(self.users.key_set().to_string()),
             )),
+            Route::Metrics => self.metrics_page(),
             Route::Version => Ok(respond(
                 200,
                 "application/json",

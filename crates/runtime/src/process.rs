@@ -16,12 +16,14 @@ use prometheus::{Counter, Gauge};
 const TICKS: f64 = 100.0;
 
 /// Collects from `/proc`; collects nothing on other systems than Linux.
-pub(crate) struct Process {
+#[derive(Debug)]
+pub struct Process {
     handles: Mutex<Handles>,
     descriptions: Vec<Desc>,
 }
 
 /// The metrics of the process.
+#[derive(Debug)]
 struct Handles {
     cpu: Counter,
     received: Counter,
@@ -165,7 +167,8 @@ fn set(counter: &Counter, total: f64) {
 }
 
 impl Process {
-    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+    /// A collector for a registry. Its families have fixed names, so it cannot fail.
+    pub fn new() -> Result<Self, prometheus::Error> {
         let handles = Handles::new()?;
         let descriptions = handles
             .collectors()

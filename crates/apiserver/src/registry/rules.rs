@@ -108,13 +108,12 @@ impl Resource {
         }
     }
 
-    /// Warnings for an accepted object.
-    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+    /// Warnings for an accepted object, or for its update from `old`. Warnings about deprecated
+    /// versions are sent with every answer, elsewhere.
+    pub(crate) fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
         match self.custom() {
-            // Warnings about deprecated versions are sent with every answer, elsewhere. Custom
-            // kinds have no others.
-            Some(_) => Vec::new(),
-            None => validate::warnings(&self.kind, object),
+            Some(_) => validate::custom_warnings(object, old),
+            None => validate::warnings(&self.kind, object, old),
         }
     }
 

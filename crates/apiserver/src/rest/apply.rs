@@ -13,7 +13,7 @@ use super::create::place;
 use super::decode::{self, Strictness};
 use super::managers::{self, Tracking};
 use super::query::invalid_options;
-use super::update::{Writing, check_name, kept_with_status};
+use super::update::{Writing, change_warnings, check_name, kept_with_status};
 use super::{Answer, Call, Server, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::{self, Applied, Author, Conflicts, FieldSet, Managed, Operation, Shape};
@@ -53,7 +53,6 @@ impl Server {
             time: self.time(),
         };
 
-        let warnings = resource.warnings(&config);
         // Another request may create or delete the object meanwhile; then the other branch applies.
         loop {
             if target.entry.store.get(&target.key()).is_some() {
@@ -62,12 +61,14 @@ impl Server {
                     uid_is_precondition: false,
                     tracking: Tracking::Decided,
                 };
+                let mut warnings = Vec::new();
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
                     let mut object = completed(resource, apply_to(&live, &applied))?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
                     self.check_author(call.user, target, Some(old), &mut object)?;
+                    warnings = change_warnings(target, &object, old);
                     Ok(object)
                 });
                 return written.map(|object| Answer::object(200, object).warn(warnings));
@@ -89,6 +90,7 @@ impl Server {
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &mut object)?;
+            let warnings = resource.warnings(&object, None);
             match self.create_object(target, object, dry_run, Tracking::Decided) {
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => return created.map(|object| Answer::object(201, object).warn(warnings)),

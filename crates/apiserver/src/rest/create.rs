@@ -40,7 +40,7 @@ impl Server {
         }
         self.check_author(call.user, target, None, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
-        warnings.extend(resource.warnings(&object));
+        warnings.extend(resource.warnings(&object, None));
         let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
         Ok(Answer::object(201, created).warn(warnings))
     }

@@ -69,22 +69,25 @@ impl Server {
                 return Err(Status::modified(resource.named(), &target.name));
             }
             self.check_author(call.user, target, None, &mut object)?;
+            warnings.extend(resource.warnings(&object, None));
             return Ok(
                 Answer::object(201, self.create_object(target, object, dry_run, tracking)?)
                     .warn(warnings),
             );
         }
-        warnings.extend(resource.warnings(&object));
         let writing = Writing {
             dry_run,
             uid_is_precondition: true,
             tracking,
         };
+        let mut about_change = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
             let mut object = object.clone();
             self.check_author(call.user, target, Some(old), &mut object)?;
+            about_change = change_warnings(target, &object, old);
             Ok(object)
         });
+        warnings.extend(about_change);
         written.map(|object| Answer::object(200, object).warn(warnings))
     }
 
@@ -137,6 +140,7 @@ impl Server {
             check_name(target, &object)?;
             place(target, &mut object)?;
             self.check_author(call.user, target, Some(old), &mut object)?;
+            warnings.extend(change_warnings(target, &object, old));
             Ok(object)
         });
         let object = written?;
@@ -262,6 +266,14 @@ impl Server {
         }
         commit(Change::Put(resource.to_stored(new)))
     }
+}
+
+/// Warnings about a change. Subresources have none, because their clients cannot change the cause.
+pub(super) fn change_warnings(target: &Target, new: &Value, old: &Value) -> Vec<String> {
+    if target.subresource.is_some() {
+        return Vec::new();
+    }
+    target.resource().warnings(new, Some(old))
 }
 
 /// Checks that the name in the body is the one in the path.

@@ -28,9 +28,11 @@ mod replicas;
 mod selector;
 mod small;
 mod stateful_set;
+mod warnings;
 mod workload;
 
 pub(crate) use certificates::organizations;
+pub(crate) use warnings::of_custom as custom_warnings;
 
 /// Errors of a new object with defaults.
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
@@ -65,19 +67,23 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     errors.into_list()
 }
 
-/// Errors in the metadata of a new object of a custom kind.
-pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
-    match kind {
+/// Warnings about a new object, or about its update from `old` through the main endpoint.
+pub fn warnings(kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut found = warnings::of_object(kind, object, old);
+    found.extend(match kind {
         "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),
-        "StatefulSet" => stateful_set::warnings(object),
-        "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "ReplicationController" => {
-            pod_spec::warnings(
-                "spec.template.spec",
-                errors::at(object, "spec.template.spec"),
-            )
-        }
+        "DaemonSet"
+        | "Deployment"
+        | "Job"
+        | "ReplicaSet"
+        | "ReplicationController"
+        | "StatefulSet" => pod_spec::warnings(
+            "spec.template.spec",
+            errors::at(object, "spec.template.spec"),
+        ),
         _ => Vec::new(),
-    }
+    });
+    found
 }
 
 /// Errors outside the metadata.

@@ -42,18 +42,6 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     long_running(object, "StatefulSet", errors);
 }
 
-/// Warnings about the template and about a limit that keeps all revisions.
-pub(super) fn warnings(object: &Value) -> Vec<String> {
-    const TEMPLATE: &str = "spec.template.spec";
-    const ALL: &str = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
-    let mut warnings = pod_spec::warnings(TEMPLATE, at(object, TEMPLATE));
-    let limit = at(object, "spec.revisionHistoryLimit").as_i64();
-    if limit.is_some_and(|limit| limit < 0) {
-        warnings.push(ALL.to_owned());
-    }
-    warnings
-}
-
 fn management(policy: &str, errors: &mut Errors) {
     const FIELD: &str = "spec.podManagementPolicy";
     match policy {

@@ -331,11 +331,11 @@ fn duplicates_in_containers_cause_warnings() {
             "{path}.containers[0].ports[1]: duplicate port definition with {path}.containers[0].ports[0]"
         );
         assert_eq!(
-            warnings(kind, &json!({"spec": spec})),
+            warnings(kind, &json!({"spec": spec}), None),
             [format!("{path}.containers[0].{env}"), ports]
         );
     }
-    assert!(warnings("ConfigMap", &json!({})).is_empty());
+    assert!(warnings("ConfigMap", &json!({}), None).is_empty());
 }
 
 #[test]

@@ -610,7 +610,7 @@ async fn allocated_fields_of_services_have_no_manager() {
     let created = cluster.create(service).await.unwrap();
     assert_eq!(created["spec"]["ipFamilies"], json!(["IPv4"]));
     assert_eq!(
-        fields(&created, "unknown")["f:spec"],
+        created["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"],
         json!({
             "f:externalTrafficPolicy": {}, "f:internalTrafficPolicy": {}, "f:selector": {}, "f:sessionAffinity": {}, "f:type": {},
             "f:ports": {".": {}, "k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}}},
@@ -669,7 +669,8 @@ async fn the_template_generation_belongs_to_writers_of_whole_daemon_sets() {
 #[tokio::test(start_paused = true)]
 async fn an_apply_to_the_object_leaves_the_managers_of_its_status() {
     let cluster = DevCluster::with_managed_fields(clock());
-    let volume = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"}}});
     cluster.create(volume.clone()).await.unwrap();
     let call = async |path: &str, kind, body: &Value| {
         let sent = cluster
@@ -677,18 +678,19 @@ async fn an_apply_to_the_object_leaves_the_managers_of_its_status() {
             .await;
         sent.unwrap()
     };
-    let status = json!({"status": {"phase": "Running"}});
+    let path = "/api/v1/persistentvolumes/v";
+    let status = json!({"status": {"phase": "Available"}});
     let before = call(
-        "/api/v1/nodes/n/status?fieldManager=kubelet",
+        &format!("{path}/status?fieldManager=binder"),
         MERGE,
         &status,
     )
     .await;
     let mut config = volume;
-    config["status"] = json!({"phase": "Pending"});
-    let after = call("/api/v1/nodes/n?fieldManager=applier", APPLY, &config).await;
-    assert_eq!(after["status"]["phase"], "Running");
-    assert_eq!(fields(&after, "kubelet"), fields(&before, "kubelet"));
+    config["status"] = json!({"phase": "Failed"});
+    let after = call(&format!("{path}?fieldManager=applier"), APPLY, &config).await;
+    assert_eq!(after["status"]["phase"], "Available");
+    assert_eq!(fields(&after, "binder"), fields(&before, "binder"));
 }
 
 #[tokio::test(start_paused = true)]

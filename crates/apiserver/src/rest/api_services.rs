@@ -101,41 +101,44 @@ impl Server {
         }
     }
 
-    /// Sets the condition of an APIService that a client wrote, and restores those of definitions.
+    /// Restores the APIServices of definitions after a write of a client, and sets the conditions of
+    /// those that clients own.
     pub(super) fn settle_api_service_writes(&self, target: &Target) {
         if !target.resource().is("APIService") || target.subresource.is_some() {
             return;
         }
-        // Restores deleted ones; the lock is the one that all writes of definitions hold.
+        // Takes the lock that all writes of definitions hold.
         self.settle_definitions();
-        let Some(current) = target.entry.store.get(&target.key()) else {
-            return;
-        };
+        for current in target.entry.store.list(&self.revisions, "").objects {
+            if current.label(MANAGED).is_none() {
+                self.set_availability(&target.entry, &current);
+            }
+        }
+    }
+
+    /// A lost race means that another request changed the APIService, which settles it again.
+    fn set_availability(&self, entry: &Registered, current: &Arc<Object>) {
         let mut object = current.to_value();
         let condition = self.availability(&object);
-        let same = |field: &str| {
-            let known = object["status"]["conditions"].as_array().and_then(|list| {
-                list.iter()
-                    .find(|condition| condition["type"] == "Available")
-            });
-            known.is_some_and(|known| known[field] == condition[field])
-        };
-        if ["status", "reason", "message"]
-            .iter()
-            .all(|field| same(field))
-        {
+        let known = object["status"]["conditions"]
+            .as_array()
+            .and_then(|list| list.iter().find(|known| known["type"] == condition["type"]));
+        let is_known = known.is_some_and(|known| {
+            ["status", "reason", "message"]
+                .iter()
+                .all(|field| known[*field] == condition[*field])
+        });
+        if is_known {
             return;
         }
         set_condition(&mut object, condition);
-        let committed = self.commit(
-            &target.entry,
-            &current.key,
-            Some(&current),
-            Change::Put(object),
-        );
-        if committed.is_err() {
+        let change = Change::Put(object);
+        if self
+            .commit(entry, &current.key, Some(current), change)
+            .is_err()
+        {
             tracing::debug!(
-                name = target.name,
+                name = current.name(),
                 "an APIService changed before its condition"
             );
         }

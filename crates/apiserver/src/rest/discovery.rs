@@ -316,7 +316,9 @@ fn resource_entry(entry: &Registered) -> Value {
             Storage::Converted(kept) => (kept.group, kept.version),
             Storage::Own | Storage::OtherVersion => (&*resource.group, &*resource.version),
         };
-        let hash = super::fingerprint(format!("{group}/{version}/{}", resource.kind).as_bytes());
+        let hash = super::documents::fingerprint(
+            format!("{group}/{version}/{}", resource.kind).as_bytes(),
+        );
         let hash = base64::Engine::encode(
             &base64::engine::general_purpose::STANDARD,
             hash.to_be_bytes(),

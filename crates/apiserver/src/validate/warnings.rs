@@ -264,6 +264,9 @@ fn unknown_formats(object: &Value, old: Option<&Value>) -> Vec<String> {
 }
 
 fn collect_unknown_formats(schema: &Value, found: &mut BTreeSet<String>) {
+    if !schema.is_object() {
+        return;
+    }
     let format = text(schema, "format");
     let is_known = match text(schema, "type") {
         "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),

@@ -44,6 +44,7 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
     match kind {
         "DaemonSet" => next_template_generation(object, old),
         "CustomResourceDefinition" => stored_version(object),
+        "PersistentVolumeClaim" => same_sources(object),
         "Pod" => tolerate_node_loss(object),
         "Service" => ip_families(object),
         _ => {}
@@ -87,7 +88,11 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
                 object["status"]["lastPhaseTransitionTime"] = created;
             }
         }
-        "PersistentVolumeClaim" => phase(object, "Pending"),
+        "PersistentVolumeClaim" => {
+            phase(object, "Pending");
+            drop_old_source(object);
+            same_sources(object);
+        }
         "Pod" => pod(object),
         "Service" => {
             cluster_ips(object);
@@ -131,6 +136,56 @@ fn object_at<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Va
 
 fn phase(object: &mut Value, phase: &str) {
     object_at(object, &["status"]).insert("phase".to_owned(), json!(phase));
+}
+
+/// The first field for the content of a new volume only knows claims and snapshots. Other kinds are
+/// ignored there, as before the second field existed.
+///
+/// Upstream: `EnforceDataSourceBackwardsCompatibility` in `pkg/api/persistentvolumeclaim`.
+fn drop_old_source(claim: &mut Value) {
+    let Some(spec) = claim["spec"].as_object_mut() else {
+        return;
+    };
+    if spec
+        .get("dataSourceRef")
+        .is_some_and(|source| !source.is_null())
+    {
+        return;
+    }
+    let text = |source: &Value, field: &str| source[field].as_str().unwrap_or_default().to_owned();
+    let is_known = |source: &Value| {
+        let known = [
+            ("PersistentVolumeClaim", ""),
+            ("VolumeSnapshot", "snapshot.storage.k8s.io"),
+        ];
+        known.contains(&(&*text(source, "kind"), &*text(source, "apiGroup")))
+    };
+    if spec
+        .get("dataSource")
+        .is_some_and(|source| !is_known(source))
+    {
+        spec.shift_remove("dataSource");
+    }
+}
+
+/// Both fields for the content of a new volume say the same. A source in another namespace is only
+/// in the second field.
+///
+/// Upstream: `NormalizeDataSources` in `pkg/api/persistentvolumeclaim`.
+fn same_sources(claim: &mut Value) {
+    let Some(spec) = claim["spec"].as_object_mut() else {
+        return;
+    };
+    let given = |spec: &Map<String, Value>, field: &str| {
+        spec.get(field).filter(|source| !source.is_null()).cloned()
+    };
+    match (given(spec, "dataSource"), given(spec, "dataSourceRef")) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (None, Some(source)) if source["namespace"].as_str().is_none_or(str::is_empty) => {
+            spec.insert("dataSource".to_owned(), source);
+        }
+        _ => {}
+    }
 }
 
 /// The finalizer `kubernetes` lets the namespace controller empty the namespace before its removal.

@@ -15,7 +15,16 @@ pub fn qos_class(spec: &Value) -> &'static str {
             .map(Vec::as_slice)
             .unwrap_or_default()
     };
-    let containers = || list("containers").iter().chain(list("initContainers"));
+    // The resources of the whole pod, if given, decide alone.
+    let whole = spec
+        .get("resources")
+        .is_some_and(|resources| !resources.is_null());
+    let containers = || {
+        let each = list("containers").iter().chain(list("initContainers"));
+        std::iter::once(spec)
+            .filter(move |_| whole)
+            .chain(each.filter(move |_| !whole))
+    };
     let amount = |container: &Value, side: &str, resource: &str| {
         let text = container
             .get("resources")?

@@ -3,7 +3,7 @@
 //! Upstream: the `SetDefaults_*` functions in `pkg/apis`.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::template::defaults::is_unset;
+use steersman_runtime::template::defaults::{self as template, is_unset};
 
 type Fields = Map<String, Value>;
 
@@ -19,18 +19,24 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
             labels_from_template(fields);
             job_spec(fields);
         }
+        "core.ImageVolumeSource" => image_policy(fields),
         "core.Namespace" => namespace_label(fields),
         "core.NodeSpec" => list_of_one(fields, "podCIDR", "podCIDRs", |cidr| cidr),
         "core.NodeStatus" => allocatable(fields),
         "core.Pod" => pod(fields),
+        "core.PodSpec" => grace_period(fields),
         "core.PodStatus" => pod_ips(fields),
         "core.ReplicationController" => {
             labels_from_template(fields);
             controller_selector(fields);
         }
         "core.Secret" => fold_string_data(fields),
-        "core.ServicePort" => target_port(fields),
         "core.Service" => ingress_mode(fields),
+        "core.ServicePort" => target_port(fields),
+        "core.ServiceSpec" => {
+            service_traffic(fields);
+            ip_families(fields);
+        }
         "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
         "flowcontrol.QueuingConfiguration" => not_zero(
             fields,
@@ -321,30 +327,72 @@ fn fold_string_data(fields: &mut Fields) {
     }
 }
 
+/// The image of a volume is pulled as that of a container.
+fn image_policy(fields: &mut Fields) {
+    let mut container = Fields::new();
+    if let Some(image) = fields.get("reference").cloned() {
+        container.insert("image".to_owned(), image);
+    }
+    template::fill("core.Container", &mut container);
+    if let Some(policy) = container.remove("imagePullPolicy") {
+        set_if_unset(fields, "pullPolicy", policy);
+    }
+}
+
+/// A negative period becomes the shortest one.
+fn grace_period(fields: &mut Fields) {
+    if let Some(period) = fields.get_mut("terminationGracePeriodSeconds")
+        && period.as_i64().is_some_and(|seconds| seconds < 0)
+    {
+        *period = json!(1);
+    }
+}
+
+/// Traffic to external IPs has a policy. Without session affinity, its configuration is dropped.
+fn service_traffic(fields: &mut Fields) {
+    let is_none = |fields: &Fields, name: &str, value: &str| {
+        is_unset(fields, name) || fields.get(name).and_then(Value::as_str) == Some(value)
+    };
+    if is_none(fields, "sessionAffinity", "None") {
+        fields.remove("sessionAffinityConfig");
+    }
+    let has_external_ips = fields
+        .get("externalIPs")
+        .and_then(Value::as_array)
+        .is_some_and(|ips| !ips.is_empty());
+    if has_external_ips && is_none(fields, "type", "ClusterIP") {
+        set_if_unset(fields, "externalTrafficPolicy", json!("Cluster"));
+    }
+}
+
+/// Addresses of a load balancer are its own by default, and not those of a proxy.
+fn ingress_mode(service: &mut Fields) {
+    let kind = service.get("spec").and_then(|spec| spec.get("type"));
+    if kind.and_then(Value::as_str) != Some("LoadBalancer") {
+        return;
+    }
+    let points = service.get_mut("status").and_then(|status| {
+        status
+            .get_mut("loadBalancer")?
+            .get_mut("ingress")?
+            .as_array_mut()
+    });
+    for point in points
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        if !is_unset(point, "ip") {
+            set_if_unset(point, "ipMode", json!("VIP"));
+        }
+    }
+}
+
 /// The target port defaults to the port.
 fn target_port(fields: &mut Fields) {
     let unset = is_unset(fields, "targetPort") || fields.get("targetPort") == Some(&json!(0));
     if unset && let Some(port) = fields.get("port").cloned() {
         fields.insert("targetPort".to_owned(), port);
-    }
-}
-
-/// Addresses of load balancers are virtual by default.
-fn ingress_mode(service: &mut Fields) {
-    let is_balanced =
-        service.get("spec").and_then(|spec| spec["type"].as_str()) == Some("LoadBalancer");
-    let ingress = service
-        .get_mut("status")
-        .and_then(|status| status.pointer_mut("/loadBalancer/ingress"))
-        .and_then(Value::as_array_mut);
-    for entry in ingress
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
-    {
-        if is_balanced && !is_unset(entry, "ip") {
-            set_if_unset(entry, "ipMode", json!("VIP"));
-        }
     }
 }
 

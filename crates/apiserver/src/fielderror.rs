@@ -31,8 +31,8 @@ pub enum Problem {
     NotSupported(Value, Vec<String>),
     /// `Forbidden: detail`.
     Forbidden(String),
-    /// `Not found: "x"`.
-    NotFound(Value),
+    /// `Not found: "x"[: detail]`.
+    NotFound(Value, String),
     /// `Duplicate value: "x"`.
     Duplicate(Value),
     /// `Too long: may not be more than N bytes`.
@@ -50,7 +50,7 @@ impl FieldError {
             Problem::TypeInvalid(..) => "FieldValueTypeInvalid",
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Forbidden(_) => "FieldValueForbidden",
-            Problem::NotFound(_) => "FieldValueNotFound",
+            Problem::NotFound(..) => "FieldValueNotFound",
             Problem::Duplicate(_) => "FieldValueDuplicate",
             Problem::TooLong(_) => "FieldValueTooLong",
             Problem::TooMany(..) => "FieldValueTooMany",
@@ -80,7 +80,7 @@ impl FieldError {
                 )
             }
             Problem::Forbidden(detail) => format!("Forbidden: {detail}"),
-            Problem::NotFound(value) => format!("Not found: {value}"),
+            Problem::NotFound(value, detail) => format!("Not found: {value}{}", tail(detail)),
             Problem::Duplicate(value) => format!("Duplicate value: {value}"),
             Problem::TooLong(max) => format!("Too long: may not be more than {max} bytes"),
             Problem::TooMany(found, 1) => format!("Too many: {found}: must have at most 1 item"),

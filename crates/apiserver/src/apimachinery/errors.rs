@@ -1,5 +1,7 @@
 //! Collects field errors, as upstream's `field.ErrorList` does.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use crate::fielderror::{FieldError, Problem};
@@ -77,7 +79,17 @@ impl Errors {
     }
 
     pub(crate) fn not_found(&mut self, field: impl Into<String>, value: &str) {
-        self.add(field, Problem::NotFound(json!(value)));
+        self.not_found_among(field, value, "");
+    }
+
+    /// Adds a missing name, with the names that exist.
+    pub(crate) fn not_found_among(
+        &mut self,
+        field: impl Into<String>,
+        value: &str,
+        detail: impl Into<String>,
+    ) {
+        self.add(field, Problem::NotFound(json!(value), detail.into()));
     }
 
     pub(crate) fn duplicate(&mut self, field: impl Into<String>, value: impl Into<Value>) {
@@ -92,14 +104,33 @@ impl Errors {
         self.add(field, Problem::TooMany(found, max));
     }
 
+    /// Forgets all errors, where one alone decides.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     pub(crate) fn extend(&mut self, errors: Vec<FieldError>) {
         self.0.extend(errors);
     }
 
     /// Adds one `Invalid` error about `value` per text in `complaints`.
-    pub(crate) fn complaints(&mut self, field: &str, value: &str, complaints: Vec<String>) {
+    pub(crate) fn complaints(
+        &mut self,
+        field: impl fmt::Display,
+        value: &str,
+        complaints: Vec<String>,
+    ) {
         for complaint in complaints {
-            self.invalid(field, value, complaint);
+            self.invalid(field.to_string(), value, complaint);
+        }
+    }
+
+    /// Requires that `text` is given and one of `supported`.
+    pub(crate) fn choice(&mut self, field: impl Into<String>, text: &str, supported: &[&str]) {
+        if text.is_empty() {
+            self.required(field, "");
+        } else {
+            self.one_of(field, text, supported);
         }
     }
 

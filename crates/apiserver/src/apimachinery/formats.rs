@@ -9,6 +9,9 @@ const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+const UNDERSCORE_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+const VARIABLE: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const HTTP_HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 fn too_long(max: usize) -> String {
@@ -69,6 +72,42 @@ pub(crate) fn subdomain(text: &str) -> Vec<String> {
     problems
 }
 
+/// Names of DNS search lists, which can contain underscores.
+pub(crate) fn subdomain_with_underscore(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if text.len() > 253 {
+        problems.push(too_long(253));
+    }
+    let is_part = |part: &str| is_framed(part.strip_prefix('_').unwrap_or(part), is_lower, b"-_");
+    if !text.split('.').all(is_part) {
+        problems.push(UNDERSCORE_SUBDOMAIN.to_owned());
+    }
+    problems
+}
+
+/// Names of environment variables.
+pub(crate) fn variable(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if text.is_empty() {
+        problems.push("environment variable name must be non-empty".to_owned());
+    }
+    let is_allowed = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
+    if !text.bytes().all(is_allowed) {
+        problems.push(VARIABLE.to_owned());
+    }
+    problems
+}
+
+/// Names of headers that a probe sends.
+pub(crate) fn http_header(text: &str) -> Vec<String> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if !text.is_empty() && text.bytes().all(is_allowed) {
+        Vec::new()
+    } else {
+        vec![HTTP_HEADER.to_owned()]
+    }
+}
+
 /// Names that are also identifiers: labels that start with a letter.
 pub(crate) fn dns_label(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -124,7 +163,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
         }
         _ => {
             return vec![format!(
-                "a qualified name {NAME_PART} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {NAME_PART} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
     };
@@ -172,7 +211,7 @@ pub(crate) fn port_name(text: &str) -> Vec<String> {
     let checks = [
         (text.len() > 15, "must be no more than 15 characters"),
         (
-            !text.bytes().all(|byte| is_lower(byte) || byte == b'-'),
+            text.is_empty() || !text.bytes().all(|byte| is_lower(byte) || byte == b'-'),
             "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
         ),
         (
@@ -238,7 +277,7 @@ mod tests {
     fn formats_accept_and_reject_texts() {
         type Format = fn(&str) -> Vec<String>;
         let long = "a".repeat(64);
-        let cases: [(Format, &str, bool); 32] = [
+        let cases: [(Format, &str, bool); 39] = [
             (label, "a-1", true),
             (label, "1a", true),
             (label, "A", false),
@@ -264,6 +303,13 @@ mod tests {
             (config_key, "a b", false),
             (port_name, "http-2", true),
             (port_name, "80", false),
+            (subdomain_with_underscore, "_a.b_c", true),
+            (subdomain_with_underscore, "a._", false),
+            (variable, "1 a.b", true),
+            (variable, "a=b", false),
+            (variable, "ä", false),
+            (http_header, "X-A", true),
+            (http_header, "X_A", false),
             (percent, "10%", true),
             (percent, "%", false),
             (condition_reason, "A", true),

@@ -2,6 +2,8 @@
 //!
 //! Upstream is `apimachinery/pkg/api/validation`.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
@@ -66,7 +68,7 @@ pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
 
 /// The prefix of a generated name, with a valid last character. A prefix may end in `-`, unlike a
 /// name.
-fn with_valid_end(prefix: &str) -> String {
+pub(crate) fn with_valid_end(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => format!("{rest}a"),
         _ => prefix.to_owned(),
@@ -118,22 +120,22 @@ fn no_new_finalizers(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-pub(crate) fn labels(field: &str, labels: &Value, errors: &mut Errors) {
+pub(crate) fn labels(field: impl fmt::Display, labels: &Value, errors: &mut Errors) {
     for (key, value) in labels.as_object().into_iter().flatten() {
-        errors.complaints(field, key, formats::qualified_name(key));
+        errors.complaints(&field, key, formats::qualified_name(key));
         let value = value.as_str().unwrap_or("");
-        errors.complaints(field, value, formats::label_value(value));
+        errors.complaints(&field, value, formats::label_value(value));
     }
 }
 
-pub(crate) fn annotations(field: &str, annotations: &Value, errors: &mut Errors) {
+pub(crate) fn annotations(field: impl fmt::Display, annotations: &Value, errors: &mut Errors) {
     let mut bytes = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
-        errors.complaints(field, key, formats::qualified_name(&key.to_lowercase()));
+        errors.complaints(&field, key, formats::qualified_name(&key.to_lowercase()));
         bytes += key.len() + value.as_str().map_or(0, str::len);
     }
     if bytes > MAX_ANNOTATION_BYTES {
-        errors.too_long(field, MAX_ANNOTATION_BYTES);
+        errors.too_long(field.to_string(), MAX_ANNOTATION_BYTES);
     }
 }
 

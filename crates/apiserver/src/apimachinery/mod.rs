@@ -1,4 +1,5 @@
-//! Checks that built-in and custom kinds share: lists of errors, formats of names, and metadata.
+//! Checks that built-in and custom kinds share: lists of errors, paths, formats of
+//! names and addresses, and metadata.
 //!
 //! `validate` (built-in kinds) and `custom` both use this module, and `validate` checks
 //! CustomResourceDefinitions with `custom`. Without this module the two would need each other.
@@ -9,9 +10,11 @@ use serde_json::Value;
 
 use crate::fielderror::FieldError;
 
+pub(crate) mod addresses;
 pub(crate) mod errors;
 pub(crate) mod formats;
 pub(crate) mod meta;
+pub(crate) mod path;
 
 use errors::Errors;
 

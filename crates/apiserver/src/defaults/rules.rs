@@ -396,6 +396,23 @@ fn target_port(fields: &mut Fields) {
     }
 }
 
+/// One IP family. A headless service without selector accepts both, because its endpoints can have
+/// any.
+fn ip_families(fields: &mut Fields) {
+    if fields.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    let headless = fields.get("clusterIP").and_then(Value::as_str) == Some("None");
+    let any_family = headless && !has_entries(fields.get("selector"));
+    let (families, policy) = if any_family {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
+    set_if_unset(fields, "ipFamilyPolicy", json!(policy));
+    set_if_unset(fields, "ipFamilies", families);
+}
+
 fn policy_types(fields: &mut Fields) {
     let types = if fields.contains_key("egress") {
         json!(["Ingress", "Egress"])

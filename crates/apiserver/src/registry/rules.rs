@@ -108,12 +108,26 @@ impl Resource {
         }
     }
 
-    /// Warnings for an accepted object, or for its update from `old`. Warnings about deprecated
-    /// versions are sent with every answer, elsewhere.
-    pub(crate) fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+    /// Warnings about a valid new object. Those about deprecated versions are sent with every answer,
+    /// elsewhere.
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
         match self.custom() {
-            Some(_) => validate::custom_warnings(object, old),
-            None => validate::warnings(&self.kind, object, old),
+            Some(_) => validate::finalizer_warnings(object, None),
+            None => validate::warnings(&self.kind, object),
+        }
+    }
+
+    /// Warnings about a valid update, through the main endpoint or `part`.
+    pub(crate) fn update_warnings(
+        &self,
+        part: Option<&str>,
+        new: &Value,
+        old: &Value,
+    ) -> Vec<String> {
+        match self.custom() {
+            Some(_) if part.is_some() => Vec::new(),
+            Some(_) => validate::finalizer_warnings(new, Some(old)),
+            None => validate::update_warnings(&self.kind, part, new, old),
         }
     }
 

@@ -13,7 +13,7 @@ use super::create::place;
 use super::decode::{self, Strictness};
 use super::managers::{self, Tracking};
 use super::query::invalid_options;
-use super::update::{Writing, change_warnings, check_name, kept_with_status};
+use super::update::{Writing, check_name, kept_with_status};
 use super::{Answer, Call, Server, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::{self, Applied, Author, Conflicts, FieldSet, Managed, Operation, Shape};
@@ -61,17 +61,16 @@ impl Server {
                     uid_is_precondition: false,
                     tracking: Tracking::Decided,
                 };
-                let mut warnings = Vec::new();
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
                     let mut object = completed(resource, apply_to(&live, &applied))?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
                     self.check_author(call.user, target, Some(old), &mut object)?;
-                    warnings = change_warnings(target, &object, old);
                     Ok(object)
                 });
-                return written.map(|object| Answer::object(200, object).warn(warnings));
+                return written
+                    .map(|(object, warnings)| Answer::object(200, object).warn(warnings));
             }
             if target.subresource.is_some() {
                 return Err(Status::not_found(resource.named(), &target.name));
@@ -90,8 +89,10 @@ impl Server {
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &mut object)?;
-            let warnings = resource.warnings(&object, None);
-            match self.create_object(target, object, dry_run, Tracking::Decided) {
+            let mut warnings = Vec::new();
+            let created =
+                self.create_object(target, object, dry_run, Tracking::Decided, &mut warnings);
+            match created {
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => return created.map(|object| Answer::object(201, object).warn(warnings)),
             }
@@ -145,7 +146,7 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Decided,
         };
-        self.rewrite(&whole, writing, |_, old| {
+        let written = self.rewrite(&whole, writing, |_, old| {
             let seen = |conflicts: Conflicts| {
                 refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()))
             };
@@ -159,7 +160,8 @@ impl Server {
                 scale::write(resource, &mut new, 0);
             }
             Ok(new)
-        })
+        });
+        written.map(|(object, _)| object)
     }
 }
 

@@ -40,18 +40,19 @@ impl Server {
         }
         self.check_author(call.user, target, None, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
-        warnings.extend(resource.warnings(&object, None));
-        let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
+        let tracking = Tracking::Update(&author);
+        let created = self.create_object(target, object, dry_run, tracking, &mut warnings)?;
         Ok(Answer::object(201, created).warn(warnings))
     }
 
-    /// Creates a decoded object in the collection of `target`.
+    /// Creates a decoded object in the collection of `target`. Adds warnings about it.
     pub(super) fn create_object(
         &self,
         target: &Target,
         mut object: Value,
         dry_run: bool,
         tracking: Tracking<'_>,
+        warnings: &mut Vec<String>,
     ) -> Result<Arc<Object>, Status> {
         let resource = target.resource();
         Self::admit_kind(resource)?;
@@ -78,6 +79,7 @@ impl Server {
             // prefix.
             let shown = if generated { &prefix } else { &name };
             let _reserved = self.prepare(target, shown, &mut candidate, dry_run, tracking)?;
+            warnings.extend(resource.warnings(&candidate));
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {

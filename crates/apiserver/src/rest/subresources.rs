@@ -88,7 +88,7 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
         };
-        let object = self.rewrite(&whole, writing, |_, old| {
+        let (object, _) = self.rewrite(&whole, writing, |_, old| {
             let scale = match &input {
                 Input::Scale(scale) => scale.clone(),
                 Input::Patch(patch) => {

@@ -69,26 +69,21 @@ impl Server {
                 return Err(Status::modified(resource.named(), &target.name));
             }
             self.check_author(call.user, target, None, &mut object)?;
-            warnings.extend(resource.warnings(&object, None));
-            return Ok(
-                Answer::object(201, self.create_object(target, object, dry_run, tracking)?)
-                    .warn(warnings),
-            );
+            let created = self.create_object(target, object, dry_run, tracking, &mut warnings)?;
+            return Ok(Answer::object(201, created).warn(warnings));
         }
         let writing = Writing {
             dry_run,
             uid_is_precondition: true,
             tracking,
         };
-        let mut about_change = Vec::new();
-        let written = self.rewrite(target, writing, |_, old| {
+        let (object, about) = self.rewrite(target, writing, |_, old| {
             let mut object = object.clone();
             self.check_author(call.user, target, Some(old), &mut object)?;
-            about_change = change_warnings(target, &object, old);
             Ok(object)
-        });
-        warnings.extend(about_change);
-        written.map(|object| Answer::object(200, object).warn(warnings))
+        })?;
+        warnings.extend(about);
+        Ok(Answer::object(200, object).warn(warnings))
     }
 
     /// Answers a PATCH. The patch is applied to the latest object until a commit succeeds.
@@ -140,21 +135,22 @@ impl Server {
             check_name(target, &object)?;
             place(target, &mut object)?;
             self.check_author(call.user, target, Some(old), &mut object)?;
-            warnings.extend(change_warnings(target, &object, old));
             Ok(object)
         });
-        let object = written?;
+        let (object, about) = written?;
+        warnings.extend(about);
         Ok(Answer::object(200, object).warn(warnings))
     }
 
     /// Replaces the object of `target` by the result of `make`. After a lost race it retries with
-    /// the new state, where an outdated resource version fails as a conflict.
+    /// the new state, where an outdated resource version fails as a conflict. Returns the new object
+    /// and warnings about it.
     pub(super) fn rewrite(
         &self,
         target: &Target,
         writing: Writing<'_>,
         mut make: impl FnMut(&Arc<Object>, &Value) -> Result<Value, Status>,
-    ) -> Result<Arc<Object>, Status> {
+    ) -> Result<(Arc<Object>, Vec<String>), Status> {
         let resource = target.resource();
         loop {
             let Some(current) = target.entry.store.get(&target.key()) else {
@@ -178,7 +174,7 @@ impl Server {
         old: &Value,
         mut new: Value,
         writing: Writing<'_>,
-    ) -> Result<Arc<Object>, NotWritten> {
+    ) -> Result<(Arc<Object>, Vec<String>), NotWritten> {
         let resource = target.resource();
         let part = target.subresource.map(|part| part.name);
         check_identity(target, &new, old, writing)?;
@@ -217,9 +213,6 @@ impl Server {
         {
             errors.insert(0, error);
         }
-        if part == Some("ephemeralcontainers") {
-            errors.extend(removed_ephemeral_containers(&new, old));
-        }
         if !errors.is_empty() {
             return Err(Status::invalid(resource.named_kind(), &target.name, &errors).into());
         }
@@ -231,7 +224,9 @@ impl Server {
         }
         // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old))?;
-        self.store(target, current, old, new, writing.dry_run)
+        let warnings = resource.update_warnings(part, &new, old);
+        let stored = self.store(target, current, old, new, writing.dry_run)?;
+        Ok((stored, warnings))
     }
 
     /// Commits a prepared state. Removes a terminating object without finalizers.
@@ -266,14 +261,6 @@ impl Server {
         }
         commit(Change::Put(resource.to_stored(new)))
     }
-}
-
-/// Warnings about a change. Subresources have none, because their clients cannot change the cause.
-pub(super) fn change_warnings(target: &Target, new: &Value, old: &Value) -> Vec<String> {
-    if target.subresource.is_some() {
-        return Vec::new();
-    }
-    target.resource().warnings(new, Some(old))
 }
 
 /// Checks that the name in the body is the one in the path.
@@ -346,6 +333,7 @@ fn restore_other_fields(resource: &Resource, part: Option<&str>, new: &mut Value
             }
             if resource.is("Pod") {
                 keep_metadata(new, old, "deletionTimestamp");
+                keep_quality_of_service(new, old);
             }
         }
         Some("finalize") => keep(new, old, "status"),
@@ -354,11 +342,7 @@ fn restore_other_fields(resource: &Resource, part: Option<&str>, new: &mut Value
             keep_all_but(new, old, &["metadata"]);
             keep_in_spec(new, "ephemeralContainers", containers);
         }
-        Some("resize") => {
-            let containers = new["spec"].get("containers").cloned();
-            keep_all_but(new, old, &["metadata"]);
-            keep_in_spec(new, "containers", containers);
-        }
+        Some("resize") => keep_all_but_resources(new, old),
         Some("approval") => {
             let conditions = new["status"].get("conditions").cloned();
             keep(new, old, "spec");
@@ -417,6 +401,59 @@ fn keep_metadata(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
+/// Restores the class of a pod in a status without one, which old kubelets send.
+fn keep_quality_of_service(new: &mut Value, old: &Value) {
+    let class = &old["status"]["qosClass"];
+    if new["status"]["qosClass"].as_str().is_none_or(str::is_empty)
+        && !class.is_null()
+        && new["status"].is_object()
+    {
+        new["status"]["qosClass"] = class.clone();
+    }
+}
+
+/// Restores all of a pod but the resources. If the containers are others, validation must see them.
+///
+/// Upstream: `dropNonResizeUpdates` in `pkg/registry/core/pod`.
+fn keep_all_but_resources(new: &mut Value, old: &Value) {
+    const LISTS: [&str; 2] = ["containers", "initContainers"];
+    let containers = |pod: &Value, list: &str| -> Vec<Value> {
+        let containers = pod["spec"][list].as_array();
+        containers.cloned().unwrap_or_default()
+    };
+    if LISTS
+        .iter()
+        .any(|list| containers(new, list).len() != containers(old, list).len())
+    {
+        return;
+    }
+    let given = new["spec"].clone();
+    keep_all_but(new, old, &["metadata"]);
+    for list in LISTS {
+        let stored = containers(old, list);
+        let sent = given[list].as_array().cloned().unwrap_or_default();
+        let is_same = stored
+            .iter()
+            .zip(&sent)
+            .all(|(old, new)| old["name"] == new["name"]);
+        let merged = stored.into_iter().zip(&sent).map(|(mut container, sent)| {
+            for field in ["resources", "resizePolicy"] {
+                match (sent.get(field), container.as_object_mut()) {
+                    (Some(value), _) => container[field] = value.clone(),
+                    (None, Some(fields)) => drop(fields.shift_remove(field)),
+                    (None, None) => {}
+                }
+            }
+            container
+        });
+        let containers = if is_same { merged.collect() } else { sent };
+        if !containers.is_empty() {
+            keep_in_spec(new, list, Some(Value::Array(containers)));
+        }
+    }
+    keep_in_spec(new, "resources", given.get("resources").cloned());
+}
+
 fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {
     let Some(spec) = object["spec"].as_object_mut() else {
         return;
@@ -425,27 +462,4 @@ fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {
         Some(value) => spec.insert(field.to_owned(), value),
         None => spec.remove(field),
     };
-}
-
-fn removed_ephemeral_containers(new: &Value, old: &Value) -> Option<FieldError> {
-    let names = |pod: &Value| -> Vec<String> {
-        let containers = pod["spec"]["ephemeralContainers"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        containers
-            .filter_map(|container| container["name"].as_str().map(str::to_owned))
-            .collect()
-    };
-    let kept = names(new);
-    let removed: String = names(old)
-        .iter()
-        .filter(|name| !kept.contains(name))
-        .map(|name| format!("existing ephemeral containers {name:?} may not be removed\n"))
-        .collect();
-    let error = || FieldError {
-        field: "spec.ephemeralContainers".to_owned(),
-        problem: Problem::Forbidden(removed.clone()),
-    };
-    (!removed.is_empty()).then(error)
 }

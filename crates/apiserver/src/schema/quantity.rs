@@ -143,6 +143,16 @@ impl Quantity {
         self.nanos == 0
     }
 
+    /// The amount in whole units. Fractions round away from zero.
+    pub fn units(&self) -> i128 {
+        rounded(self.nanos, NANOS)
+    }
+
+    /// Whether the amount has no thousandths. Smaller fractions round to one.
+    pub fn is_integer(&self) -> bool {
+        rounded(self.nanos, NANOS / 1000) % 1000 == 0
+    }
+
     /// The canonical text of this amount in its format.
     pub fn canonical(&self) -> String {
         let binary_fits = self.nanos.abs() >= 1024 * NANOS && self.nanos % NANOS == 0;
@@ -160,6 +170,11 @@ impl Quantity {
             }),
         }
     }
+}
+
+/// `amount` by `divisor`, rounded away from zero.
+fn rounded(amount: i128, divisor: i128) -> i128 {
+    amount / divisor + amount.signum() * i128::from(amount % divisor != 0)
 }
 
 /// The parts of a quantity's text.
@@ -315,6 +330,24 @@ mod tests {
             "", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1",
         ] {
             assert!(Quantity::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn fractions_round_away_from_zero() {
+        for (text, units, is_integer) in [
+            ("3", 3, true),
+            ("1500m", 2, false),
+            ("-1500m", -2, false),
+            ("999999u", 1, true),
+            ("1n", 1, false),
+        ] {
+            let amount = Quantity::parse(text).unwrap();
+            assert_eq!(
+                (amount.units(), amount.is_integer()),
+                (units, is_integer),
+                "{text}"
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::errors::{Errors, at, text};
 use super::workload::{at_most_all, int_or_percent, long_running, magnitude};
-use super::{pod_spec, replicas, selector};
+use super::{pod, replicas, selector};
 
 pub(super) fn check(object: &Value, errors: &mut Errors) {
     const SELECTOR: &str = "spec.selector";
@@ -27,7 +27,7 @@ pub(super) fn check(object: &Value, errors: &mut Errors) {
             "empty selector is invalid for daemonset",
         );
     }
-    pod_spec::template("spec.template", at(object, "spec.template"), errors);
+    pod::template("spec.template", at(object, "spec.template"), errors);
     long_running(object, "DaemonSet", errors);
     errors.non_negative(object, "spec.minReadySeconds");
     strategy(at(object, "spec.updateStrategy"), errors);

@@ -70,7 +70,7 @@ fn conditions(field: &str, conditions: &[Value], errors: &mut Errors) {
         if !types.insert(kind) {
             errors.duplicate(field("type"), kind);
         }
-        errors.complaints(&field("type"), kind, formats::qualified_name(kind));
+        errors.complaints(field("type"), kind, formats::qualified_name(kind));
         let known = ["False", "True", "Unknown"];
         errors.one_of(field("status"), text(condition, "status"), &known);
         if let Some(number) = at(condition, "observedGeneration")
@@ -88,7 +88,7 @@ fn conditions(field: &str, conditions: &[Value], errors: &mut Errors) {
             errors.required(field("reason"), "");
         } else {
             let complaints = formats::condition_reason(reason);
-            errors.complaints(&field("reason"), reason, complaints);
+            errors.complaints(field("reason"), reason, complaints);
             if reason.len() > REASON {
                 errors.too_long(field("reason"), REASON);
             }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::errors::{Errors, at, list, text};
-use super::{formats, indexes, pod_spec, selector};
+use super::{formats, indexes, pod, selector};
 
 /// Most pods that an Indexed Job runs at once, and most failed indexes that it may have.
 const MAX_INDEXED: i64 = 100_000;
@@ -177,7 +177,7 @@ pub(super) fn spec(object: &Value, path: &str, errors: &mut Errors) {
     success_policy(&format!("{path}.successPolicy"), spec, errors);
     replacement_policy(&format!("{path}.podReplacementPolicy"), spec, errors);
     let template = format!("{path}.template");
-    pod_spec::template(&template, at(spec, "template"), errors);
+    pod::template(&template, at(spec, "template"), errors);
     let field = format!("{template}.spec.restartPolicy");
     match text(spec, "template.spec.restartPolicy") {
         "Always" | "" => errors.required(field, "valid values: \"OnFailure\", \"Never\""),
@@ -355,7 +355,7 @@ fn pod_conditions(field: &str, patterns: &[Value], errors: &mut Errors) {
     for (index, pattern) in patterns.iter().enumerate() {
         let (kind, status) = (text(pattern, "type"), text(pattern, "status"));
         errors.complaints(
-            &format!("{field}[{index}].type"),
+            format!("{field}[{index}].type"),
             kind,
             formats::qualified_name(kind),
         );

@@ -14,25 +14,27 @@ use crate::fielderror::FieldError;
 mod autoscaler;
 mod certificates;
 mod claim;
+mod config;
 mod cron_job;
 mod daemon_set;
 mod disruption;
 mod indexes;
 mod job;
 mod job_status;
+mod json;
+mod persistent_volume;
 mod pod;
-mod pod_spec;
-mod pod_update;
 mod rbac;
 mod replicas;
 mod selector;
+mod service;
 mod small;
 mod stateful_set;
+mod storage_class;
 mod warnings;
 mod workload;
 
 pub(crate) use certificates::organizations;
-pub(crate) use warnings::of_custom as custom_warnings;
 
 /// Errors of a new object with defaults.
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
@@ -57,6 +59,8 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
             meta::check_update(new, old, &mut errors);
             small::namespace_update(subresource, new, &mut errors);
         }
+        ("Pod", Some("ephemeralcontainers")) => pod::ephemeral_update(new, old, &mut errors),
+        ("Pod", Some("resize")) => pod::resized(new, old, &mut errors),
         (_, Some("status")) => {
             meta::check_update(new, old, &mut errors);
             status_update(kind, new, old, &mut errors);
@@ -67,30 +71,31 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     errors.into_list()
 }
 
-/// Warnings about a new object, or about its update from `old` through the main endpoint.
-pub fn warnings(kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut found = warnings::of_object(kind, object, old);
-    found.extend(match kind {
-        "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),
-        "DaemonSet"
-        | "Deployment"
-        | "Job"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "StatefulSet" => pod_spec::warnings(
-            "spec.template.spec",
-            errors::at(object, "spec.template.spec"),
-        ),
-        _ => Vec::new(),
-    });
-    found
+/// Warnings about a valid new object of a built-in kind, with defaults.
+pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
+    warnings::create(kind, object)
+}
+
+/// Warnings about a valid update of a built-in kind, through the main endpoint or `subresource`.
+pub fn update_warnings(
+    kind: &str,
+    subresource: Option<&str>,
+    new: &Value,
+    old: &Value,
+) -> Vec<String> {
+    warnings::update(kind, subresource, new, old)
+}
+
+/// Warnings about the finalizers that a custom object gets.
+pub fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    warnings::finalizers(new, old)
 }
 
 /// Errors outside the metadata.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "CertificateSigningRequest" => certificates::request(object, errors),
-        "ConfigMap" => small::config_map(object, errors),
+        "ConfigMap" => config::config_map(object, errors),
         "ControllerRevision" => small::revision(object, errors),
         "CronJob" => cron_job::check(object, None, errors),
         "CustomResourceDefinition" => custom::definition::check(object, None, errors),
@@ -102,16 +107,19 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "Lease" => small::lease(object, errors),
         "Node" => small::node(object, errors),
         "PersistentVolumeClaim" => claim::spec("spec", at(object, "spec"), errors),
-        "Pod" => pod::pod(object, errors),
+        "PersistentVolume" => persistent_volume::check(object, errors),
+        "Pod" => pod::create(object, errors),
+        "PodTemplate" => pod::template("template", at(object, "template"), errors),
         "PodDisruptionBudget" => disruption::disruption_budget(object, errors),
         "ClusterRole" | "Role" => rbac::role(kind, object, errors),
         "ClusterRoleBinding" | "RoleBinding" => rbac::binding(kind, object, errors),
         "ReplicaSet" => workload::replica_set(object, errors),
         "ReplicationController" => workload::replication_controller(object, errors),
         "Scale" => errors.non_negative(object, "spec.replicas"),
-        "Secret" => small::secret(object, errors),
-        "Service" => small::service(object, errors),
+        "Secret" => config::secret(object, errors),
+        "Service" => service::check(object, None, errors),
         "StatefulSet" => stateful_set::check(object, None, errors),
+        "StorageClass" => storage_class::check(object, errors),
         _ => {}
     }
 }
@@ -120,12 +128,12 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
 fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     meta::check_update(new, old, errors);
     match kind {
-        "ConfigMap" => small::immutable_data(new, old, errors),
+        "ConfigMap" => config::immutable_data(new, old, errors),
         "Secret" => {
             errors.immutable(new, old, "type");
-            small::immutable_data(new, old, errors);
+            config::immutable_data(new, old, errors);
         }
-        "Pod" => return pod_update::pod_update(new, old, errors),
+        "Pod" => return pod::update(new, old, errors),
         "Node" => {
             content(kind, new, errors);
             return small::node_update(new, old, errors);
@@ -134,7 +142,7 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             custom::definition::check_update(new, old, errors);
             return custom::definition::check(new, Some(old), errors);
         }
-        "Service" => small::cluster_ip_unchanged(new, old, errors),
+        "Service" => return service::update(new, old, errors),
         "StatefulSet" => return stateful_set::update(new, old, errors),
         "CronJob" => return cron_job::check(new, Some(old), errors),
         "DaemonSet" => errors.immutable(new, old, "spec.selector"),
@@ -149,7 +157,9 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     match kind {
         "ControllerRevision" => errors.immutable(new, old, "data"),
         "Deployment" | "ReplicaSet" => errors.immutable(new, old, "spec.selector"),
+        "PersistentVolume" => persistent_volume::update(new, old, errors),
         "PersistentVolumeClaim" => claim::update(new, old, errors),
+        "StorageClass" => storage_class::update(new, old, errors),
         "ResourceClaim" => errors.immutable(new, old, "spec"),
         "ResourceSlice" => small::resource_slice_update(new, old, errors),
         "ClusterRoleBinding" | "RoleBinding" => rbac::role_unchanged(new, old, errors),
@@ -163,7 +173,9 @@ fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         "Deployment" => replicas::deployment_status(new, old, errors),
         "Job" => job_status::update(new, old, errors),
         "ReplicaSet" | "ReplicationController" => replicas::replica_set_status(new, errors),
-        "Pod" => pod_update::pod_status(new, old, errors),
+        "PersistentVolumeClaim" => claim::status_update(new, errors),
+        "Pod" => pod::status_update(new, old, errors),
+        "Service" => service::status_update(new, old, errors),
         "StatefulSet" => replicas::stateful_set_status(new, old, errors),
         "PodDisruptionBudget" => disruption::disruption_budget_status(new, errors),
         "ResourceClaim" => small::resource_claim_status(new, old, errors),
@@ -171,6 +183,8 @@ fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+#[cfg(test)]
+mod core_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
     match text(subject, "kind") {
         "ServiceAccount" => {
             if !name.is_empty() {
-                errors.complaints(&format!("{path}.name"), name, formats::subdomain(name));
+                errors.complaints(format!("{path}.name"), name, formats::subdomain(name));
             }
             errors.one_of(format!("{path}.apiGroup"), group, &[""]);
             if !namespaced && text(subject, "namespace").is_empty() {

@@ -17,7 +17,7 @@ pub(super) fn is_empty(selector: &Value) -> bool {
 pub(super) fn check(field: &str, selector: &Value, errors: &mut Errors) -> bool {
     let before = errors.len();
     meta::labels(
-        &format!("{field}.matchLabels"),
+        format!("{field}.matchLabels"),
         at(selector, "matchLabels"),
         errors,
     );
@@ -46,11 +46,11 @@ pub(super) fn check(field: &str, selector: &Value, errors: &mut Errors) -> bool 
             ),
         }
         let key = text(expression, "key");
-        errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
+        errors.complaints(format!("{field}.key"), key, formats::qualified_name(key));
         for (index, value) in values.iter().enumerate() {
             let value = value.as_str().unwrap_or("");
             errors.complaints(
-                &format!("{field}.values[{index}]"),
+                format!("{field}.values[{index}]"),
                 value,
                 formats::label_value(value),
             );

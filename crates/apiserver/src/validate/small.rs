@@ -1,49 +1,11 @@
-//! Kinds with few rules: ConfigMap, ControllerRevision, Secret, Lease, Namespace, Node, Event,
-//! Service.
+//! Kinds with few rules: ControllerRevision, Lease, Namespace, Node, Event.
 //!
 //! Upstream is `pkg/apis/core/validation` and the validation package of each group.
-
-use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
-use super::{formats, meta, pod_spec};
-
-/// Most bytes of all data of a ConfigMap or Secret.
-const MAX_DATA_BYTES: usize = 1024 * 1024;
-
-/// Keys must be unique over `data` and `binaryData`, and all data has one limit.
-pub(super) fn config_map(object: &Value, errors: &mut Errors) {
-    let mut bytes = 0;
-    for field in ["data", "binaryData"] {
-        for (key, value) in at(object, field).as_object().into_iter().flatten() {
-            errors.complaints(&format!("{field}[{key}]"), key, formats::config_key(key));
-            if field == "data"
-                && !at(object, "binaryData")
-                    .get(key)
-                    .unwrap_or(&Value::Null)
-                    .is_null()
-            {
-                errors.invalid(
-                    format!("data[{key}]"),
-                    key.as_str(),
-                    "duplicate of key present in binaryData",
-                );
-            }
-            bytes += value.as_str().map_or(0, |value| {
-                if field == "data" {
-                    value.len()
-                } else {
-                    decoded_length(value)
-                }
-            });
-        }
-    }
-    if bytes > MAX_DATA_BYTES {
-        errors.too_long("", MAX_DATA_BYTES);
-    }
-}
+use super::{meta, pod};
 
 pub(super) fn revision(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "revision");
@@ -51,39 +13,6 @@ pub(super) fn revision(object: &Value, errors: &mut Errors) {
         Value::Null => errors.required("data", "data is mandatory"),
         Value::Object(_) => {}
         _ => errors.required("data", "data must be a valid JSON object"),
-    }
-}
-
-pub(super) fn secret(object: &Value, errors: &mut Errors) {
-    let mut bytes = 0;
-    for (key, value) in at(object, "data").as_object().into_iter().flatten() {
-        errors.complaints(&format!("data[{key}]"), key, formats::config_key(key));
-        bytes += value.as_str().map_or(0, decoded_length);
-    }
-    if bytes > MAX_DATA_BYTES {
-        errors.too_long("data", MAX_DATA_BYTES);
-    }
-}
-
-/// Number of bytes that a base64 text encodes.
-fn decoded_length(text: &str) -> usize {
-    text.trim_end_matches('=').len() * 3 / 4
-}
-
-/// `immutable: true` protects the data and itself from changes.
-pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
-    const DETAIL: &str = "field is immutable when `immutable` is set";
-    let is_set = |object: &Value| at(object, "immutable") == &Value::Bool(true);
-    if !is_set(old) {
-        return;
-    }
-    if !is_set(new) {
-        errors.forbidden("immutable", DETAIL);
-    }
-    for field in ["data", "binaryData"] {
-        if at(new, field) != at(old, field) {
-            errors.forbidden(field, DETAIL);
-        }
     }
 }
 
@@ -149,7 +78,7 @@ pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &
 }
 
 pub(super) fn node(object: &Value, errors: &mut Errors) {
-    pod_spec::taints("metadata.taints", list(object, "spec.taints"), errors);
+    pod::taints("metadata.taints", list(object, "spec.taints"), errors);
 }
 
 /// Pod CIDRs and the provider ID of a node cannot change once they are set.
@@ -193,79 +122,6 @@ pub(super) fn event(object: &Value, errors: &mut Errors) {
             "involvedObject.namespace",
             involved,
             "does not match event.namespace",
-        );
-    }
-}
-
-pub(super) fn service(object: &Value, errors: &mut Errors) {
-    let ports = list(object, "spec.ports");
-    let kind = text(object, "spec.type");
-    let headless = text(object, "spec.clusterIP") == "None";
-    if ports.is_empty() && !headless && kind != "ExternalName" {
-        errors.required("spec.ports", "");
-    }
-    let mut names = HashSet::new();
-    for (index, port) in ports.iter().enumerate() {
-        let field = format!("spec.ports[{index}]");
-        match text(port, "name") {
-            "" if ports.len() > 1 => errors.required(format!("{field}.name"), ""),
-            "" => {}
-            name => {
-                errors.complaints(&format!("{field}.name"), name, formats::label(name));
-                if !names.insert(name) {
-                    errors.duplicate(format!("{field}.name"), name);
-                }
-            }
-        }
-        pod_spec::port_number(
-            format!("{field}.port"),
-            at(port, "port").as_i64().unwrap_or(0),
-            errors,
-        );
-        errors.one_of(
-            format!("{field}.protocol"),
-            text(port, "protocol"),
-            &["SCTP", "TCP", "UDP"],
-        );
-        match at(port, "targetPort") {
-            Value::Number(number) => {
-                pod_spec::port_number(
-                    format!("{field}.targetPort"),
-                    number.as_i64().unwrap_or(0),
-                    errors,
-                );
-            }
-            Value::String(name) => errors.complaints(
-                &format!("{field}.targetPort"),
-                name,
-                formats::port_name(name),
-            ),
-            _ => {}
-        }
-    }
-    meta::labels("spec.selector", at(object, "spec.selector"), errors);
-    errors.one_of(
-        "spec.sessionAffinity",
-        text(object, "spec.sessionAffinity"),
-        &["ClientIP", "None"],
-    );
-    errors.one_of(
-        "spec.type",
-        kind,
-        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
-    );
-}
-
-pub(super) fn cluster_ip_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
-    let before = text(old, "spec.clusterIP");
-    if !before.is_empty()
-        && text(new, "spec.type") != "ExternalName"
-        && before != text(new, "spec.clusterIP")
-    {
-        errors.invalid(
-            "spec.clusterIPs[0]",
-            at(new, "spec.clusterIPs").clone(),
-            "may not change once set",
         );
     }
 }

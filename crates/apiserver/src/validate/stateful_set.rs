@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::errors::{Errors, at, list, text};
 use super::workload::{at_most_all, int_or_percent, long_running, magnitude};
-use super::{claim, formats, pod_spec, selector};
+use super::{claim, formats, pod, selector};
+use crate::apimachinery::path::Path;
 
 const POLICIES: [&str; 2] = ["Retain", "Delete"];
 
@@ -40,6 +41,26 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     selector_and_template(object, old, errors);
     long_running(object, "StatefulSet", errors);
+}
+
+/// Warnings about claim templates, about a limit that keeps all revisions, and about the template if
+/// it is new.
+pub(super) fn warnings(object: &Value, with_template: bool) -> Vec<String> {
+    const TEMPLATE: &str = "spec.template";
+    const ALL: &str = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+    let mut warnings = Vec::new();
+    if with_template {
+        warnings = pod::warnings::of_template(TEMPLATE, at(object, TEMPLATE));
+    }
+    let path = Path::new("spec.volumeClaimTemplates");
+    for (index, template) in list(object, "spec.volumeClaimTemplates").iter().enumerate() {
+        warnings.extend(claim::warnings(&path.index(index), &template["spec"]));
+    }
+    let limit = at(object, "spec.revisionHistoryLimit").as_i64();
+    if limit.is_some_and(|limit| limit < 0) {
+        warnings.push(ALL.to_owned());
+    }
+    warnings
 }
 
 fn management(policy: &str, errors: &mut Errors) {
@@ -135,11 +156,11 @@ fn selector_and_template(object: &Value, old: Option<&Value>, errors: &mut Error
         errors.len() > 0
     });
     if was_invalid {
-        pod_spec::template_metadata("spec.template", given, errors);
+        pod::template_metadata("spec.template", given, errors);
     } else {
         let template = with_claims(object);
-        pod_spec::template("spec.template", &template, errors);
-        pod_spec::template_metadata("spec.template", given, errors);
+        pod::template("spec.template", &template, errors);
+        pod::template_metadata("spec.template", given, errors);
     }
 }
 

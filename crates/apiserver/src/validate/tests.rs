@@ -218,7 +218,7 @@ fn most_of_a_pod_cannot_change() {
         new["spec"]["containers"]
             .as_array_mut()
             .unwrap()
-            .push(json!({"name": "d"}))
+            .push(json!({"name": "d", "image": "a"}))
     });
     assert_eq!(
         added.as_deref(),
@@ -331,11 +331,11 @@ fn duplicates_in_containers_cause_warnings() {
             "{path}.containers[0].ports[1]: duplicate port definition with {path}.containers[0].ports[0]"
         );
         assert_eq!(
-            warnings(kind, &json!({"spec": spec}), None),
+            warnings(kind, &json!({"metadata": {"name": "x"}, "spec": spec})),
             [format!("{path}.containers[0].{env}"), ports]
         );
     }
-    assert!(warnings("ConfigMap", &json!({}), None).is_empty());
+    assert!(warnings("ConfigMap", &json!({})).is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::errors::{Errors, at, text};
-use super::{formats, pod_spec, selector};
+use super::{formats, pod, selector};
 
 const TEMPLATE: &str = "spec.template";
 
@@ -97,7 +97,7 @@ pub(super) fn matching_labels(selector: &Value, object: &Value, errors: &mut Err
 
 /// Checks the template of pods that a controller replaces after they end.
 fn template(object: &Value, owner: &str, errors: &mut Errors) {
-    pod_spec::template(TEMPLATE, at(object, TEMPLATE), errors);
+    pod::template(TEMPLATE, at(object, TEMPLATE), errors);
     long_running(object, owner, errors);
 }
 

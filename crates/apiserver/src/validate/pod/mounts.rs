@@ -1,0 +1,214 @@
+//! Volume mounts and devices of containers, and the rules of paths.
+//!
+//! Upstream: `ValidateVolumeMounts` and `ValidateVolumeDevices`.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::spec::Pod;
+use super::{Errors, Path, is_true, list, text};
+
+/// Checks mounts and devices of the container at `path`.
+pub(super) fn check(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
+    let (mounts, devices) = (
+        list(container, "volumeMounts"),
+        list(container, "volumeDevices"),
+    );
+    if !mounts.is_empty() {
+        volume_mounts(&path.child("volumeMounts"), container, pod, errors);
+    }
+    if !devices.is_empty() {
+        volume_devices(&path.child("volumeDevices"), container, pod, errors);
+    }
+}
+
+fn volume_mounts(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
+    let devices = list(container, "volumeDevices");
+    let mut paths = HashSet::new();
+    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+        let path = list_path.index(index);
+        let (name, target) = (text(mount, "name"), text(mount, "mountPath"));
+        if name.is_empty() {
+            errors.required(path.child("name"), "");
+        }
+        if !pod.volumes.contains_key(name) {
+            errors.not_found(path.child("name"), name);
+        }
+        if target.is_empty() {
+            errors.required(path.child("mountPath"), "");
+        }
+        if !paths.insert(target) {
+            errors.invalid(path.child("mountPath"), target, "must be unique");
+        }
+        if devices.iter().any(|device| text(device, "name") == name) {
+            errors.invalid(
+                path.child("name"),
+                name,
+                "must not already exist in volumeDevices",
+            );
+        }
+        if devices
+            .iter()
+            .any(|device| text(device, "devicePath") == target)
+        {
+            errors.invalid(
+                path.child("mountPath"),
+                target,
+                "must not already exist as a path in volumeDevices",
+            );
+        }
+        // Upstream's paths of the following fields lack the index.
+        let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+        if !sub_path.is_empty() {
+            local_descending(&list_path.child("subPath"), sub_path, errors);
+        }
+        if !expression.is_empty() {
+            if !sub_path.is_empty() {
+                errors.invalid(
+                    path.child("subPathExpr"),
+                    expression,
+                    "subPathExpr and subPath are mutually exclusive",
+                );
+            }
+            local_descending(&list_path.child("subPathExpr"), expression, errors);
+        }
+        propagation(
+            &list_path.child("mountPropagation"),
+            mount,
+            container,
+            errors,
+        );
+        recursive_read_only(&list_path.child("recursiveReadOnly"), mount, errors);
+    }
+}
+
+fn propagation(path: &Path<'_>, mount: &Value, container: &Value, errors: &mut Errors) {
+    let Some(propagation) = mount["mountPropagation"].as_str() else {
+        return;
+    };
+    errors.one_of(
+        path,
+        propagation,
+        &["Bidirectional", "HostToContainer", "None"],
+    );
+    if propagation == "Bidirectional" && !is_true(&container["securityContext"], "privileged") {
+        errors.forbidden(
+            path,
+            "Bidirectional mount propagation is available only to privileged containers",
+        );
+    }
+}
+
+fn recursive_read_only(path: &Path<'_>, mount: &Value, errors: &mut Errors) {
+    match mount["recursiveReadOnly"].as_str() {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if !is_true(mount, "readOnly") {
+                errors.forbidden(path, "may only be specified when readOnly is true");
+            }
+            if mount["mountPropagation"]
+                .as_str()
+                .is_some_and(|mode| mode != "None")
+            {
+                errors.forbidden(
+                    path,
+                    "may only be specified when mountPropagation is None or not specified",
+                );
+            }
+        }
+        Some(other) => {
+            errors.not_supported(path, other, &["Disabled", "Enabled", "IfPossible"]);
+        }
+    }
+}
+
+fn volume_devices(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
+    let mounts = list(container, "volumeMounts");
+    let (mut names, mut paths) = (HashSet::new(), HashSet::new());
+    for (index, device) in list(container, "volumeDevices").iter().enumerate() {
+        let path = list_path.index(index);
+        let (name, target) = (text(device, "name"), text(device, "devicePath"));
+        if name.is_empty() {
+            errors.required(path.child("name"), "");
+        }
+        if names.contains(name) {
+            errors.invalid(path.child("name"), name, "must be unique");
+        }
+        match pod.volumes.get(name) {
+            None => errors.not_found(path.child("name"), name),
+            Some(volume)
+                if volume["persistentVolumeClaim"].is_null() && volume["ephemeral"].is_null() =>
+            {
+                errors.invalid(
+                    path.child("name"),
+                    name,
+                    "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+                );
+            }
+            Some(_) => {}
+        }
+        if target.is_empty() {
+            errors.required(path.child("devicePath"), "");
+        }
+        if paths.contains(target) {
+            errors.invalid(path.child("devicePath"), target, "must be unique");
+        }
+        if has_backsteps(target) {
+            errors.invalid(
+                path.child("devicePath"),
+                target,
+                "can not contain backsteps ('..')",
+            );
+        } else {
+            paths.insert(target);
+        }
+        if mounts.iter().any(|mount| text(mount, "name") == name) {
+            errors.invalid(
+                path.child("name"),
+                name,
+                "must not already exist in volumeMounts",
+            );
+        }
+        if mounts
+            .iter()
+            .any(|mount| text(mount, "mountPath") == target)
+        {
+            errors.invalid(
+                path.child("devicePath"),
+                target,
+                "must not already exist as a path in volumeMounts",
+            );
+        }
+        if !name.is_empty() {
+            names.insert(name);
+        }
+    }
+}
+
+fn has_backsteps(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+/// A path without `..`.
+pub(in super::super) fn no_backsteps(field: &Path<'_>, path: &str, errors: &mut Errors) {
+    if has_backsteps(path) {
+        errors.invalid(field, path, "must not contain '..'");
+    }
+}
+
+/// A relative path without `..`.
+pub(super) fn local_descending(field: &Path<'_>, path: &str, errors: &mut Errors) {
+    if path.starts_with('/') {
+        errors.invalid(field, path, "must be a relative path");
+    }
+    no_backsteps(field, path, errors);
+}
+
+/// A relative path whose name does not start with `..`, as the node keeps those for itself.
+pub(super) fn local_not_reserved(field: &Path<'_>, path: &str, errors: &mut Errors) {
+    local_descending(field, path, errors);
+    if path.starts_with("..") && !path.starts_with("../") {
+        errors.invalid(field, path, "must not start with '..'");
+    }
+}

@@ -7,7 +7,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+#[path = "support/recorded.rs"]
+mod recorded;
+
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +19,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
+use recorded::{known, masked};
 use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
@@ -36,7 +40,7 @@ async fn answers_equal_those_of_a_real_server() {
         println!("skipped: no recordings found");
         return;
     };
-    let known = known();
+    let known = known(include_str!("replay-known.txt"));
     let mut problems = String::new();
     let mut found = BTreeSet::new();
     let (mut steps, mut differing) = (0, 0);
@@ -95,20 +99,6 @@ fn scenarios(folder: &Path) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
-}
-
-/// Lines of the form `scenario/step reason`.
-fn known() -> BTreeMap<String, String> {
-    include_str!("replay-known.txt")
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(|line| {
-            let (id, reason) = line
-                .split_once(' ')
-                .unwrap_or_else(|| panic!("{line:?} has no reason"));
-            (id.to_owned(), reason.to_owned())
-        })
-        .collect()
 }
 
 /// An open watch: its status and its stream of frames.
@@ -433,121 +423,6 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
             Ok(index) => value.get(index),
             Err(_) => value.get(key),
         })
-}
-
-/// Replaces values that differ between runs with the placeholders of the recordings, and sorts
-/// managed fields as the recordings do.
-fn masked(value: &Value) -> Value {
-    mask(value, "")
-}
-
-fn mask(value: &Value, key: &str) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let generated = fields
-                .get("generateName")
-                .and_then(Value::as_str)
-                .map(str::to_owned);
-            fields
-                .iter()
-                .map(
-                    |(key, value)| match (key.as_str(), value.as_str(), &generated) {
-                        ("name", Some(name), Some(prefix))
-                            if name.len() == prefix.len() + 5
-                                && name.starts_with(prefix.as_str()) =>
-                        {
-                            (key.clone(), json!(format!("{prefix}<suffix>")))
-                        }
-                        _ => (key.clone(), mask(value, key)),
-                    },
-                )
-                .collect()
-        }
-        Value::Array(items) => {
-            let mut items: Vec<Value> = items.iter().map(|item| mask(item, key)).collect();
-            if key == "managedFields" {
-                items.sort_by_key(|entry| {
-                    ["manager", "operation", "subresource", "apiVersion"]
-                        .map(|key| entry[key].as_str().unwrap_or("").to_owned())
-                });
-            }
-            Value::Array(items)
-        }
-        Value::String(text) => Value::from(mask_text(text, key)),
-        other => other.clone(),
-    }
-}
-
-fn mask_text(text: &str, key: &str) -> String {
-    match key {
-        "resourceVersion" | "remainingVersion"
-            if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
-            "<rv>".to_owned()
-        }
-        "continue" => "<continue>".to_owned(),
-        "storageVersionHash" => "<hash>".to_owned(),
-        "serverAddress" => "<serverAddress>".to_owned(),
-        "clusterIP" | "clusterIPs" if text.starts_with("10.96.") => "<ip>".to_owned(),
-        "cells" if is_age(text) => "<age>".to_owned(),
-        "cells" if text.starts_with("10.96.") => "<ip>".to_owned(),
-        _ => {
-            let mut masked = text.replace('\u{a0}', " ");
-            for word in words(text) {
-                if uuid::Uuid::try_parse(&word).is_ok() && word.len() == 36 {
-                    masked = masked.replace(&word, "<uid>");
-                } else if is_server_time(&word) {
-                    masked = masked.replace(&word, "<time>");
-                }
-            }
-            if key == "message" {
-                masked = mask_versions(&masked);
-            }
-            masked
-        }
-    }
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split(|letter: char| !(letter.is_ascii_alphanumeric() || "-:.".contains(letter)))
-        .map(|word| word.trim_end_matches(['.', ':']).to_owned())
-        .filter(|word| word.len() >= 20)
-        .collect()
-}
-
-/// Times that clients sent are in 2024.
-fn is_server_time(word: &str) -> bool {
-    !word.starts_with("2024-") && word.parse::<Timestamp>().is_ok()
-}
-
-fn mask_versions(message: &str) -> String {
-    let mut masked = message.to_owned();
-    for (before, after) in [
-        ("current: ", ""),
-        ("too old resource version: 1 (", ")"),
-        ("ResourceVersion in record (", ")"),
-        ("ResourceVersion in object meta: ", ""),
-    ] {
-        if let Some(start) = masked.find(before).map(|at| at + before.len()) {
-            let digits = masked[start..]
-                .bytes()
-                .take_while(u8::is_ascii_digit)
-                .count();
-            if digits > 0 && masked[start + digits..].starts_with(after) {
-                masked.replace_range(start..start + digits, "<rv>");
-            }
-        }
-    }
-    masked
-}
-
-/// Ages such as `0s`, `12m` and `3d4h`.
-fn is_age(text: &str) -> bool {
-    text.ends_with(['s', 'm', 'h', 'd', 'y'])
-        && text.starts_with(|letter: char| letter.is_ascii_digit())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || b"smhdy".contains(&byte))
 }
 
 /// The differences, one line per path.

@@ -1,5 +1,8 @@
 //! Helpers for tests of raw requests: clients for both interfaces, and raw answers.
 
+#[allow(dead_code, reason = "few tests compare recorded answers")]
+pub(crate) mod recorded;
+
 use http::Request;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -53,14 +56,26 @@ pub(crate) async fn ask(
     content_type: &str,
     body: &[u8],
 ) -> Answer {
+    try_ask(client, method, path, content_type, body)
+        .await
+        .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+}
+
+/// The same; an error if the server does not answer.
+pub(crate) async fn try_ask(
+    client: &kube::Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &[u8],
+) -> kube::Result<Answer> {
     let mut request = Request::builder().method(method).uri(path);
     if !content_type.is_empty() {
         request = request.header("content-type", content_type);
     }
     let response = client
         .send(request.body(body.to_vec().into()).unwrap())
-        .await
-        .unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        .await?;
     let code = response.status().as_u16();
     let warning = |value: &http::HeaderValue| {
         let text = std::str::from_utf8(value.as_bytes())
@@ -78,9 +93,9 @@ pub(crate) async fn ask(
         .map(warning)
         .collect();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    Answer {
+    Ok(Answer {
         code,
         warnings,
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-    }
+    })
 }

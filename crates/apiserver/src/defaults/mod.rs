@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steersman_runtime::template::defaults::{self, Defaults};
 
 use crate::schema::{self, Struct, Type, shape};
@@ -44,14 +44,28 @@ fn fill(shape: &Struct, object: &mut Value) {
     let Some(fields) = object.as_object_mut() else {
         return;
     };
+    let explicit = explicit_empty_texts(shape, fields);
     defaults::fill(shape.name(), fields);
     CONSTANTS.fill(shape.name(), fields);
     rules::apply(shape.name(), fields);
+    for name in explicit {
+        fields.insert(name.to_owned(), Value::from(""));
+    }
     for (name, value) in fields {
         if let Some(field) = shape.field(name) {
             fill_value(&field.ty, value);
         }
     }
+}
+
+/// Fields with an empty text that differs from an absent one. They keep it, and validation decides.
+fn explicit_empty_texts(shape: &Struct, fields: &Map<String, Value>) -> Vec<&'static str> {
+    let empty = fields.iter().filter(|(_, value)| *value == "");
+    empty
+        .filter_map(|(name, _)| shape.field(name))
+        .filter(|field| field.nullable)
+        .map(|field| field.name)
+        .collect()
 }
 
 fn fill_value(ty: &Type, value: &mut Value) {

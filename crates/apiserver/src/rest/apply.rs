@@ -35,6 +35,14 @@ impl Server {
             force,
         } = ApplyOptions::of(call)?;
         let mut config = parse(&resource.api_version(), &resource.kind, &call.body)?;
+        let mistyped = resource
+            .custom
+            .is_none()
+            .then(|| schema::typed::type_error(&resource.kind, &config))
+            .flatten();
+        if let Some(why) = mistyped {
+            return Err(untyped(&config, &why));
+        }
         let set = fields::declared(resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);

@@ -199,9 +199,11 @@ pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<Str
     }
     arrange(resource, value);
     if !value["metadata"].is_object() {
-        return Err(cannot(
-            "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta",
-        ));
+        return Err(cannot(&format!(
+            "json: cannot unmarshal {} into Go struct field {}.metadata of type v1.ObjectMeta",
+            schema::decode::json_type(&value["metadata"]),
+            resource.kind
+        )));
     }
     resource.decode_check(value).map_err(Status::bad_request)?;
     Ok(drop_unknown(resource, value))

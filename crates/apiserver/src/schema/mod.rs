@@ -15,6 +15,7 @@ pub(crate) mod descriptions;
 pub mod protobuf;
 pub mod quantity;
 pub mod shape;
+pub(crate) mod typed;
 
 /// The table of types.
 pub(crate) const TABLE: &str = include_str!("types.txt");

@@ -13,7 +13,7 @@ use crate::apimachinery::errors::{Errors, at, list, text};
 use crate::apimachinery::formats::{dns_label, subdomain};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 9] = [
+const COLUMN_FORMATS: [&str; 8] = [
     "byte",
     "date",
     "date-time",
@@ -21,7 +21,6 @@ const COLUMN_FORMATS: [&str; 9] = [
     "float",
     "int32",
     "int64",
-    "name",
     "password",
 ];
 const MAX_SELECTABLE_FIELDS: usize = 8;

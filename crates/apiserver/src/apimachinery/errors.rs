@@ -134,6 +134,20 @@ impl Errors {
         }
     }
 
+    /// Requires a text, which must have the format.
+    pub(crate) fn required_format(
+        &mut self,
+        field: String,
+        text: &str,
+        format: fn(&str) -> Vec<String>,
+    ) {
+        if text.is_empty() {
+            self.required(field, "");
+        } else {
+            self.complaints(&field, text, format(text));
+        }
+    }
+
     /// Requires that the number at `path` is not negative. `path` is also the name of the field.
     pub(crate) fn non_negative(&mut self, object: &Value, path: &str) {
         if let Some(number) = at(object, path).as_i64().filter(|number| *number < 0) {
@@ -143,8 +157,15 @@ impl Errors {
 
     /// Requires that the value at `path` did not change.
     pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &str) {
-        if at(new, path) != at(old, path) {
-            self.invalid(path, at(new, path).clone(), "field is immutable");
+        let (new, old) = (at(new, path), at(old, path));
+        if new != old {
+            // The zero value of a text is shown, although the object lacks it.
+            let shown = if new.is_null() && old.is_string() {
+                json!("")
+            } else {
+                new.clone()
+            };
+            self.invalid(path, shown, "field is immutable");
         }
     }
 

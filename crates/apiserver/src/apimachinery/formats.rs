@@ -5,6 +5,7 @@
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -12,10 +13,16 @@ const REASON: &str = "a condition reason must start with alphabetic character, o
 const UNDERSCORE_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const VARIABLE: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
 const HTTP_HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')";
+const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
+}
+
+/// The same for labels and their keys, in upstream's newer words.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
 }
 
 /// Whether `text` starts and ends with a `letter`, and has only `letter` and `inner` bytes.
@@ -81,6 +88,18 @@ pub(crate) fn subdomain_with_underscore(text: &str) -> Vec<String> {
     let is_part = |part: &str| is_framed(part.strip_prefix('_').unwrap_or(part), is_lower, b"-_");
     if !text.split('.').all(is_part) {
         problems.push(UNDERSCORE_SUBDOMAIN.to_owned());
+    }
+    problems
+}
+
+/// Subdomains whose first label is `*`, as in certificates.
+pub(crate) fn wildcard_subdomain(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if text.len() > 253 {
+        problems.push(too_long(253));
+    }
+    if !text.strip_prefix("*.").is_some_and(is_subdomain) {
+        problems.push(WILDCARD.to_owned());
     }
     problems
 }
@@ -153,11 +172,12 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(
-                    subdomain(prefix)
-                        .into_iter()
-                        .map(|problem| format!("prefix part {problem}")),
-                );
+                if prefix.len() > 253 {
+                    problems.push(format!("prefix part {}", too_many_bytes(253)));
+                }
+                if !is_subdomain(prefix) {
+                    problems.push(format!("prefix part {SUBDOMAIN}"));
+                }
             }
             name
         }
@@ -170,7 +190,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        problems.push(format!("name part {}", too_long(63)));
+        problems.push(format!("name part {}", too_many_bytes(63)));
     }
     if !is_framed(name, |byte| byte.is_ascii_alphanumeric(), b"-_.") {
         problems.push(format!("name part {NAME_PART}"));
@@ -181,7 +201,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
 pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
-        problems.push(too_long(63));
+        problems.push(too_many_bytes(63));
     }
     if !text.is_empty() && !is_framed(text, |byte| byte.is_ascii_alphanumeric(), b"-_.") {
         problems.push(LABEL_VALUE.to_owned());
@@ -241,6 +261,20 @@ pub(crate) fn http_path(text: &str) -> Vec<String> {
         vec![format!(
             "Invalid path (regex used for validation is '{FORM}')"
         )]
+    }
+}
+
+/// Identifiers of the language C.
+pub(crate) fn c_identifier(text: &str) -> Vec<String> {
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let is_valid = text.bytes().next().is_some_and(is_letter)
+        && text
+            .bytes()
+            .all(|byte| is_letter(byte) || byte.is_ascii_digit());
+    if is_valid {
+        Vec::new()
+    } else {
+        vec![C_IDENTIFIER.to_owned()]
     }
 }
 

@@ -15,13 +15,16 @@ const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 /// The finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
+const NO_DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
+
 type Format = fn(&str) -> Vec<String>;
 
 /// The format of names. Namespaces, Services and StatefulSets become parts of DNS names.
 fn name_format(kind: &str) -> Format {
     match kind {
         "Namespace" | "Service" | "StatefulSet" => formats::label,
-        "CertificateSigningRequest"
+        "APIService"
+        | "CertificateSigningRequest"
         | "ClusterRole"
         | "ClusterRoleBinding"
         | "Role"
@@ -57,13 +60,66 @@ pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     labels("metadata.labels", at(metadata, "labels"), errors);
     annotations("metadata.annotations", at(metadata, "annotations"), errors);
     owners(at(metadata, "ownerReferences"), errors);
-    let with_domain = !matches!(kind, "" | "CustomResourceDefinition");
-    finalizers(
-        "metadata.finalizers",
-        list(metadata, "finalizers"),
-        with_domain,
-        errors,
-    );
+    finalizer_names(list(metadata, "finalizers"), errors);
+}
+
+/// The format of finalizers, which all kinds check.
+pub(crate) fn finalizer_names(finalizers: &[Value], errors: &mut Errors) {
+    const FIELD: &str = "metadata.finalizers";
+    for finalizer in finalizers {
+        let finalizer = finalizer.as_str().unwrap_or("");
+        errors.complaints(FIELD, finalizer, formats::qualified_name(finalizer));
+    }
+    not_both_policies(FIELD, finalizers, errors);
+}
+
+fn not_both_policies(field: &str, finalizers: &[Value], errors: &mut Errors) {
+    let has = |wanted: &str| finalizers.iter().any(|finalizer| finalizer == wanted);
+    if has("orphan") && has("foregroundDeletion") {
+        errors.invalid(
+            field,
+            finalizers.to_vec(),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        );
+    }
+}
+
+/// Requires that finalizers without a domain are standard ones, for the kinds that check it.
+pub(crate) fn finalizer_domains(kind: &str, object: &Value, errors: &mut Errors) {
+    if !knows_standard_finalizers(kind, object) {
+        return;
+    }
+    for (index, finalizer) in list(object, "metadata.finalizers").iter().enumerate() {
+        let finalizer = finalizer.as_str().unwrap_or("");
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+            errors.invalid(
+                format!("metadata.finalizers[{index}]"),
+                finalizer,
+                NO_DOMAIN,
+            );
+        }
+    }
+}
+
+/// Whether upstream checks finalizers of the kind with the names that need no domain
+/// (`pkg/apis/core/validation`, ValidateObjectMeta). Other kinds have generic checks only.
+fn knows_standard_finalizers(kind: &str, object: &Value) -> bool {
+    match kind {
+        "Event" => text(object, "apiVersion").starts_with("events.k8s.io/"),
+        ""
+        | "APIService"
+        | "CustomResourceDefinition"
+        | "Lease"
+        | "MutatingAdmissionPolicy"
+        | "MutatingAdmissionPolicyBinding"
+        | "MutatingWebhookConfiguration"
+        | "PodDisruptionBudget"
+        | "RuntimeClass"
+        | "ValidatingAdmissionPolicy"
+        | "ValidatingAdmissionPolicyBinding"
+        | "ValidatingWebhookConfiguration" => false,
+        _ => true,
+    }
 }
 
 /// The prefix of a generated name, with a valid last character. A prefix may end in `-`, unlike a
@@ -139,38 +195,21 @@ pub(crate) fn annotations(field: impl fmt::Display, annotations: &Value, errors:
     }
 }
 
-/// Checks finalizers. With `with_domain`, non-standard finalizers need a domain.
-pub(crate) fn finalizers(
-    field: &str,
-    finalizers: &[Value],
-    with_domain: bool,
-    errors: &mut Errors,
-) {
+/// Checks the finalizers of a Namespace's spec.
+pub(crate) fn namespace_finalizers(field: &str, finalizers: &[Value], errors: &mut Errors) {
     for (index, finalizer) in finalizers.iter().enumerate() {
         let finalizer = finalizer.as_str().unwrap_or("");
         let field = format!("{field}[{index}]");
         let complaints = formats::qualified_name(finalizer);
-        if with_domain
-            && complaints.is_empty()
+        if complaints.is_empty()
             && !finalizer.contains('/')
             && !STANDARD_FINALIZERS.contains(&finalizer)
         {
-            errors.invalid(
-                &field,
-                finalizer,
-                "name is neither a standard finalizer name nor is it fully qualified",
-            );
+            errors.invalid(&field, finalizer, NO_DOMAIN);
         }
         errors.complaints(&field, finalizer, complaints);
     }
-    let has = |wanted: &str| finalizers.iter().any(|finalizer| finalizer == wanted);
-    if has("orphan") && has("foregroundDeletion") {
-        errors.invalid(
-            field,
-            finalizers.to_vec(),
-            "finalizer orphan and foregroundDeletion cannot be both set",
-        );
-    }
+    not_both_policies(field, finalizers, errors);
 }
 
 /// Checks the owner references, of which at most one is the controller.

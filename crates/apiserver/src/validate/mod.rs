@@ -6,41 +6,85 @@
 
 use serde_json::Value;
 
-use crate::apimachinery::errors::{self, Errors, at};
+use crate::apimachinery::errors::{self, Errors, at, list};
 use crate::apimachinery::{formats, meta};
 use crate::custom;
 use crate::fielderror::FieldError;
 
+mod address;
 mod autoscaler;
 mod certificates;
 mod claim;
 mod config;
 mod cron_job;
 mod daemon_set;
+mod devices;
 mod disruption;
+mod endpoints;
+mod events;
+mod flow_control;
 mod indexes;
 mod job;
 mod job_status;
 mod json;
+mod network;
 mod persistent_volume;
 mod pod;
+mod policies;
+mod quota;
 mod rbac;
+mod registration;
 mod replicas;
+mod scheduling;
 mod selector;
 mod service;
+mod slices;
 mod small;
 mod stateful_set;
+mod storage;
 mod storage_class;
 mod warnings;
+mod webhooks;
 mod workload;
 
 pub(crate) use certificates::organizations;
+
+/// Kinds whose updates upstream validates like new objects, with the finalizers once more.
+const REVALIDATED: [&str; 23] = [
+    "CSIStorageCapacity",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ControllerRevision",
+    "DeviceClass",
+    "Endpoints",
+    "IPAddress",
+    "Ingress",
+    "IngressClass",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "ServiceAccount",
+    "StorageClass",
+    "VolumeAttributesClass",
+];
 
 /// Errors of a new object with defaults.
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::check(kind, object, &mut errors);
+    meta::finalizer_domains(kind, object, &mut errors);
     content(kind, object, &mut errors);
+    if kind == "Ingress" {
+        network::ingress_class_agrees(object, &mut errors);
+    }
     errors.into_list()
 }
 
@@ -50,6 +94,11 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     let mut errors = Errors::default();
     meta::check(kind, new, &mut errors);
     meta::check_update(new, old, &mut errors);
+    if REVALIDATED.contains(&kind) {
+        meta::finalizer_names(list(new, "metadata.finalizers"), &mut errors);
+        meta::finalizer_domains(kind, new, &mut errors);
+    }
+    meta::finalizer_domains(kind, new, &mut errors);
     match (kind, subresource) {
         ("CertificateSigningRequest", _) => {
             certificates::request(new, &mut errors);
@@ -95,31 +144,62 @@ pub fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "CertificateSigningRequest" => certificates::request(object, errors),
+        "APIService" => registration::check(object, errors),
+        "CSIDriver" => storage::csi_driver(object, errors),
+        "CSINode" => storage::csi_node(object, errors),
+        "CSIStorageCapacity" => storage::storage_capacity(object, errors),
         "ConfigMap" => config::config_map(object, errors),
         "ControllerRevision" => small::revision(object, errors),
         "CronJob" => cron_job::check(object, None, errors),
         "CustomResourceDefinition" => custom::definition::check(object, None, errors),
         "DaemonSet" => daemon_set::check(object, errors),
         "Deployment" => workload::deployment(object, errors),
-        "Event" => small::event(object, errors),
-        "HorizontalPodAutoscaler" => autoscaler::check(object, errors),
+        "EndpointSlice" => endpoints::slice(object, None, errors),
+        "Endpoints" => endpoints::check(object, None, errors),
+        "Event" => events::check(object, errors),
+        "DeviceClass" => devices::class(object, errors),
+        "FlowSchema" => flow_control::schema(object, errors),
+        "HorizontalPodAutoscaler" => autoscaler::check(object, None, errors),
+        "IPAddress" => network::ip_address(object, errors),
+        "Ingress" => network::ingress(object, errors),
+        "IngressClass" => network::ingress_class(object, errors),
         "Job" => job::job(object, true, errors),
         "Lease" => small::lease(object, errors),
+        "LimitRange" => quota::limit_range(object, errors),
+        "MutatingAdmissionPolicy" => policies::mutating(object, errors),
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => {
+            policies::binding(kind, object, errors);
+        }
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            webhooks::configuration(object, errors);
+        }
+        "NetworkPolicy" => network::policy(object, None, errors),
         "Node" => small::node(object, errors),
         "PersistentVolumeClaim" => claim::spec("spec", at(object, "spec"), errors),
         "PersistentVolume" => persistent_volume::check(object, errors),
         "Pod" => pod::create(object, errors),
         "PodTemplate" => pod::template("template", at(object, "template"), errors),
         "PodDisruptionBudget" => disruption::disruption_budget(object, errors),
+        "PriorityClass" => scheduling::priority_class(object, errors),
+        "PriorityLevelConfiguration" => flow_control::priority_level(object, errors),
         "ClusterRole" | "Role" => rbac::role(kind, object, errors),
         "ClusterRoleBinding" | "RoleBinding" => rbac::binding(kind, object, errors),
         "ReplicaSet" => workload::replica_set(object, errors),
         "ReplicationController" => workload::replication_controller(object, errors),
+        "ResourceClaim" => devices::claim("spec", at(object, "spec"), errors),
+        "ResourceClaimTemplate" => devices::claim("spec.spec", at(object, "spec.spec"), errors),
+        "ResourceQuota" => quota::resource_quota(object, errors),
+        "ResourceSlice" => slices::check(object, None, errors),
+        "RuntimeClass" => scheduling::runtime_class(object, errors),
         "Scale" => errors.non_negative(object, "spec.replicas"),
         "Secret" => config::secret(object, errors),
         "Service" => service::check(object, None, errors),
         "StatefulSet" => stateful_set::check(object, None, errors),
         "StorageClass" => storage_class::check(object, errors),
+        "ServiceCIDR" => network::service_cidr(object, errors),
+        "ValidatingAdmissionPolicy" => policies::validating(object, errors),
+        "VolumeAttachment" => storage::volume_attachment(object, errors),
+        "VolumeAttributesClass" => storage::attributes_class(object, errors),
         _ => {}
     }
 }
@@ -145,6 +225,25 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         "Service" => return service::update(new, old, errors),
         "StatefulSet" => return stateful_set::update(new, old, errors),
         "CronJob" => return cron_job::check(new, Some(old), errors),
+        "EndpointSlice" => {
+            endpoints::slice(new, Some(old), errors);
+            return errors.immutable(new, old, "addressType");
+        }
+        "Endpoints" => return endpoints::check(new, Some(old), errors),
+        "Event" => return events::update(new, old, errors),
+        "HorizontalPodAutoscaler" => return autoscaler::check(new, Some(old), errors),
+        "IPAddress" => return errors.immutable(new, old, "spec.parentRef"),
+        "IngressClass" => errors.immutable(new, old, "spec.controller"),
+        "NetworkPolicy" => return network::policy(new, Some(old), errors),
+        "PriorityClass" => return scheduling::priority_class_update(new, old, errors),
+        "ResourceClaim" | "ResourceClaimTemplate" => return errors.immutable(new, old, "spec"),
+        "ResourceSlice" => return slices::check(new, Some(old), errors),
+        "ServiceCIDR" => return network::service_cidr_update(new, old, errors),
+        "CSIStorageCapacity" => {
+            errors.immutable(new, old, "nodeTopology");
+            return errors.immutable(new, old, "storageClassName");
+        }
+        "VolumeAttributesClass" => storage::attributes_class_update(new, old, errors),
         "DaemonSet" => errors.immutable(new, old, "spec.selector"),
         "Job" => {
             job::job(new, job::has_prefixed_labels(old), errors);
@@ -155,13 +254,16 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     }
     content(kind, new, errors);
     match kind {
+        "CSIDriver" => storage::csi_driver_update(new, old, errors),
+        "CSINode" => storage::csi_node_update(new, old, errors),
         "ControllerRevision" => errors.immutable(new, old, "data"),
         "Deployment" | "ReplicaSet" => errors.immutable(new, old, "spec.selector"),
         "PersistentVolume" => persistent_volume::update(new, old, errors),
         "PersistentVolumeClaim" => claim::update(new, old, errors),
         "StorageClass" => storage_class::update(new, old, errors),
-        "ResourceClaim" => errors.immutable(new, old, "spec"),
-        "ResourceSlice" => small::resource_slice_update(new, old, errors),
+        "RuntimeClass" => errors.immutable(new, old, "handler"),
+        "ResourceQuota" => quota::scopes_unchanged(new, old, errors),
+        "VolumeAttachment" => errors.immutable(new, old, "spec"),
         "ClusterRoleBinding" | "RoleBinding" => rbac::role_unchanged(new, old, errors),
         _ => {}
     }

@@ -5,8 +5,9 @@
 use serde_json::{Value, json};
 
 use super::errors::{Errors, at, list, text};
-use super::formats;
+use super::{formats, selector};
 
+const SELECTORS: &str = "aggregationRule.clusterRoleSelectors";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// A Role, or a ClusterRole.
@@ -14,11 +15,23 @@ pub(super) fn role(kind: &str, object: &Value, errors: &mut Errors) {
     for (index, rule) in list(object, "rules").iter().enumerate() {
         self::rule(&format!("rules[{index}]"), rule, kind == "Role", errors);
     }
-    if at(object, "aggregationRule").is_object()
-        && list(object, "aggregationRule.clusterRoleSelectors").is_empty()
-    {
+    if at(object, "aggregationRule").is_object() {
+        aggregation(list(object, SELECTORS), errors);
+    }
+}
+
+/// The selectors of an aggregated ClusterRole. Upstream adds an error about the whole selector.
+fn aggregation(selectors: &[Value], errors: &mut Errors) {
+    if selectors.is_empty() {
         let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
-        errors.required("aggregationRule.clusterRoleSelectors", why);
+        errors.required(SELECTORS, why);
+    }
+    for (index, selector) in selectors.iter().enumerate() {
+        let field = format!("{SELECTORS}[{index}]");
+        selector::check(&field, selector, errors);
+        if !selector::is_valid(selector) {
+            errors.invalid(field, Value::Null, "invalid label selector.");
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Kinds with few rules: ControllerRevision, Lease, Namespace, Node, Event.
+//! Kinds with few rules: ControllerRevision, Lease, Namespace, Node.
 //!
 //! Upstream is `pkg/apis/core/validation` and the validation package of each group.
 
@@ -13,13 +13,6 @@ pub(super) fn revision(object: &Value, errors: &mut Errors) {
         Value::Null => errors.required("data", "data is mandatory"),
         Value::Object(_) => {}
         _ => errors.required("data", "data must be a valid JSON object"),
-    }
-}
-
-/// A slice stays with its driver, its pool and its node.
-pub(super) fn resource_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
-    for field in ["spec.pool.name", "spec.driver", "spec.nodeName"] {
-        errors.immutable(new, old, field);
     }
 }
 
@@ -48,12 +41,9 @@ pub(super) fn lease(object: &Value, errors: &mut Errors) {
 /// The finalizers of the `finalize` endpoint, or the phase of the `status` endpoint.
 pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &mut Errors) {
     match subresource {
-        Some("finalize") => meta::finalizers(
-            "spec.finalizers",
-            list(new, "spec.finalizers"),
-            true,
-            errors,
-        ),
+        Some("finalize") => {
+            meta::namespace_finalizers("spec.finalizers", list(new, "spec.finalizers"), errors)
+        }
         Some(_) => {
             let (phase, terminating) = (
                 text(new, "status.phase"),
@@ -92,36 +82,5 @@ pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
                 format!("node updates may not change {name} except from \"\" to valid"),
             );
         }
-    }
-}
-
-/// A core Event must be in the namespace of its object. The newer group requires other fields.
-pub(super) fn event(object: &Value, errors: &mut Errors) {
-    if text(object, "apiVersion").starts_with("events.k8s.io/") {
-        if at(object, "eventTime").is_null() {
-            errors.required("eventTime", "");
-        }
-        let kind = text(object, "type");
-        if !["Normal", "Warning"].contains(&kind) {
-            errors.invalid("type", "", format!("has invalid value: {kind}"));
-        }
-        return;
-    }
-    let (own, involved) = (
-        text(object, "metadata.namespace"),
-        text(object, "involvedObject.namespace"),
-    );
-    // Events of cluster-scoped objects are in the namespace `default`.
-    let agrees = if involved.is_empty() {
-        own.is_empty() || own == "default"
-    } else {
-        involved == own
-    };
-    if !agrees {
-        errors.invalid(
-            "involvedObject.namespace",
-            involved,
-            "does not match event.namespace",
-        );
     }
 }

@@ -41,7 +41,7 @@ pub(super) use affinity::node_selector;
 pub(super) use containers::{PROTOCOLS, port_number, port_number_or_name};
 pub(super) use internal::{SERVICE_PORT, form, volume_affinity};
 pub(super) use mounts::no_backsteps;
-pub(super) use placement::taints;
+pub(super) use placement::{taints, tolerations};
 pub(super) use resize::update as resized;
 pub(super) use status::update as status_update;
 pub(super) use templates::{template, template_metadata};

@@ -89,7 +89,7 @@ pub(super) fn spread(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
 }
 
 /// Checks the tolerations of a pod. Operators that compare numbers are behind a gate that is off.
-pub(super) fn tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut Errors) {
+pub(in super::super) fn tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let path = path.index(index);
         let (key, operator, effect) = (

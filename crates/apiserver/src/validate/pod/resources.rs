@@ -172,7 +172,7 @@ pub(super) fn of_container(
 }
 
 /// Checks what a runtime needs beyond the containers.
-pub(super) fn overhead(path: &Path<'_>, limits: &Value, errors: &mut Errors) {
+pub(in super::super) fn overhead(path: &Path<'_>, limits: &Value, errors: &mut Errors) {
     check(
         path,
         &serde_json::json!({ "limits": limits }),

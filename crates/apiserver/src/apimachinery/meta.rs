@@ -60,17 +60,16 @@ pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     labels("metadata.labels", at(metadata, "labels"), errors);
     annotations("metadata.annotations", at(metadata, "annotations"), errors);
     owners(at(metadata, "ownerReferences"), errors);
-    finalizer_names(list(metadata, "finalizers"), errors);
+    finalizer_names("metadata.finalizers", list(metadata, "finalizers"), errors);
 }
 
 /// The format of finalizers, which all kinds check.
-pub(crate) fn finalizer_names(finalizers: &[Value], errors: &mut Errors) {
-    const FIELD: &str = "metadata.finalizers";
+pub(crate) fn finalizer_names(field: &str, finalizers: &[Value], errors: &mut Errors) {
     for finalizer in finalizers {
         let finalizer = finalizer.as_str().unwrap_or("");
-        errors.complaints(FIELD, finalizer, formats::qualified_name(finalizer));
+        errors.complaints(field, finalizer, formats::qualified_name(finalizer));
     }
-    not_both_policies(FIELD, finalizers, errors);
+    not_both_policies(field, finalizers, errors);
 }
 
 fn not_both_policies(field: &str, finalizers: &[Value], errors: &mut Errors) {

@@ -104,7 +104,13 @@ impl Resource {
                     errors
                 }
             }
-            None => validate::update(&self.kind, part, new, old),
+            None => {
+                let mut errors = validate::update(&self.kind, part, new, old);
+                if let (Storage::Converted(conversion), None) = (self.storage, part) {
+                    errors.extend((conversion.update_errors)(new, old));
+                }
+                errors
+            }
         }
     }
 

@@ -77,10 +77,8 @@ fn content_of_type(secret: &Value, errors: &mut Errors) {
                 }
             }
         }
-        "kubernetes.io/ssh-auth" => {
-            if data["ssh-privatekey"].as_str().is_none_or(str::is_empty) {
-                errors.required("data[ssh-privatekey]", "");
-            }
+        "kubernetes.io/ssh-auth" if data["ssh-privatekey"].as_str().is_none_or(str::is_empty) => {
+            errors.required("data[ssh-privatekey]", "");
         }
         "kubernetes.io/tls" => {
             for key in ["tls.crt", "tls.key"].iter().filter(|key| is_missing(key)) {

@@ -42,6 +42,7 @@ fn answers(case: &Value) -> (Vec<String>, Vec<String>) {
     let mut new = old.clone();
     change(&mut new, &case["old"], &case["object"]);
     defaults::apply(kind, &mut new);
+    defaults::on_update(kind, &mut new, &old);
     (
         shown(update(kind, case["part"].as_str(), &new, &old)),
         Vec::new(),

@@ -10,16 +10,15 @@ use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::pod::port_number;
-use super::{address, formats, meta};
+use super::{address, formats};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MAX_ENDPOINTS: usize = 1000;
 const MAX_PORTS: usize = 20_000;
 const MAX_ADDRESSES: usize = 100;
-const MAX_TOPOLOGY: usize = 16;
 const MAX_HINTS: usize = 8;
 
-/// An EndpointSlice. An update may keep endpoints that older versions accepted.
+/// An EndpointSlice. v1 drops the deprecated topology. An update may keep endpoints that older versions accepted.
 pub(super) fn slice(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let kind = text(object, "addressType");
     if kind.is_empty() {
@@ -75,12 +74,6 @@ fn endpoints(kind: &str, endpoints: &[Value], errors: &mut Errors) {
             slice_address(kind, &field("addresses"), index, address, errors);
         }
         node_name(&field("nodeName"), at(endpoint, "nodeName"), errors);
-        let topology = at(endpoint, "deprecatedTopology");
-        let size = topology.as_object().map_or(0, |labels| labels.len());
-        if size > MAX_TOPOLOGY {
-            errors.too_many(field("deprecatedTopology"), size, MAX_TOPOLOGY);
-        }
-        meta::labels(&field("deprecatedTopology"), topology, errors);
         if let Some(hostname) = at(endpoint, "hostname").as_str() {
             errors.complaints(&field("hostname"), hostname, formats::label(hostname));
         }

@@ -1,4 +1,4 @@
-//! Events of both groups. The stored form is that of the core group.
+//! Events in their stored form, that of the core group. `events.k8s.io` has further checks.
 //!
 //! Upstream is `pkg/apis/core/validation/events.go`.
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::errors::{Errors, at, text};
 use super::formats;
+use crate::fielderror::FieldError;
 
 /// Longest texts of Events with a time, in bytes.
 const REPORTER: usize = 128;
@@ -13,80 +14,11 @@ const ACTION: usize = 128;
 const REASON: usize = 128;
 const NOTE: usize = 1024;
 
-/// Names of fields in the group `events.k8s.io`, and upstream's internal ones.
-struct Names {
-    object: &'static str,
-    note: &'static str,
-    reporter: &'static str,
-    first: &'static str,
-    last: &'static str,
-    count: &'static str,
-    source: &'static str,
-}
-
-const NEW: Names = Names {
-    object: "regarding",
-    note: "note",
-    reporter: "reportingController",
-    first: "deprecatedFirstTimestamp",
-    last: "deprecatedLastTimestamp",
-    count: "deprecatedCount",
-    source: "deprecatedSource",
-};
-
-const CORE: Names = Names {
-    object: "involvedObject",
-    note: "message",
-    reporter: "reportingComponent",
-    first: "firstTimestamp",
-    last: "lastTimestamp",
-    count: "count",
-    source: "source",
-};
-
-fn is_new(event: &Value) -> bool {
-    text(event, "apiVersion").starts_with("events.k8s.io/")
-}
-
-fn names(event: &Value) -> &'static Names {
-    if is_new(event) { &NEW } else { &CORE }
-}
-
-pub(super) fn check(event: &Value, errors: &mut Errors) {
-    legacy(event, errors);
-    if !is_new(event) {
-        return;
-    }
-    series(event, errors);
-    if at(event, "eventTime").is_null() {
-        errors.required("eventTime", "");
-    }
-    let kind = text(event, "type");
-    if !["Normal", "Warning"].contains(&kind) {
-        errors.invalid("type", "", format!("has invalid value: {kind}"));
-    }
-    let is_set = |name: &str| !matches!(at(event, name), Value::Null);
-    let has_source = ["component", "host"]
-        .iter()
-        .any(|part| !text(at(event, NEW.source), part).is_empty());
-    let has_count = at(event, NEW.count).as_i64().unwrap_or(0) != 0;
-    for (is_set, field) in [
-        (is_set(NEW.first), CORE.first),
-        (is_set(NEW.last), CORE.last),
-        (has_count, CORE.count),
-        (has_source, CORE.source),
-    ] {
-        if is_set {
-            errors.invalid(field, "", "needs to be unset");
-        }
-    }
-}
-
 /// The checks of both groups. Events with a time need a reporter.
-fn legacy(event: &Value, errors: &mut Errors) {
-    let names = names(event);
+pub(super) fn check(event: &Value, errors: &mut Errors) {
+    const REPORTING: &str = "reportingComponent";
     let own = text(event, "metadata.namespace");
-    let involved = text(at(event, names.object), "namespace");
+    let involved = text(event, "involvedObject.namespace");
     // Events of cluster-scoped objects are in the namespace `default`.
     let agrees = match (at(event, "eventTime").is_null(), involved) {
         (true, "") => ["", "default"].contains(&own),
@@ -102,12 +34,11 @@ fn legacy(event: &Value, errors: &mut Errors) {
         );
     }
     if !at(event, "eventTime").is_null() {
-        let reporter = text(event, names.reporter);
+        let reporter = text(event, REPORTING);
         if reporter.is_empty() {
-            errors.required(names.reporter, "");
+            errors.required(REPORTING, "");
         }
-        let complaints = formats::qualified_name(reporter);
-        errors.complaints(names.reporter, reporter, complaints);
+        errors.complaints(REPORTING, reporter, formats::qualified_name(reporter));
         let texts = [
             ("reportingInstance", "reportingInstance", REPORTER),
             ("action", "action", ACTION),
@@ -120,7 +51,7 @@ fn legacy(event: &Value, errors: &mut Errors) {
             }
             at_most(field, value, longest, errors);
         }
-        at_most("message", text(event, names.note), NOTE, errors);
+        at_most("message", text(event, "message"), NOTE, errors);
     }
     errors.complaints("namespace", own, formats::subdomain(own));
 }
@@ -144,44 +75,73 @@ fn series(event: &Value, errors: &mut Errors) {
     }
 }
 
-/// An update: only the series of an Event changes in the newer group.
-pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    legacy(new, errors);
-    if !is_new(new) {
-        return;
+/// Errors of a new Event that only `events.k8s.io` reports.
+pub(crate) fn strict(event: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    series(event, &mut errors);
+    if at(event, "eventTime").is_null() {
+        errors.required("eventTime", "");
     }
-    if at(new, "series") != at(old, "series") {
-        series(new, errors);
+    let kind = text(event, "type");
+    if !["Normal", "Warning"].contains(&kind) {
+        errors.invalid("type", "", format!("has invalid value: {kind}"));
     }
-    let fields: [(&str, &str); 14] = [
-        (NEW.object, CORE.object),
-        ("reason", "reason"),
-        (NEW.note, CORE.note),
-        (NEW.source, CORE.source),
-        (NEW.first, CORE.first),
-        (NEW.last, CORE.last),
-        (NEW.count, CORE.count),
-        ("reason", "reason"),
-        ("type", "type"),
-        ("eventTime", "eventTime"),
-        ("action", "action"),
-        ("related", "related"),
-        ("reportingController", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
-    ];
-    for (name, field) in fields {
-        let (after, before) = (at(new, name), at(old, name));
-        if after != before {
-            errors.invalid(field, shown(name, after), "field is immutable");
+    let has_source = ["component", "host"]
+        .iter()
+        .any(|part| !text(at(event, "source"), part).is_empty());
+    for (is_set, field) in [
+        (!at(event, "firstTimestamp").is_null(), "firstTimestamp"),
+        (!at(event, "lastTimestamp").is_null(), "lastTimestamp"),
+        (at(event, "count").as_i64().unwrap_or(0) != 0, "count"),
+        (has_source, "source"),
+    ] {
+        if is_set {
+            errors.invalid(field, "", "needs to be unset");
         }
     }
+    errors.into_list()
+}
+
+/// The same for an update, which may change the series only.
+pub(crate) fn strict_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    const FIXED: [&str; 14] = [
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        // Upstream checks the reason twice.
+        "reason",
+        "type",
+        "eventTime",
+        "action",
+        "related",
+        "reportingComponent",
+        "reportingInstance",
+    ];
+    let mut errors = Errors::default();
+    if at(new, "series") != at(old, "series") {
+        series(new, &mut errors);
+    }
+    for field in FIXED {
+        if at(new, field) != at(old, field) {
+            let name = match field {
+                "reportingComponent" => "reportingController",
+                other => other,
+            };
+            errors.invalid(name, shown(field, at(new, field)), "field is immutable");
+        }
+    }
+    errors.into_list()
 }
 
 /// The value of a field in upstream's words, which show references by their internal fields.
-fn shown(name: &str, value: &Value) -> Value {
-    match (name, value) {
+fn shown(field: &str, value: &Value) -> Value {
+    match (field, value) {
         ("related", Value::Null) => Value::Null,
-        ("related" | "regarding", reference) => json!({
+        ("related" | "involvedObject", reference) => json!({
             "Kind": text(reference, "kind"),
             "Namespace": text(reference, "namespace"),
             "Name": text(reference, "name"),
@@ -190,17 +150,12 @@ fn shown(name: &str, value: &Value) -> Value {
             "ResourceVersion": text(reference, "resourceVersion"),
             "FieldPath": text(reference, "fieldPath"),
         }),
-        ("deprecatedSource", source) => json!({
+        ("source", source) => json!({
             "Component": text(source, "component"),
             "Host": text(source, "host"),
         }),
-        ("deprecatedCount", count) => json!(count.as_i64().unwrap_or(0)),
-        (
-            "reason" | "note" | "type" | "action" | "reportingController" | "reportingInstance",
-            v,
-        ) => {
-            json!(v.as_str().unwrap_or(""))
-        }
-        (_, value) => value.clone(),
+        ("count", count) => json!(count.as_i64().unwrap_or(0)),
+        ("firstTimestamp" | "lastTimestamp" | "eventTime", time) => time.clone(),
+        (_, text) => json!(text.as_str().unwrap_or("")),
     }
 }

@@ -48,6 +48,7 @@ mod webhooks;
 mod workload;
 
 pub(crate) use certificates::organizations;
+pub(crate) use events::{strict as strict_event, strict_update as strict_event_update};
 
 /// Kinds whose updates upstream validates like new objects, with the finalizers once more.
 const REVALIDATED: [&str; 23] = [
@@ -95,7 +96,8 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     meta::check(kind, new, &mut errors);
     meta::check_update(new, old, &mut errors);
     if REVALIDATED.contains(&kind) {
-        meta::finalizer_names(list(new, "metadata.finalizers"), &mut errors);
+        let finalizers = list(new, "metadata.finalizers");
+        meta::finalizer_names("metadata.finalizers", finalizers, &mut errors);
         meta::finalizer_domains(kind, new, &mut errors);
     }
     meta::finalizer_domains(kind, new, &mut errors);
@@ -173,6 +175,9 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
             webhooks::configuration(object, errors);
         }
+        "Namespace" => {
+            meta::finalizer_names("spec.finalizers", list(object, "spec.finalizers"), errors)
+        }
         "NetworkPolicy" => network::policy(object, None, errors),
         "Node" => small::node(object, errors),
         "PersistentVolumeClaim" => claim::spec("spec", at(object, "spec"), errors),
@@ -187,7 +192,16 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "ReplicaSet" => workload::replica_set(object, errors),
         "ReplicationController" => workload::replication_controller(object, errors),
         "ResourceClaim" => devices::claim("spec", at(object, "spec"), errors),
-        "ResourceClaimTemplate" => devices::claim("spec.spec", at(object, "spec.spec"), errors),
+        "ResourceClaimTemplate" => {
+            let metadata = at(object, "spec.metadata");
+            meta::annotations(
+                "spec.metadata.annotations",
+                at(metadata, "annotations"),
+                errors,
+            );
+            meta::labels("spec.metadata.labels", at(metadata, "labels"), errors);
+            devices::claim("spec.spec", at(object, "spec.spec"), errors);
+        }
         "ResourceQuota" => quota::resource_quota(object, errors),
         "ResourceSlice" => slices::check(object, None, errors),
         "RuntimeClass" => scheduling::runtime_class(object, errors),
@@ -230,7 +244,7 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             return errors.immutable(new, old, "addressType");
         }
         "Endpoints" => return endpoints::check(new, Some(old), errors),
-        "Event" => return events::update(new, old, errors),
+        "Event" => return events::check(new, errors),
         "HorizontalPodAutoscaler" => return autoscaler::check(new, Some(old), errors),
         "IPAddress" => return errors.immutable(new, old, "spec.parentRef"),
         "IngressClass" => errors.immutable(new, old, "spec.controller"),

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::address::{self, Cidr};
 use super::errors::{Errors, at, list, text};
 use super::{meta, pod};
 
@@ -68,7 +69,25 @@ pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &
 }
 
 pub(super) fn node(object: &Value, errors: &mut Errors) {
+    const CIDRS: &str = "spec.podCIDRs";
     pod::taints("metadata.taints", list(object, "spec.taints"), errors);
+    let ranges = list(object, CIDRS);
+    for (index, range) in ranges.iter().enumerate() {
+        let range = range.as_str().unwrap_or("");
+        errors.complaints(
+            &format!("{CIDRS}[{index}]"),
+            range,
+            address::cidr_complaints(range),
+        );
+    }
+    let families: Vec<bool> = ranges
+        .iter()
+        .filter_map(|range| Cidr::parse(range.as_str()?).map(Cidr::is_ipv4))
+        .collect();
+    if ranges.len() > 2 || matches!(families[..], [one, other] if one == other) {
+        let why = "may specify no more than one CIDR for each IP family";
+        errors.invalid(CIDRS, ranges.to_vec(), why);
+    }
 }
 
 /// Pod CIDRs and the provider ID of a node cannot change once they are set.

@@ -20,6 +20,7 @@ pub(crate) static AUTOSCALERS: Conversion = Conversion {
     to_kept: to_v2,
     from_kept: from_v2,
     errors: |_| Vec::new(),
+    update_errors: |_, _| Vec::new(),
 };
 
 const KIND: &str = "HorizontalPodAutoscaler";

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::Conversion;
-use crate::fielderror::{FieldError, Problem};
+use crate::validate;
 
 /// The conversion of `events.k8s.io/v1`.
 pub(crate) static EVENTS: Conversion = Conversion {
@@ -13,7 +13,8 @@ pub(crate) static EVENTS: Conversion = Conversion {
     version: "v1",
     to_kept: to_core,
     from_kept: from_core,
-    errors: new_style_errors,
+    errors: validate::strict_event,
+    update_errors: validate::strict_event_update,
 };
 
 /// Field names: (core/v1, events.k8s.io/v1).
@@ -35,26 +36,6 @@ fn to_core(event: Value) -> Value {
             .find(|(_, new)| *new == name)
             .map_or(name, |(core, _)| core)
     })
-}
-
-/// Validation of new Events that only this version has.
-fn new_style_errors(event: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if event["eventTime"].is_null() {
-        errors.push(FieldError {
-            field: "eventTime".to_owned(),
-            problem: Problem::Required(String::new()),
-        });
-    }
-    let kind = event["type"].as_str().unwrap_or_default();
-    if !matches!(kind, "Normal" | "Warning") {
-        let problem = Problem::Invalid("".into(), format!("has invalid value: {kind}"));
-        errors.push(FieldError {
-            field: "type".to_owned(),
-            problem,
-        });
-    }
-    errors
 }
 
 /// A core/v1 Event as events.k8s.io/v1. Empty fields of the reporter and of `regarding` are

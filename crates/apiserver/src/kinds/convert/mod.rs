@@ -26,4 +26,6 @@ pub struct Conversion {
     pub from_kept: fn(Value) -> Value,
     /// Validation of a new object (in stored form) that only this version has.
     pub errors: fn(&Value) -> Vec<FieldError>,
+    /// The same for an update to the first object, from the second one.
+    pub update_errors: fn(&Value, &Value) -> Vec<FieldError>,
 }

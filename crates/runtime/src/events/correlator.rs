@@ -112,6 +112,7 @@ impl Correlator {
     pub(super) fn correlate(&mut self, occurrence: &Occurrence, now: Moment) -> Correlated {
         let Occurrence {
             object,
+            origin,
             kind,
             reason,
             message,
@@ -125,13 +126,15 @@ impl Correlator {
             &object.api_version,
             kind,
         );
-        let group = self.identity(&(about, reason));
+        // The limit of writes is for all parts of an object together.
+        let part = (about, origin);
+        let group = self.identity(&(part, reason));
         let combined = self.joins_group(group, message, now.runtime);
 
         let key = if combined {
             group
         } else {
-            self.identity(&(about, reason, message))
+            self.identity(&(part, reason, message))
         };
         let at = if combined { now.wall } else { *at };
         let written = self.written.get_or_insert_with(key, || Written {
@@ -252,7 +255,7 @@ fn is_valid_prefix(object: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::EventType;
+    use crate::events::{EventType, Origin};
     use crate::object::ObjectReference;
 
     const START: i64 = 1_800_000_000;
@@ -269,6 +272,7 @@ mod tests {
         let at = Timestamp::from_second(START).unwrap();
         Occurrence {
             object,
+            origin: Origin::default(),
             kind: EventType::Normal,
             reason: reason.into(),
             message: message.to_owned(),

@@ -58,10 +58,20 @@ pub struct EventRecorder {
     clock: Clock,
 }
 
+/// The parts of an Event that only kubelets set. Both may be empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Node of the reporting component: `source.host`.
+    pub host: String,
+    /// Part of the object: `involvedObject.fieldPath`, such as `spec.containers{main}`.
+    pub field_path: String,
+}
+
 /// An Event before correlation.
 #[derive(Debug, Clone)]
 struct Occurrence {
     object: ObjectReference,
+    origin: Origin,
     kind: EventType,
     reason: Cow<'static, str>,
     message: String,
@@ -80,7 +90,20 @@ impl EventRecorder {
         tasks: &Tasks,
         stop: &CancellationToken,
     ) -> Self {
-        let (queue, occurrences) = mpsc::channel(QUEUE);
+        Self::with_queue(QUEUE, component, client, clock, tasks, stop)
+    }
+
+    /// As [`start`](Self::start), with another capacity of the queue. One recorder then serves many
+    /// simulated components, each of which has a queue in a real cluster.
+    pub fn with_queue(
+        capacity: usize,
+        component: &'static str,
+        client: ApiClient,
+        clock: Clock,
+        tasks: &Tasks,
+        stop: &CancellationToken,
+    ) -> Self {
+        let (queue, occurrences) = mpsc::channel(capacity);
         let sender = sender::Sender::new(component, client, clock.clone(), stop.clone());
         tasks.spawn(format!("events of {component}"), sender.run(occurrences));
         Self { queue, clock }
@@ -89,6 +112,18 @@ impl EventRecorder {
     /// Records an Event about `object`. Identical and similar Events are combined later.
     pub fn event(
         &self,
+        object: ObjectReference,
+        kind: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+    ) {
+        self.event_from(Origin::default(), object, kind, reason, message);
+    }
+
+    /// As [`event`](Self::event), with the parts that kubelets set.
+    pub fn event_from(
+        &self,
+        origin: Origin,
         object: ObjectReference,
         kind: EventType,
         reason: impl Into<Cow<'static, str>>,
@@ -108,6 +143,7 @@ impl EventRecorder {
         tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason = &*reason, message, "Event occurred");
         match self.queue.try_send(Occurrence {
             object,
+            origin,
             kind,
             reason,
             message,

@@ -215,7 +215,7 @@ struct Event<'a> {
     event_type: &'static str,
     event_time: (),
     reporting_component: &'a str,
-    reporting_instance: &'static str,
+    reporting_instance: &'a str,
 }
 
 #[derive(Serialize)]
@@ -236,11 +236,15 @@ struct InvolvedObject<'a> {
     api_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     resource_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field_path: &'a str,
 }
 
 #[derive(Serialize)]
 struct Source<'a> {
     component: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    host: &'a str,
 }
 
 impl<'a> Event<'a> {
@@ -250,7 +254,7 @@ impl<'a> Event<'a> {
         occurrence: &'a Occurrence,
         record: &'a Record,
     ) -> Self {
-        let object = &occurrence.object;
+        let (object, origin) = (&occurrence.object, &occurrence.origin);
         Self {
             kind: "Event",
             api_version: "v1",
@@ -265,10 +269,14 @@ impl<'a> Event<'a> {
                 uid: &object.uid,
                 api_version: &object.api_version,
                 resource_version: &object.resource_version,
+                field_path: &origin.field_path,
             },
             reason: &occurrence.reason,
             message: &record.message,
-            source: Source { component },
+            source: Source {
+                component,
+                host: &origin.host,
+            },
             first_timestamp: whole_seconds(record.first),
             last_timestamp: whole_seconds(record.last),
             count: record.count,
@@ -276,7 +284,7 @@ impl<'a> Event<'a> {
             event_time: (),
             // Upstream leaves this field empty in combined Events.
             reporting_component: if record.combined { "" } else { component },
-            reporting_instance: "",
+            reporting_instance: if record.combined { "" } else { &origin.host },
         }
     }
 }

@@ -35,7 +35,7 @@ use serde_json::value::RawValue;
 
 use self::canonical::canonical;
 pub use self::normal::{defaulted, normal};
-pub(crate) use self::quantity::milli_value;
+pub use self::quantity::milli_value;
 use crate::intern::Memo;
 use crate::labels::Labels;
 

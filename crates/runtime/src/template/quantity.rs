@@ -222,7 +222,7 @@ impl Suffix {
 
 /// The value of the quantity `text` in thousandths, rounded up; `None` for malformed text. Upstream:
 /// `MilliValue`.
-pub(crate) fn milli_value(text: &str) -> Option<i64> {
+pub fn milli_value(text: &str) -> Option<i64> {
     let quantity = Quantity::parse(text)?;
     let digits = quantity.digits().fold(0u128, |value, digit| {
         value

@@ -35,18 +35,22 @@ pub(super) struct Ending {
     codes: BTreeMap<Box<str>, i32>,
     /// Runs of a container that end with its code.
     failures: Option<i32>,
+    /// Whether containers exit by themselves. Exit codes of init containers alone do not end them.
+    pub(super) is_of_containers: bool,
 }
 
 impl Ending {
-    /// The ending of a pod, from its annotations. `None` if its containers run for ever. The error
-    /// names a malformed annotation.
+    /// The ending of a pod, from its annotations. `None` if its containers run for ever. `fails` is
+    /// true for containers with the behaviour `fail`, and `is_init` for names of init containers.
+    /// The error names a malformed annotation.
     pub(super) fn of<'a>(
         annotation: impl Fn(&str) -> Option<&'a str>,
         is_of_job: bool,
         fails: bool,
+        is_init: impl Fn(&str) -> bool,
     ) -> Result<Option<Self>, String> {
         let (time, code) = (annotation(RUN_TIME), annotation(EXIT_CODE));
-        if time.is_none() && code.is_none() && !is_of_job {
+        if time.is_none() && code.is_none() && !is_of_job && !fails {
             return Ok(None);
         }
         let run_time = time.map_or(Ok(RUN_TIME_OF_JOBS), |text| {
@@ -59,12 +63,14 @@ impl Ending {
             code: i32::from(fails),
             codes: BTreeMap::new(),
             failures: None,
+            is_of_containers: time.is_some() || is_of_job || fails,
         };
         for part in code.into_iter().flat_map(|text| text.split(',')) {
             let (name, text) = part.split_once('=').unwrap_or(("", part));
             let code = text.trim().parse::<u8>().map_err(|_| {
                 format!("annotation {EXIT_CODE}: {part:?} is no exit code from 0 to 255")
             })?;
+            ending.is_of_containers |= !is_init(name.trim());
             match name.trim() {
                 "" => ending.code = code.into(),
                 name => drop(ending.codes.insert(name.into(), code.into())),
@@ -77,6 +83,17 @@ impl Ending {
             })
             .transpose()?;
         Ok(Some(ending))
+    }
+
+    /// Exit code of an init container that has been restarted `restarts` times. Only codes with its
+    /// name apply.
+    pub(super) fn init_code(&self, container: &str, restarts: i32) -> i32 {
+        let is_named = self.codes.contains_key(container);
+        if is_named {
+            self.code(container, restarts)
+        } else {
+            0
+        }
     }
 
     /// Exit code of a container that has been restarted `restarts` times.
@@ -107,7 +124,7 @@ mod tests {
             let found = annotations.iter().find(|(name, _)| *name == key);
             found.map(|(_, value)| *value)
         };
-        Ending::of(find, is_of_job, false)
+        Ending::of(find, is_of_job, false, |name| name == "setup")
     }
 
     #[test]
@@ -137,6 +154,12 @@ mod tests {
             );
         }
         assert_eq!(ending(&[(FAILURES, "2")], false), Ok(None));
+        let of_init = ending(&[(EXIT_CODE, "setup=4"), (FAILURES, "1")], false).unwrap();
+        let of_init = of_init.unwrap();
+        assert!(!of_init.is_of_containers);
+        let codes = [("setup", 0), ("setup", 1), ("other", 0)];
+        let codes = codes.map(|(name, restarts)| of_init.init_code(name, restarts));
+        assert_eq!(codes, [4, 0, 0]);
     }
 
     #[test]

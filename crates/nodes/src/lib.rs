@@ -4,6 +4,7 @@
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
 //! nodes -> queue, every 10 s -> Lease, status
 //! claims, classes, volumes (informers) -> queue -> provisioner
+//! ConfigMaps, Secrets (informers) -> pods that cannot start without them
 //!
 //! The nodes use an API client and informers, so they work with any API server. A table of
 //! [`Stages`] decides each pod's next step; its built-in rows read the annotation [`BEHAVIOUR`]. A
@@ -15,10 +16,13 @@ mod addresses;
 mod behaviour;
 mod ending;
 mod heartbeat;
+mod journal;
+mod kubelet;
 mod machine;
-mod placement;
+mod needs;
 mod pod;
 mod register;
+mod rules;
 mod scheduler;
 mod stages;
 mod status;
@@ -32,26 +36,28 @@ use std::time::Duration;
 use prometheus::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::events::EventRecorder;
-use steersman_runtime::informer::{Change, InformerFactory, SharedInformer, Store};
-use steersman_runtime::object::{Object, ObjectKey, Uid};
-use steersman_runtime::resource::PODS;
+use steersman_runtime::informer::{Change, Index, InformerFactory, SharedInformer, Store};
+use steersman_runtime::object::{Namespace, Object, ObjectKey, Uid};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
-use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
+use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
 use addresses::Addresses;
 use behaviour::Behaviours;
 pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
 use heartbeat::Heartbeats;
+use journal::Journal;
+use kubelet::{Kubelet, Unconfigured};
 pub use machine::{MACHINE, Machine};
+use needs::{Configuration, Keyed, KeyedKind};
 use pod::SimPod;
 use register::SimNode;
-use stages::Action;
+use scheduler::Scheduler;
 pub use stages::{Latency, Stages, StagesError};
-use volumes::{Claims, Provisioner, Readiness};
+use volumes::Provisioner;
 pub use volumes::{DEFAULT_CLASS, PROVISIONER};
 
 /// Annotation on a pod (or pod template) that selects the behaviour of its simulated containers, and
@@ -86,6 +92,10 @@ pub struct NodesConfig {
     pub stages: Stages,
     /// The pods that these nodes act on.
     pub pods: Pods,
+    /// Whether scheduler and kubelets write Events about pods, as real ones do. A start of a pod then
+    /// takes eight writes in place of three. The default is false: tests of controllers read their
+    /// own Events, and measurements of the API server should not depend on these.
+    pub events: bool,
     /// Seed of the random part of delays; `None` draws a seed.
     pub seed: Option<u64>,
 }
@@ -115,6 +125,7 @@ impl Default for NodesConfig {
             latency,
             stages,
             pods: Pods::All,
+            events: false,
             seed: None,
         }
     }
@@ -162,7 +173,10 @@ pub async fn start(
     let informers = InformerFactory::new(client.clone(), Duration::ZERO, &registry)?;
     let pods = informers.shared::<SimPod>();
     let nodes = informers.shared::<SimNode>();
-    let scheduler = scheduler::Scheduler::default();
+    let scheduler = Scheduler::default();
+    let journal = config
+        .events
+        .then(|| Journal::start(&client, &clock, tasks, stop));
     let scope = match config.pods {
         Pods::All => NodeScope::All(nodes.store()),
         Pods::OfOwnNodes | Pods::OfOwnNodesAndUnscheduled => {
@@ -183,6 +197,15 @@ pub async fn start(
     });
     let addresses = Addresses::default();
     addresses.follow(&pods);
+    if duties.binds {
+        follow_pods(&pods, &queue, &scheduler, &duties);
+        follow_namespaces(&informers.shared(), &scheduler);
+    }
+    let unconfigured = Unconfigured::default();
+    let configuration = Configuration {
+        config_maps: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
+        secrets: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
+    };
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
     let volumes = if duties.binds {
@@ -220,9 +243,13 @@ pub async fn start(
         clock,
         pods: pods.store(),
         nodes: nodes.store(),
+        queue: queue.clone(),
         scheduler,
         claims: volumes.as_ref().map(|(_, volumes)| volumes.claims()),
+        configuration,
+        unconfigured,
         addresses,
+        journal,
         duties,
     };
 
@@ -263,6 +290,8 @@ struct Due {
     stage: usize,
     /// Restarts of its containers. A pod that returns to a stage after a restart is due again.
     restarts: i32,
+    /// Steps of its init containers, all of which are one stage.
+    initialization: i32,
 }
 
 impl fmt::Display for Due {
@@ -324,6 +353,7 @@ impl Duties {
             uid: pod.meta().uid.clone(),
             stage,
             restarts: pod.pod.restarts,
+            initialization: pod.initialization(),
         })
     }
 }
@@ -352,6 +382,93 @@ fn enqueue_on_new_stages(
     });
 }
 
+/// Keeps the scheduler's pods up to date, and queues waiting pods that a change may help.
+fn follow_pods(
+    pods: &SharedInformer<SimPod>,
+    queue: &WorkQueue<Due>,
+    scheduler: &Scheduler,
+    duties: &Arc<Duties>,
+) {
+    let (store, queue, scheduler, duties) = (
+        pods.store(),
+        queue.clone(),
+        scheduler.clone(),
+        Arc::clone(duties),
+    );
+    pods.add_handler(move |change| {
+        let helps = match change {
+            Change::Added { object, .. } => scheduler.observe(object),
+            Change::Updated { old, new } => {
+                if old.meta().uid != new.meta().uid {
+                    scheduler.forget(old);
+                }
+                scheduler.observe(new)
+            }
+            Change::Deleted { object, .. } => scheduler.forget(object),
+        };
+        if let Some(change) = helps {
+            retry_waiting(&scheduler, change, &store, &queue, &duties);
+        }
+    });
+}
+
+/// Queues the waiting pods that a change may help, after the rest of their back-off.
+fn retry_waiting(
+    scheduler: &Scheduler,
+    change: scheduler::Change,
+    pods: &Store<SimPod>,
+    queue: &WorkQueue<Due>,
+    duties: &Duties,
+) {
+    for (key, delay) in scheduler.release_waiting(change) {
+        let pod = pods.get(&key).filter(|pod| pod.pod.node.is_none());
+        if let Some(due) = pod.and_then(|pod| duties.due(&pod)) {
+            queue.add_after(due, delay);
+        }
+    }
+}
+
+/// Tells the scheduler the labels of namespaces, which affinity to pods can select.
+fn follow_namespaces(namespaces: &SharedInformer<Namespace>, scheduler: &Scheduler) {
+    let scheduler = scheduler.clone();
+    namespaces.add_handler(move |change| {
+        let meta = change.object().meta();
+        let labels = match change {
+            Change::Deleted { .. } => None,
+            _ => Some(&meta.labels),
+        };
+        scheduler.note_namespace(&meta.name, labels);
+    });
+}
+
+/// The cache of ConfigMaps or Secrets. A change queues the pods of its namespace that wait for one.
+fn follow_configuration<K: KeyedKind>(
+    informers: &InformerFactory,
+    pods: &SharedInformer<SimPod>,
+    queue: &WorkQueue<Due>,
+    unconfigured: &Unconfigured,
+    duties: &Arc<Duties>,
+) -> Store<Keyed<K>> {
+    let informer = informers.shared::<Keyed<K>>();
+    let (pods, queue, unconfigured, duties) = (
+        pods.store(),
+        queue.clone(),
+        unconfigured.clone(),
+        Arc::clone(duties),
+    );
+    informer.add_handler(move |change| {
+        if matches!(change, Change::Deleted { .. }) {
+            return;
+        }
+        for key in unconfigured.take(&change.object().meta().namespace) {
+            if let Some(due) = pods.get(&key).and_then(|pod| duties.due(&pod)) {
+                queue.add(due);
+            }
+        }
+    });
+    informer.store()
+}
+
 /// The function that queues the unscheduled pods of a changed claim.
 fn retry_pods_of_claim(
     pods: &Store<SimPod>,
@@ -361,7 +478,7 @@ fn retry_pods_of_claim(
     let (pods, queue, duties) = (Store::clone(pods), queue.clone(), Arc::clone(duties));
     move |claim| {
         let waits = |pod: &&Arc<SimPod>| {
-            pod.pod.node.is_none() && pod.claims().any(|name| name == &*claim.name)
+            pod.pod.node.is_none() && pod.claims().any(|used| *used.name == *claim.name)
         };
         let pods = pods.in_namespace(claim.namespace.as_str());
         pods.iter()
@@ -377,7 +494,7 @@ fn wake_pods_of_node(
     queue: &WorkQueue<Due>,
     duties: &Arc<Duties>,
 ) -> impl Fn(&str) + Send + Sync + 'static {
-    let by_node = pods.add_index("node", |pod| pod.pod.node.iter().cloned().collect());
+    let by_node = pods_by_node(pods);
     let (queue, duties) = (queue.clone(), Arc::clone(duties));
     move |node| {
         for pod in by_node.get(node) {
@@ -389,15 +506,20 @@ fn wake_pods_of_node(
     }
 }
 
+fn pods_by_node(pods: &Store<SimPod>) -> Index<SimPod> {
+    pods.add_index("node", |pod| pod.pod.node.iter().cloned().collect())
+}
+
 /// Keeps the scheduler's nodes up to date. Queues unscheduled pods when a node may fit them now,
 /// and bound pods when their Node, or its range of addresses, appears after them.
 fn act_on_new_nodes(
     nodes: &SharedInformer<SimNode>,
     pods: &Store<SimPod>,
     queue: &WorkQueue<Due>,
-    scheduler: &scheduler::Scheduler,
+    scheduler: &Scheduler,
     duties: &Arc<Duties>,
 ) {
+    let by_node = pods_by_node(pods);
     let (pods, queue, scheduler, duties) = (
         Store::clone(pods),
         queue.clone(),
@@ -428,187 +550,17 @@ fn act_on_new_nodes(
         if duties.binds && !is_same {
             scheduler.note(name, facts.cloned());
         }
-        if takes_pods || is_new {
-            let waits = |pod: &&Arc<SimPod>| {
-                pod.pod
-                    .node
-                    .as_deref()
-                    .map_or(takes_pods, |node| is_new && node == name)
-            };
-            for pod in pods.list().iter().filter(waits) {
-                match duties.due(pod) {
-                    Some(due) if pod.pod.node.is_none() => queue.add(due),
-                    Some(due) => {
-                        let delay = duties.delay(&due, pod);
-                        queue.add_after(due, delay);
-                    }
-                    None => {}
+        if takes_pods {
+            let room = scheduler::Change::Room;
+            retry_waiting(&scheduler, room, &pods, &queue, &duties);
+        }
+        if is_new {
+            for pod in by_node.get(name) {
+                if let Some(due) = duties.due(&pod) {
+                    let delay = duties.delay(&due, &pod);
+                    queue.add_after(due, delay);
                 }
             }
         }
     });
-}
-
-/// Performs the action of a pod's stage: a binding, a status patch or a delete.
-struct Kubelet {
-    client: ApiClient,
-    clock: Clock,
-    pods: Store<SimPod>,
-    nodes: Store<SimNode>,
-    scheduler: scheduler::Scheduler,
-    /// Claims that decide whether pods can start; `None` where pods are not bound either.
-    claims: Option<Claims>,
-    addresses: Addresses,
-    duties: Arc<Duties>,
-}
-
-/// The answer of the scheduler about a pod.
-enum Placement {
-    /// The pod goes to this node.
-    Node(Arc<str>),
-    /// The pod goes to this node after its claims are bound.
-    Reserved(Arc<str>, Vec<ObjectKey>),
-    /// The claims of the pod are about to be bound.
-    Later,
-    /// The pod fits nowhere, for this reason.
-    Nowhere(String),
-}
-
-impl Kubelet {
-    /// The node that the pod is bound to, as far as it is known.
-    fn node_of(&self, pod: &SimPod) -> Option<Arc<SimNode>> {
-        let name = pod.pod.node.as_deref()?;
-        self.nodes.get(&ObjectKey::new("", name))
-    }
-
-    fn place(&self, pod: &SimPod) -> Placement {
-        let readiness = self.claims.as_ref().map_or(Readiness::Bound, |claims| {
-            claims.readiness(pod.meta().namespace.as_str(), pod.claims())
-        });
-        let unbound = match readiness {
-            Readiness::Bound => Vec::new(),
-            Readiness::NeedNode(claims) => claims,
-            Readiness::Soon => return Placement::Later,
-            // The tail is the answer of kube-scheduler's preemption about such pods.
-            Readiness::Missing(why) => {
-                let nodes = self.scheduler.nodes();
-                let message = format!("0/{nodes} nodes are available: {why}. not found");
-                return Placement::Nowhere(message);
-            }
-        };
-        match self.scheduler.pick(pod) {
-            Ok(node) if unbound.is_empty() => Placement::Node(node),
-            Ok(node) => Placement::Reserved(node, unbound),
-            Err(message) => Placement::Nowhere(message),
-        }
-    }
-
-    /// Binds the pod, or reports why it fits nowhere.
-    async fn schedule(&self, pod: &SimPod, target: Target<'_>) -> Result<(), ApiError> {
-        match self.place(pod) {
-            Placement::Node(node) => {
-                let at = Target {
-                    subresource: Some("binding"),
-                    ..target
-                };
-                self.client
-                    .create(at, &scheduler::binding(pod, &node))
-                    .await?;
-            }
-            Placement::Reserved(node, claims) => {
-                for claim in claims {
-                    volumes::select_node(&self.client, &claim, &node).await?;
-                }
-            }
-            Placement::Later => {}
-            Placement::Nowhere(message) if pod.unscheduled.as_deref() == Some(&message) => {}
-            Placement::Nowhere(message) => {
-                let now = self.clock.now_seconds();
-                self.report(target, &status::unschedulable(pod, &message, now))
-                    .await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn report(&self, target: Target<'_>, body: &serde_json::Value) -> Result<(), ApiError> {
-        let at = Target {
-            subresource: Some("status"),
-            ..target
-        };
-        self.client.patch(at, PatchKind::Strategic, body).await?;
-        Ok(())
-    }
-}
-
-impl Syncer<Due> for Kubelet {
-    type Error = ApiError;
-
-    async fn sync(&self, due: &Due) -> Result<Requeue, ApiError> {
-        let Some(pod) = self
-            .pods
-            .get(&due.key)
-            .filter(|pod| self.duties.due(pod).as_ref() == Some(due))
-        else {
-            return Ok(Requeue::Never);
-        };
-        let (namespace, name) = (Some(due.key.namespace.as_str()), Some(&*due.key.name));
-        let target = Target {
-            resource: &PODS,
-            namespace,
-            name,
-            subresource: None,
-        };
-        let stage = self.duties.stages.row(due.stage);
-        let now = self.clock.now_seconds();
-        let result = match stage.then {
-            Action::Nothing => return Ok(Requeue::Never),
-            Action::Bind => self.schedule(&pod, target).await,
-            Action::Report(health) => {
-                let node = self.node_of(&pod);
-                let ranges = node.as_ref().map_or(&[][..], |node| node.ranges());
-                let has_address = pod.pod.ips().next().is_some() || pod.constraints.host_network;
-                if self.duties.pod_ranges && ranges.is_empty() && !has_address {
-                    // The pod returns to the queue when its node has a range.
-                    return Ok(Requeue::Never);
-                }
-                let assign = || self.addresses.assign(&pod.meta().uid, ranges);
-                let body = status::report(&pod, health, stage, assign, now);
-                self.report(target, &body).await
-            }
-            Action::Exit => self.report(target, &status::exit(&pod, stage, now)).await,
-            Action::Stop => {
-                self.report(target, &status::stopped(&pod, stage, now))
-                    .await
-            }
-            Action::Debug => {
-                self.report(target, &status::ephemeral(&pod, stage, now))
-                    .await
-            }
-            Action::Remove => {
-                let options = stages::remove_options(&pod);
-                self.client.delete(target, &options).await.map(drop)
-            }
-        };
-        match result {
-            Ok(()) => Ok(Requeue::Never),
-            // The pod changed or is gone; the next watch event queues its next step.
-            Err(error) if error.is_not_found() || error.is_conflict() => {
-                if pod.pod.ips().next().is_none() {
-                    self.addresses.release(&pod.meta().uid);
-                }
-                Ok(Requeue::Never)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn retry(&self, error: &ApiError, failures: u32) -> Retry {
-        match failures {
-            // The server would reject the same body again.
-            _ if error.is_invalid() => Retry::Drop,
-            0..10 => Retry::Quietly,
-            _ => Retry::BackOff,
-        }
-    }
 }

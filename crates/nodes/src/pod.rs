@@ -3,8 +3,11 @@
 //! [`SimPod`] wraps the controllers' `Pod` view and adds container statuses, the rules about its
 //! node, and the annotations of the simulation. Pods are decoded once, in the informer.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,6 +17,8 @@ use steersman_runtime::scheduling::Constraints;
 
 use super::BEHAVIOUR;
 use super::ending::Ending;
+use super::needs::{EnvFromWire, EnvWire, Need, VolumeWire};
+use super::rules::{AffinityWire, PortWire, Rules, RulesWire, SpreadWire};
 
 /// The scheduler of pods without `spec.schedulerName`.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -32,6 +37,10 @@ pub(super) struct SimPod {
     pub(super) is_held: bool,
     /// The rules of its spec about its node.
     pub(super) constraints: Constraints,
+    /// Its rules about other pods; `None` without any.
+    pub(super) rules: Option<Arc<Rules>>,
+    /// The ConfigMaps and Secrets that its containers cannot start without.
+    pub(super) needs: Box<[Need]>,
     /// The message of its condition `PodScheduled`, if that is false.
     pub(super) unscheduled: Option<Box<str>>,
     /// `spec.containers`, in order.
@@ -60,13 +69,79 @@ pub(super) struct Container {
     pub(super) image: String,
     #[serde(default)]
     restart_policy: Option<Box<str>>,
+    #[serde(default)]
+    image_pull_policy: Option<Box<str>>,
+    #[serde(default)]
+    readiness_probe: Option<ProbeWire>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProbeWire {
+    #[serde(default)]
+    period_seconds: Option<u64>,
+}
+
+/// A container of the spec, with the members that only its decoding needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerWire {
+    name: String,
+    #[serde(default)]
+    image: String,
+    #[serde(default)]
+    restart_policy: Option<Box<str>>,
+    #[serde(default)]
+    image_pull_policy: Option<Box<str>>,
+    #[serde(default)]
+    readiness_probe: Option<ProbeWire>,
+    #[serde(default)]
+    ports: Vec<PortWire>,
+    #[serde(default)]
+    env: Vec<EnvWire>,
+    #[serde(default)]
+    env_from: Vec<EnvFromWire>,
+}
+
+impl ContainerWire {
+    /// The container, after its needs have been added to `needs`.
+    fn split(self, needs: &mut Vec<Need>) -> Container {
+        needs.extend(Need::of_container(&self.name, &self.env_from, &self.env));
+        Container {
+            name: self.name,
+            image: self.image,
+            restart_policy: self.restart_policy,
+            image_pull_policy: self.image_pull_policy,
+            readiness_probe: self.readiness_probe,
+        }
+    }
 }
 
 impl Container {
+    /// Whether the image is pulled before every start.
+    pub(super) fn always_pulls(&self) -> bool {
+        self.image_pull_policy.as_deref() == Some("Always")
+    }
+
+    /// Time between two readiness probes; by default as upstream's.
+    pub(super) fn probe_period(&self) -> Duration {
+        let probe = self.readiness_probe.as_ref();
+        let seconds = probe.and_then(|probe| probe.period_seconds);
+        Duration::from_secs(seconds.unwrap_or(10).max(1))
+    }
+
     /// Whether an init container is a sidecar, which runs until the containers have ended.
     pub(super) fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
+}
+
+/// The reason and message of a container that waits.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Waiting {
+    pub(super) reason: Box<str>,
+    pub(super) message: Box<str>,
 }
 
 /// The reported status of a container.
@@ -95,9 +170,19 @@ impl Reported {
         self.state.terminated.as_ref()
     }
 
+    /// The reason and message of a waiting container.
+    pub(super) fn waiting(&self) -> Option<&Waiting> {
+        self.state.waiting.as_ref()
+    }
+
     /// Whether the container has ended and waits for its restart.
     pub(super) fn waits_for_restart(&self) -> bool {
         self.state.waiting.is_some() && self.last_state.is_some()
+    }
+
+    /// Whether the container has ended without an error.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.ended().is_some_and(|ended| ended["exitCode"] == 0)
     }
 }
 
@@ -108,6 +193,15 @@ fn unless_empty<'de, D: serde::Deserializer<'de>>(
 ) -> Result<Option<Value>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
     Ok(value.filter(|value| value.as_object().is_some_and(|fields| !fields.is_empty())))
+}
+
+/// A claim that a volume of a pod uses.
+#[derive(Debug)]
+pub(super) struct UsedClaim<'a> {
+    /// Its name.
+    pub(super) name: Cow<'a, str>,
+    /// Whether a controller creates it for the pod.
+    pub(super) is_ephemeral: bool,
 }
 
 /// The parts of a pod's JSON that [`SimPod`] has beside the controllers' view.
@@ -131,12 +225,17 @@ struct MetaWire {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct SpecWire {
-    containers: Vec<Container>,
-    init_containers: Vec<Container>,
+    containers: Vec<ContainerWire>,
+    init_containers: Vec<ContainerWire>,
     ephemeral_containers: Box<[Container]>,
     restart_policy: Box<str>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     scheduler_name: Box<str>,
+    volumes: Vec<VolumeWire>,
+    affinity: AffinityWire,
+    topology_spread_constraints: Vec<SpreadWire>,
+    priority: i32,
+    preemption_policy: Box<str>,
 }
 
 impl SpecWire {
@@ -166,7 +265,7 @@ struct ConditionWire {
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 struct StateWire {
-    waiting: Option<serde::de::IgnoredAny>,
+    waiting: Option<Waiting>,
     running: Option<RunningWire>,
     terminated: Option<Value>,
 }
@@ -178,16 +277,44 @@ struct RunningWire {
 }
 
 impl SimPod {
-    /// The names of the claims that its volumes use. Claims of ephemeral volumes are missing,
-    /// because a controller creates them.
-    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
-        self.pod
-            .volumes
+    /// The claims that its volumes use.
+    pub(super) fn claims(&self) -> impl Iterator<Item = UsedClaim<'_>> {
+        let pod = &self.pod.meta.name;
+        let volumes = self.pod.volumes.iter();
+        volumes.filter_map(move |volume| match &volume.source {
+            VolumeSource::Claim(name) => Some(UsedClaim {
+                name: Cow::Borrowed(name.as_str()),
+                is_ephemeral: false,
+            }),
+            VolumeSource::Ephemeral(_) => Some(UsedClaim {
+                name: Cow::Owned(format!("{pod}-{}", volume.name)),
+                is_ephemeral: true,
+            }),
+            VolumeSource::Inline { .. } => None,
+        })
+    }
+
+    /// A number that changes with every step of the init containers.
+    pub(super) fn initialization(&self) -> i32 {
+        let step = |status: &Reported| {
+            let (ended, waits) = (status.ended().is_some(), status.waits_for_restart());
+            4 * status.restart_count + 2 * i32::from(waits) + i32::from(ended)
+        };
+        let statuses = self.init_containers.iter();
+        statuses
+            .filter_map(|container| self.reported_of(&container.name))
+            .map(step)
+            .sum()
+    }
+
+    /// The restarts of an init container that waits for the next one.
+    pub(super) fn waiting_init(&self) -> Option<i32> {
+        let mut statuses = self
+            .init_containers
             .iter()
-            .filter_map(|volume| match &volume.source {
-                VolumeSource::Claim(name) => Some(name.as_str()),
-                VolumeSource::Ephemeral(_) | VolumeSource::Inline { .. } => None,
-            })
+            .filter_map(|container| self.reported_of(&container.name));
+        let waits = statuses.find(|status| status.waits_for_restart())?;
+        Some(waits.restart_count)
     }
 
     /// Whether the pod has an ephemeral container without a status, which must start now.
@@ -230,6 +357,12 @@ impl SimPod {
 
     /// The end of its containers; `None` if they run for ever.
     pub(super) fn ending(&self) -> Option<&Ending> {
+        self.ending_of_inits()
+            .filter(|ending| ending.is_of_containers)
+    }
+
+    /// The end of its containers, or of its init containers only.
+    pub(super) fn ending_of_inits(&self) -> Option<&Ending> {
         self.ending.as_ref().ok()?.as_ref()
     }
 
@@ -252,18 +385,41 @@ impl Object for SimPod {
         };
         let wire: Wire = serde_json::from_slice(json).map_err(malformed)?;
         let constraints = Constraints::of_pod(json).map_err(malformed)?;
-        let schedulable = wire.spec.schedulable();
         let annotations = &wire.metadata.annotations;
         let behaviour = annotations.get(BEHAVIOUR).cloned().unwrap_or_default();
         let is_of_job = pod
             .meta
             .controller()
             .is_some_and(|owner| *owner.kind == *"Job");
+        let spec = wire.spec;
+        let schedulable = spec.schedulable();
+        let is_init = |name: &str| spec.init_containers.iter().any(|init| init.name == name);
         let ending = Ending::of(
             |key| annotations.get(key).map(|value| &**value),
             is_of_job,
             *behaviour == *"fail",
+            is_init,
         );
+        let mut needs: Vec<Need> = spec.volumes.iter().flat_map(Need::of_volume).collect();
+        let sidecars = spec.init_containers.iter();
+        let sidecars = sidecars.filter(|init| init.restart_policy.as_deref() == Some("Always"));
+        let ports = spec.containers.iter().chain(sidecars);
+        let rules = Rules::of(
+            RulesWire {
+                affinity: spec.affinity,
+                spread: spec.topology_spread_constraints,
+                priority: spec.priority,
+                preemption_policy: spec.preemption_policy,
+            },
+            ports.flat_map(|container| &container.ports),
+            &pod.meta.namespace,
+            &pod.meta.labels,
+        );
+        let mut split = |containers: Vec<ContainerWire>| -> Vec<Container> {
+            let containers = containers.into_iter();
+            containers.map(|one| one.split(&mut needs)).collect()
+        };
+        let (init_containers, containers) = (split(spec.init_containers), split(spec.containers));
         let unscheduled =
             wire.status.conditions.into_iter().find(|condition| {
                 *condition.kind == *"PodScheduled" && *condition.status == *"False"
@@ -282,12 +438,14 @@ impl Object for SimPod {
             ending,
             is_held: !wire.metadata.finalizers.is_empty(),
             constraints,
+            rules: rules.map(Arc::new),
+            needs: needs.into(),
             unscheduled: unscheduled.map(|condition| condition.message),
             schedulable,
-            containers: wire.spec.containers,
-            init_containers: wire.spec.init_containers,
-            ephemeral_containers: wire.spec.ephemeral_containers,
-            restart_policy: wire.spec.restart_policy,
+            containers,
+            init_containers,
+            ephemeral_containers: spec.ephemeral_containers,
+            restart_policy: spec.restart_policy,
             waiting,
             reported,
         })

@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::object::{Conditions, DecodeError, Meta, Node, Object};
+use steersman_runtime::object::{Conditions, DecodeError, Meta, Node, Object, ResourceList};
 use steersman_runtime::resource::{LEASES, NODES, ResourceType};
 
 use super::machine::{MACHINE, Machine};
-use super::placement::NodeFacts;
+use super::scheduler::{Amounts, NodeFacts};
 use super::{BEHAVIOUR, NodesError};
 
 /// Namespace of node Leases.
@@ -97,6 +97,13 @@ impl Object for SimNode {
             metadata: Metadata,
             #[serde(default)]
             spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Status {
+            allocatable: ResourceList,
         }
         #[derive(Deserialize)]
         struct Metadata {
@@ -119,6 +126,7 @@ impl Object for SimNode {
             facts: NodeFacts {
                 node: Node::decode(json)?,
                 unschedulable: wire.spec.unschedulable,
+                allocatable: Amounts::of(&wire.status.allocatable),
             },
         })
     }

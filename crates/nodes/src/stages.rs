@@ -137,6 +137,8 @@ pub(super) enum Action {
     Exit,
     /// Ends its containers by a signal, without a restart.
     Stop,
+    /// Fails its readiness probes.
+    FailProbes,
     /// Starts its ephemeral containers.
     Debug,
     /// Deletes it without grace.
@@ -174,6 +176,7 @@ enum Word {
     Succeeded,
     Exit,
     Stopped,
+    Unhealthy,
     Debug,
     Remove,
 }
@@ -191,6 +194,7 @@ impl From<Word> for Action {
             Word::Succeeded => Self::Report(Health::Succeeded),
             Word::Exit => Self::Exit,
             Word::Stopped => Self::Stop,
+            Word::Unhealthy => Self::FailProbes,
             Word::Debug => Self::Debug,
             Word::Remove => Self::Remove,
         }
@@ -345,6 +349,9 @@ impl Stages {
 /// The time in a state that the pod itself defines: the run time of containers that exit, and the
 /// back-off of their restart.
 fn own_time(state: State, pod: &SimPod) -> Option<Duration> {
+    if state == State::Creating {
+        return pod.waiting_init().map(back_off);
+    }
     let ending = pod.ending()?;
     match state {
         State::Ready => Some(ending.run_time),
@@ -435,21 +442,14 @@ mod tests {
                 Action::Report(Health::Ready),
             ),
             ("ready", None, n, "Running", &ready, Action::Nothing),
-            (
-                "failing",
-                Some("fail"),
-                n,
-                "Running",
-                none,
-                Action::Report(Health::CrashLooping),
-            ),
+            ("failing", Some("fail"), n, "Running", none, Action::Exit),
             (
                 "failing without restart",
                 Some("fail"),
                 n,
                 "Running",
                 &never,
-                Action::Report(Health::Failed),
+                Action::Exit,
             ),
             (
                 "crash-looping",
@@ -457,7 +457,7 @@ mod tests {
                 n,
                 "Running",
                 &waiting,
-                Action::Nothing,
+                Action::Report(Health::Unready),
             ),
             (
                 "hanging",
@@ -489,7 +489,7 @@ mod tests {
                 n,
                 "Running",
                 none,
-                Action::Nothing,
+                Action::FailProbes,
             ),
             (
                 "completing",

@@ -4,12 +4,14 @@
 //! `pkg/kubelet/status`) and scheduler, because controllers read conditions, reasons and times.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_runtime::object::Object;
 
 use super::ending::back_off;
+use super::needs::Missing;
 use super::pod::{Container, Reported, SimPod};
 use super::stages::{Health, Stage};
 
@@ -46,6 +48,17 @@ impl Next {
         matches!(self, Self::Running { ready: true } | Self::Initialized)
     }
 
+    /// Whether an init container in this state keeps the pod from being initialized.
+    fn is_incomplete(&self, pod: &SimPod, container: &Container) -> bool {
+        let before = pod.reported_of(&container.name);
+        match self {
+            Self::Creating(..) | Self::Restarted(_) | Self::BackOff(_) | Self::CrashLoop => true,
+            Self::Running { ready } => !ready,
+            Self::Initialized | Self::Killed => false,
+            Self::Ended(_) | Self::Kept => !container.is_sidecar() && self.failed(before),
+        }
+    }
+
     fn failed(&self, before: Option<&Reported>) -> bool {
         match self {
             Self::Ended(code) => *code != 0,
@@ -59,32 +72,45 @@ impl Next {
 }
 
 /// Body of a strategic merge patch of `pods/<name>/status` that reports `health`. The reason and
-/// message of `stage` replace the default ones. `assign` returns addresses for the pod.
+/// message of `stage` replace the default ones. Containers with `missing` configuration wait.
+/// `assign` returns addresses for the pod.
+///
+/// A pod that starts first runs its init containers, one after the other. Each report is one step.
 pub(super) fn report(
     pod: &SimPod,
     health: Health,
     stage: &Stage,
+    missing: &Missing,
     assign: impl FnOnce() -> Vec<IpAddr>,
     now: Timestamp,
 ) -> Value {
     // A kubelet cannot create containers from a wrong configuration, and says so.
-    let error = pod.ending.as_ref().err().cloned();
+    let error = pod.ending.as_ref().err();
     let health = match error {
         Some(_) if health == Health::Unready => Health::Creating,
+        None if health == Health::Unready && !missing.mounts.is_empty() => Health::Creating,
         _ => health,
     };
-    let reason = match error {
-        Some(_) => "CreateContainerConfigError",
-        None => "ContainerCreating",
+    let misconfigured = |why: &str| Next::Creating(MISCONFIGURED, Some(why.to_owned()));
+    let start = match health {
+        Health::Unready => initialize(pod, missing),
+        _ => Start::Done(None),
     };
     let containers = pod.containers.iter().map(|container| {
         let has_ended = pod
             .reported_of(&container.name)
             .is_some_and(|status| status.ended().is_some());
         match health {
-            Health::Creating => Next::Creating(reason, error.clone()),
+            Health::Creating => match error {
+                Some(error) => misconfigured(error),
+                None => Next::Creating(creating(pod), None),
+            },
             Health::Unready | Health::Ready if has_ended => Next::Kept,
-            Health::Unready => Next::Running { ready: false },
+            Health::Unready if !start.is_done() => Next::Creating(INITIALIZING, None),
+            Health::Unready => match missing.containers.get(container.name.as_str()) {
+                Some(why) => misconfigured(why),
+                None => Next::Running { ready: false },
+            },
             Health::Ready => Next::Running { ready: true },
             Health::CrashLooping => Next::CrashLoop,
             Health::Failed => Next::Ended(1),
@@ -92,7 +118,14 @@ pub(super) fn report(
         }
     });
     let containers: Vec<Next> = containers.collect();
-    let mut status = statuses(pod, phase(health), &containers, stage, now);
+    let waits = |next: &Next| matches!(next, Next::Creating(..));
+    let phase = match start {
+        Start::Failed(_) => "Failed",
+        _ if health == Health::Unready && containers.iter().any(waits) => "Pending",
+        _ => phase(health),
+    };
+    let inits = start.into_states();
+    let mut status = statuses(pod, phase, &containers, inits, stage, now);
     if matches!(health, Health::Creating | Health::Unready) && pod.pod.start_time.is_none() {
         status.insert("startTime".into(), json!(now));
         if let Some(node) = &pod.pod.node {
@@ -110,6 +143,103 @@ pub(super) fn report(
         status.insert("podIP".into(), json!(addresses.first()));
     }
     body(pod, status)
+}
+
+/// Whether the pod shows all states of waiting containers in this patch already.
+pub(super) fn is_reported(pod: &SimPod, patch: &Value) -> bool {
+    let fields = ["initContainerStatuses", "containerStatuses"];
+    let statuses = fields.map(|field| patch["status"][field].as_array());
+    statuses.into_iter().flatten().flatten().all(|next| {
+        let waiting = &next["state"]["waiting"];
+        let text = |field: &str| waiting[field].as_str().unwrap_or_default();
+        let before = pod.reported_of(next["name"].as_str().unwrap_or_default());
+        match before.map(Reported::waiting) {
+            None => false,
+            Some(None) => waiting.is_null(),
+            Some(Some(before)) => {
+                *before.reason == *text("reason") && *before.message == *text("message")
+            }
+        }
+    })
+}
+
+/// The reason of containers whose configuration is missing or wrong.
+const MISCONFIGURED: &str = "CreateContainerConfigError";
+
+/// The reason of containers that wait for init containers.
+const INITIALIZING: &str = "PodInitializing";
+
+/// The reason of containers that wait for volumes and images.
+fn creating(pod: &SimPod) -> &'static str {
+    if pod.init_containers.is_empty() {
+        "ContainerCreating"
+    } else {
+        INITIALIZING
+    }
+}
+
+/// The next step of the init containers, with their states. Without states, they stay as they are.
+enum Start {
+    Running(Vec<Next>),
+    Done(Option<Vec<Next>>),
+    Failed(Vec<Next>),
+}
+
+impl Start {
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Done(_))
+    }
+
+    fn into_states(self) -> Option<Vec<Next>> {
+        match self {
+            Self::Running(states) | Self::Failed(states) => Some(states),
+            Self::Done(states) => states,
+        }
+    }
+}
+
+/// Takes one step of the init containers: the running one ends, and the next one starts. Sidecars
+/// start without a step of their own. Upstream: `computeInitContainerActions`.
+fn initialize(pod: &SimPod, missing: &Missing) -> Start {
+    let (mut is_open, mut has_failed) = (true, false);
+    let mut states = Vec::new();
+    for container in &pod.init_containers {
+        let before = pod.reported_of(&container.name);
+        let restarts = before.map_or(0, |status| status.restart_count);
+        let is_running = before.and_then(Reported::running_since).is_some();
+        let next = if !is_open {
+            Next::Creating(INITIALIZING, None)
+        } else if before.is_some_and(|status| status.ended().is_some()) {
+            has_failed = !before.is_some_and(Reported::has_succeeded);
+            Next::Kept
+        } else if let Some(why) = missing.containers.get(container.name.as_str()) {
+            Next::Creating(MISCONFIGURED, Some(why.clone()))
+        } else if container.is_sidecar() {
+            Next::Running { ready: true }
+        } else if is_running {
+            let ending = pod.ending_of_inits();
+            let code = ending.map_or(0, |ending| ending.init_code(&container.name, restarts));
+            match (code, &*pod.restart_policy, restarts) {
+                (0, ..) => Next::Initialized,
+                (code, "Never", _) => {
+                    has_failed = true;
+                    Next::Ended(code)
+                }
+                (code, _, 0) => Next::Restarted(code),
+                (code, ..) => Next::BackOff(code),
+            }
+        } else {
+            Next::Running { ready: false }
+        };
+        is_open &=
+            !has_failed && (next == Next::Initialized || next == Next::Kept || next.is_ready());
+        states.push(next);
+    }
+    match (has_failed, is_open) {
+        (true, _) => Start::Failed(states),
+        (false, true) => Start::Done(Some(states)),
+        (false, false) => Start::Running(states),
+    }
 }
 
 /// Body that reports the exit of all running containers with their exit codes. The restart policy
@@ -137,7 +267,7 @@ pub(super) fn exit(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
     });
     let containers: Vec<Next> = containers.collect();
     let phase = end_phase(pod, &containers);
-    body(pod, statuses(pod, phase, &containers, stage, now))
+    body(pod, statuses(pod, phase, &containers, None, stage, now))
 }
 
 /// Body that reports the end of all containers by a signal.
@@ -151,7 +281,7 @@ pub(super) fn stopped(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
     });
     let containers: Vec<Next> = containers.collect();
     let phase = end_phase(pod, &containers);
-    body(pod, statuses(pod, phase, &containers, stage, now))
+    body(pod, statuses(pod, phase, &containers, None, stage, now))
 }
 
 /// Body that reports all ephemeral containers as running. They have no probes, so they never become
@@ -210,19 +340,22 @@ fn end_phase(pod: &SimPod, containers: &[Next]) -> &'static str {
     }
 }
 
-/// Phase, conditions, and statuses of containers and init containers.
+/// Phase, conditions, and statuses of containers and init containers. Without `inits`, init
+/// containers have ended, and sidecars follow the containers.
 fn statuses(
     pod: &SimPod,
     phase: &str,
     containers: &[Next],
+    inits: Option<Vec<Next>>,
     stage: &Stage,
     now: Timestamp,
 ) -> Map<String, Value> {
-    let inits: Vec<Next> = pod
-        .init_containers
-        .iter()
-        .map(|container| init_state(pod, container, phase, containers))
-        .collect();
+    let inits = inits.unwrap_or_else(|| {
+        let inits = pod.init_containers.iter();
+        inits
+            .map(|container| init_state(pod, container, phase, containers))
+            .collect()
+    });
     let listed = |list: &[Container], states: &[Next]| -> Value {
         list.iter()
             .zip(states)
@@ -281,9 +414,16 @@ fn conditions(
         .filter(|(_, next)| !next.is_ready())
         .map(|(container, _)| container.name.as_str())
         .collect();
-    let has_started = !containers
+    // The sandbox exists as soon as one container has been created.
+    let waits = |next: &Next| matches!(next, Next::Creating(reason, _) if *reason != MISCONFIGURED);
+    let has_started = !containers.iter().chain(inits).all(waits);
+    let incomplete: Vec<&str> = pod
+        .init_containers
         .iter()
-        .any(|next| matches!(next, Next::Creating(..)));
+        .zip(inits)
+        .filter(|(container, next)| next.is_incomplete(pod, container))
+        .map(|(container, _)| container.name.as_str())
+        .collect();
     let has_ended = matches!(phase, "Succeeded" | "Failed");
     let (reason, message) = match phase {
         "Succeeded" => (Some("PodCompleted"), None),
@@ -316,17 +456,15 @@ fn conditions(
         fields
     };
     // Pods without init containers are initialized from the start.
-    let is_initialized = has_started || inits.is_empty();
+    let is_initialized = incomplete.is_empty();
     let mut initialized = condition("Initialized", is_initialized);
     if !is_initialized {
-        let names: Vec<&str> = pod
-            .init_containers
-            .iter()
-            .map(|c| c.name.as_str())
-            .collect();
         initialized["reason"] = "ContainersNotInitialized".into();
-        initialized["message"] =
-            format!("containers with incomplete status: [{}]", names.join(" ")).into();
+        initialized["message"] = format!(
+            "containers with incomplete status: [{}]",
+            incomplete.join(" ")
+        )
+        .into();
     } else {
         let is_completed = phase == "Succeeded";
         initialized["reason"] = json!(is_completed.then_some("PodCompleted"));
@@ -386,7 +524,7 @@ fn container_status(
             let since = running_since.map_or_else(|| json!(now), |since| json!(since));
             // A container without an end of its own has counted its restart at the crash.
             let is_restart =
-                pod.ending().is_some() && before.is_some_and(Reported::waits_for_restart);
+                pod.ending_of_inits().is_some() && before.is_some_and(Reported::waits_for_restart);
             let running = json!({ "running": { "startedAt": since } });
             (running, kept, restarts + i32::from(is_restart))
         }
@@ -410,7 +548,7 @@ fn container_status(
             restarts + 1,
         ),
         Next::BackOff(code) => {
-            let wait = format!("{}s", back_off(restarts).as_secs());
+            let wait = go_duration(back_off(restarts));
             (crash_loop(&wait), exited(*code), restarts)
         }
         Next::CrashLoop => (crash_loop("5m0s"), exited(1), restarts + 1),
@@ -430,6 +568,14 @@ fn container_status(
         "state": state,
         "lastState": last
     })
+}
+
+/// Whole seconds as Go writes them: `40s`, `1m20s`, `5m0s`.
+fn go_duration(duration: Duration) -> String {
+    match (duration.as_secs() / 60, duration.as_secs() % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
 }
 
 /// The address that [`super::register::node_address`] gave to the node of this name. Nodes with

@@ -23,6 +23,8 @@ use steersman_runtime::resource::ResourceType;
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
+use super::pod::UsedClaim;
+
 /// Name of the default StorageClass.
 pub const DEFAULT_CLASS: &str = "standard";
 /// The provisioner of the default StorageClass, and the CSI driver of its volumes.
@@ -300,18 +302,30 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Whether the claims with these names let a pod start.
+    /// Whether these claims let a pod start.
     pub(super) fn readiness<'a>(
         &self,
         namespace: &str,
-        names: impl Iterator<Item = &'a str>,
+        used: impl Iterator<Item = UsedClaim<'a>>,
     ) -> Readiness {
         let (mut need_node, mut soon) = (Vec::new(), false);
-        for name in names {
-            let key = ObjectKey::new(namespace, name);
+        for UsedClaim { name, is_ephemeral } in used {
+            let key = ObjectKey::new(namespace, &name);
             let Some(claim) = self.claims.get(&key) else {
-                return Readiness::Missing(format!("persistentvolumeclaim {name:?} not found"));
+                return Readiness::Missing(if is_ephemeral {
+                    format!(
+                        "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                    )
+                } else {
+                    format!("persistentvolumeclaim {name:?} not found")
+                });
             };
+            if claim.status.phase == "Lost" {
+                return Readiness::Missing(format!(
+                    "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {:?}",
+                    claim.spec.volume_name
+                ));
+            }
             if claim.meta.is_terminating() {
                 return Readiness::Missing(format!(
                     "persistentvolumeclaim {name:?} is being deleted"

@@ -1,14 +1,19 @@
 //! Whether a pod fits a node, and the reasons for pods that fit no node.
 //!
 //! The checks and their texts are those of kube-scheduler's plugins NodeUnschedulable,
-//! TaintToleration and NodeAffinity (`pkg/scheduler/framework/plugins`), in its order. Resources
-//! and pod affinity have no effect.
+//! TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread and
+//! InterPodAffinity (`pkg/scheduler/framework/plugins`), in its order. The first plugin that refuses
+//! a node gives the reasons.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Node, Taint};
 use steersman_runtime::scheduling::{Comparisons, Constraints, untolerated};
+
+use super::amounts::Amounts;
+use crate::rules::HostPort;
 
 /// Key of the taint that an unschedulable node has.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -16,25 +21,152 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The effect that keeps new pods away from a node.
 const NO_SCHEDULE: &str = "NoSchedule";
+/// The resource that counts pods.
+const PODS: &str = "pods";
 
 /// A node, with the fields that decide which pods it takes.
 #[derive(Debug, Clone)]
-pub(super) struct NodeFacts {
+pub(crate) struct NodeFacts {
     /// The fields that controllers read too.
-    pub(super) node: Node,
+    pub(crate) node: Node,
     /// `spec.unschedulable`, which `kubectl cordon` sets.
-    pub(super) unschedulable: bool,
+    pub(crate) unschedulable: bool,
+    /// `status.allocatable`. A node without it takes any amount, so that tests need not name it.
+    pub(crate) allocatable: Amounts,
 }
 
 impl NodeFacts {
     /// Whether both take the same pods, as two versions of a node between which only heartbeats
     /// happened.
-    pub(super) fn takes_same_pods(&self, other: &Self) -> bool {
+    pub(crate) fn takes_same_pods(&self, other: &Self) -> bool {
         let key = |facts: &'_ Self| (facts.unschedulable, facts.node.is_ready());
         key(self) == key(other)
             && self.node.meta.labels == other.node.meta.labels
             && self.node.spec.taints == other.node.spec.taints
+            && self.allocatable == other.allocatable
     }
+
+    /// The value of a label of the node.
+    fn label(&self, key: &Sym) -> Option<&Sym> {
+        self.node.meta.labels.get(key)
+    }
+}
+
+/// The use of a node by its pods.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// Sum of the requests.
+    pub(super) requested: Amounts,
+    /// Number of pods.
+    pub(super) pods: u32,
+    /// Ports in use, with the number of their pods. Pods that name their node may share a port.
+    pub(super) ports: BTreeMap<HostPort, u32>,
+}
+
+/// The demands of a pod that is about to be placed. Demands about other pods are resolved: they
+/// hold values of node labels.
+#[derive(Debug)]
+pub(super) struct Demand<'a> {
+    pub(super) constraints: &'a Constraints,
+    pub(super) requests: &'a Amounts,
+    pub(super) ports: &'a [HostPort],
+    pub(super) spread: Vec<SpreadDemand>,
+    pub(super) affinity: Vec<Domains>,
+    /// Whether the pod may be the first one of those that it has an affinity to.
+    pub(super) may_be_first: bool,
+    pub(super) anti_affinity: Vec<Domains>,
+    /// Domains of pods that refuse this one by their anti-affinity.
+    pub(super) repelled: Vec<Domains>,
+}
+
+/// The values of a node label on nodes with certain pods.
+#[derive(Debug)]
+pub(super) struct Domains {
+    pub(super) key: Sym,
+    pub(super) values: HashSet<Sym>,
+}
+
+impl Domains {
+    fn have(&self, facts: &NodeFacts) -> bool {
+        let value = facts.label(&self.key);
+        value.is_some_and(|value| self.values.contains(value))
+    }
+}
+
+/// One constraint of topology spread.
+#[derive(Debug)]
+pub(super) struct SpreadDemand {
+    pub(super) key: Sym,
+    pub(super) max_skew: i64,
+    /// 1 if the pod itself counts.
+    pub(super) own: i64,
+    /// The smallest number of matching pods in a domain.
+    pub(super) least: i64,
+    /// Number of matching pods by domain.
+    pub(super) counts: HashMap<Sym, i64>,
+}
+
+/// The reasons of a node against a pod.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) reasons: Vec<Cow<'static, str>>,
+    /// Whether the pod could fit without other pods on the node.
+    pub(super) is_due_to_pods: bool,
+}
+
+impl Refusal {
+    fn of_node(reason: &'static str) -> Option<Self> {
+        Some(Self {
+            reasons: vec![Cow::Borrowed(reason)],
+            is_due_to_pods: false,
+        })
+    }
+
+    fn of_pods(reason: &'static str) -> Option<Self> {
+        Some(Self {
+            reasons: vec![Cow::Borrowed(reason)],
+            is_due_to_pods: true,
+        })
+    }
+}
+
+/// The refusal of the first plugin that a node does not pass; `None` if the pod fits.
+pub(super) fn refusal(demand: &Demand<'_>, facts: &NodeFacts, load: &Load) -> Option<Refusal> {
+    if facts.unschedulable && repels(demand.constraints, &taint(UNSCHEDULABLE)) {
+        return Refusal::of_node("node(s) were unschedulable");
+    }
+    if has_untolerated_taint(demand.constraints, &facts.node) {
+        return Refusal::of_node("node(s) had untolerated taint(s)");
+    }
+    if !demand.constraints.selects(&facts.node) {
+        return Refusal::of_node("node(s) didn't match Pod's node affinity/selector");
+    }
+    let is_used = |port: &HostPort| load.ports.keys().any(|used| used.conflicts(port));
+    if demand.ports.iter().any(is_used) {
+        return Refusal::of_pods("node(s) didn't have free ports for the requested pod ports");
+    }
+    insufficient(demand.requests, &facts.allocatable, load)
+        .or_else(|| {
+            demand
+                .spread
+                .iter()
+                .find_map(|spread| spread.refusal(facts))
+        })
+        .or_else(|| demand.refusal_by_pods(facts))
+}
+
+/// Whether the node has a taint that keeps the pod away.
+pub(super) fn has_untolerated_taint(constraints: &Constraints, node: &Node) -> bool {
+    // Upstream's node lifecycle controller taints nodes that are not ready. Without it, the state
+    // of the node has the same effect.
+    let implied = (!node.is_ready()).then(|| taint(NOT_READY));
+    let keeps_away = |taint: &&Taint| matches!(taint.effect.as_str(), NO_SCHEDULE | "NoExecute");
+    let mut taints = node.spec.taints.iter().filter(keeps_away).chain(&implied);
+    taints.any(|taint| repels(constraints, taint))
+}
+
+fn repels(constraints: &Constraints, taint: &Taint) -> bool {
+    untolerated([taint], &constraints.tolerations, Comparisons::Disabled).is_some()
 }
 
 /// A taint without a value, with the effect `NoSchedule`.
@@ -46,46 +178,127 @@ fn taint(key: &str) -> Taint {
     }
 }
 
-/// The first reason why a node does not take a pod; `None` if the pod fits.
-pub(super) fn obstacle(
-    constraints: &Constraints,
-    NodeFacts {
-        node,
-        unschedulable,
-    }: &NodeFacts,
-) -> Option<&'static str> {
-    let repels = |taint: &Taint| {
-        untolerated([taint], &constraints.tolerations, Comparisons::Disabled).is_some()
+/// The resources that the node has too little of.
+fn insufficient(requests: &Amounts, allocatable: &Amounts, load: &Load) -> Option<Refusal> {
+    if allocatable.is_empty() {
+        return None;
+    }
+    let mut refusal = Refusal {
+        reasons: Vec::new(),
+        is_due_to_pods: true,
     };
-    if *unschedulable && repels(&taint(UNSCHEDULABLE)) {
-        return Some("node(s) were unschedulable");
+    let pods = allocatable.get(PODS).unwrap_or_default();
+    if i64::from(load.pods + 1) * 1000 > pods {
+        refusal.reasons.push(Cow::Borrowed("Too many pods"));
     }
-    // Upstream's node lifecycle controller taints nodes that are not ready. Without it, the state
-    // of the node has the same effect.
-    let implied = (!node.is_ready()).then(|| taint(NOT_READY));
-    let keeps_away = |taint: &&Taint| matches!(taint.effect.as_str(), NO_SCHEDULE | "NoExecute");
-    let mut taints = node.spec.taints.iter().filter(keeps_away).chain(&implied);
-    if taints.any(repels) {
-        return Some("node(s) had untolerated taint(s)");
+    for (name, requested) in requests.iter().filter(|(_, requested)| *requested > 0) {
+        let has = allocatable.get(name).unwrap_or_default();
+        let used = load.requested.get(name).unwrap_or_default();
+        if requested > has - used {
+            refusal
+                .reasons
+                .push(Cow::Owned(format!("Insufficient {name}")));
+            refusal.is_due_to_pods &= requested <= has;
+        }
     }
-    (!constraints.selects(node)).then_some("node(s) didn't match Pod's node affinity/selector")
+    (!refusal.reasons.is_empty()).then_some(refusal)
 }
 
-/// The message of a pod that fits none of `total` nodes, from the number of nodes per reason.
-pub(super) fn nowhere(total: usize, reasons: &BTreeMap<&str, usize>) -> String {
-    if total == 0 {
-        return "no nodes available to schedule pods".to_owned();
+impl SpreadDemand {
+    fn refusal(&self, facts: &NodeFacts) -> Option<Refusal> {
+        let Some(value) = facts.label(&self.key) else {
+            return Refusal::of_node(
+                "node(s) didn't match pod topology spread constraints (missing required label)",
+            );
+        };
+        let count = self.counts.get(value).copied().unwrap_or_default();
+        if count + self.own - self.least > self.max_skew {
+            return Refusal::of_pods("node(s) didn't match pod topology spread constraints");
+        }
+        None
     }
+}
+
+impl Demand<'_> {
+    fn refusal_by_pods(&self, facts: &NodeFacts) -> Option<Refusal> {
+        let has_keys = || {
+            self.affinity
+                .iter()
+                .all(|term| facts.label(&term.key).is_some())
+        };
+        let is_near = self.affinity.iter().all(|term| term.have(facts));
+        if !is_near && !(self.may_be_first && has_keys()) {
+            return Refusal::of_node("node(s) didn't match pod affinity rules");
+        }
+        if self.anti_affinity.iter().any(|term| term.have(facts)) {
+            return Refusal::of_pods("node(s) didn't match pod anti-affinity rules");
+        }
+        if self.repelled.iter().any(|term| term.have(facts)) {
+            return Refusal::of_pods("node(s) didn't satisfy existing pods anti-affinity rules");
+        }
+        None
+    }
+}
+
+/// The reasons of all nodes against a pod.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    reasons: BTreeMap<Cow<'static, str>, usize>,
+    /// Nodes that refuse the pod because of the pods on them.
+    due_to_pods: usize,
+}
+
+impl Refusals {
+    pub(super) fn add(&mut self, refusal: Refusal) {
+        for reason in refusal.reasons {
+            *self.reasons.entry(reason).or_default() += 1;
+        }
+        self.due_to_pods += usize::from(refusal.is_due_to_pods);
+    }
+
+    /// Adds nodes that no plugin has looked at.
+    pub(super) fn add_unseen(&mut self, nodes: usize, reason: &'static str) {
+        if nodes > 0 {
+            self.reasons.insert(Cow::Borrowed(reason), nodes);
+        }
+    }
+
+    /// The message of a pod that fits none of `total` nodes. The simulated scheduler never
+    /// pre-empts, so it finds no victims. Upstream: `FitError.Error` in `framework/types.go`.
+    pub(super) fn message(&self, total: usize, never_preempts: bool) -> String {
+        if total == 0 {
+            return "no nodes available to schedule pods".to_owned();
+        }
+        let reasons = self
+            .reasons
+            .iter()
+            .map(|(reason, count)| (&**reason, *count));
+        let preemption = if never_preempts {
+            "not eligible due to preemptionPolicy=Never.".to_owned()
+        } else {
+            let others = total - self.due_to_pods;
+            let outcomes = [
+                (
+                    "No preemption victims found for incoming pod",
+                    self.due_to_pods,
+                ),
+                ("Preemption is not helpful for scheduling", others),
+            ];
+            histogram(total, outcomes.into_iter().filter(|(_, count)| *count > 0))
+        };
+        format!(
+            "{} no new claims to deallocate, preemption: {preemption}",
+            histogram(total, reasons)
+        )
+    }
+}
+
+fn histogram<'a>(total: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> String {
     let mut counts: Vec<String> = reasons
-        .iter()
         .map(|(reason, count)| format!("{count} {reason}"))
         .collect();
     counts.sort_unstable();
-    format!(
-        "0/{total} nodes are available: {}. no new claims to deallocate, preemption: 0/{total} \
-         nodes are available: {total} Preemption is not helpful for scheduling.",
-        counts.join(", ")
-    )
+    format!("0/{total} nodes are available: {}.", counts.join(", "))
 }
 
 #[cfg(test)]
@@ -104,7 +317,24 @@ mod tests {
         NodeFacts {
             node: Node::decode(json.to_string().as_bytes()).unwrap(),
             unschedulable,
+            allocatable: Amounts::default(),
         }
+    }
+
+    /// The reason of an empty node against a pod with these constraints only.
+    fn obstacle(constraints: &Constraints, facts: &NodeFacts) -> Option<String> {
+        let demand = Demand {
+            constraints,
+            requests: &Amounts::default(),
+            ports: &[],
+            spread: Vec::new(),
+            affinity: Vec::new(),
+            may_be_first: false,
+            anti_affinity: Vec::new(),
+            repelled: Vec::new(),
+        };
+        let refusal = refusal(&demand, facts, &Load::default())?;
+        Some(refusal.reasons.concat())
     }
 
     fn constraints(spec: Value) -> Constraints {
@@ -154,6 +384,7 @@ mod tests {
         let not_ready = || NodeFacts {
             node: Node::decode(br#"{"metadata": {"name": "n"}}"#).unwrap(),
             unschedulable: false,
+            allocatable: Amounts::default(),
         };
         let taint = Some("node(s) had untolerated taint(s)");
         // (node, tolerations, obstacle)
@@ -191,7 +422,7 @@ mod tests {
         for (facts, tolerations, expected) in cases {
             let pod = constraints(json!({ "tolerations": tolerations }));
             let found = obstacle(&pod, &facts);
-            assert_eq!(found, expected, "{facts:?} {tolerations}");
+            assert_eq!(found.as_deref(), expected, "{facts:?} {tolerations}");
         }
     }
 
@@ -225,20 +456,32 @@ mod tests {
     #[test]
     fn messages_equal_those_of_kube_scheduler() {
         // Recorded from kube-scheduler 1.36.
-        let reasons = BTreeMap::from([
-            ("node(s) were unschedulable", 1),
-            ("node(s) had untolerated taint(s)", 1),
-            ("node(s) didn't match Pod's node affinity/selector", 1),
-        ]);
+        let mut refusals = Refusals::default();
+        for reason in [
+            "node(s) were unschedulable",
+            "node(s) had untolerated taint(s)",
+            "node(s) didn't match Pod's node affinity/selector",
+        ] {
+            refusals.add(Refusal::of_node(reason).unwrap());
+        }
         assert_eq!(
-            nowhere(3, &reasons),
+            refusals.message(3, false),
             "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), \
              1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is \
              not helpful for scheduling."
         );
+        let none = Refusals::default();
         assert_eq!(
-            nowhere(0, &BTreeMap::new()),
+            none.message(0, false),
             "no nodes available to schedule pods"
         );
+        refusals.add(Refusal::of_pods("Insufficient cpu").unwrap());
+        assert!(refusals.message(4, false).ends_with(
+            "preemption: 0/4 nodes are available: 1 No preemption victims found for incoming pod, \
+             3 Preemption is not helpful for scheduling."
+        ));
+        assert!(refusals.message(4, true).ends_with(
+            "1 node(s) were unschedulable. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
+        ));
     }
 }

@@ -1,94 +1,387 @@
 //! The simulated scheduler binds pods to the nodes that they fit, in turn.
 //!
-//! Upstream: `pkg/scheduler`.
+//! nodes, pods, namespaces (informers) -> [`Census`], loads of nodes -> [`Scheduler::pick`] ->
+//! binding, or the reason why no node fits
+//!
+//! A pick assumes that the pod is on its node until the informer shows it, so that concurrent picks
+//! never use the same room twice. Pods that fit nowhere wait until a change may help them. Then
+//! those of the highest priority are first, after the back-off of upstream's queue.
+//!
+//! Upstream: `pkg/scheduler`. Scores and pre-emption are absent.
 
-use std::collections::BTreeMap;
+mod amounts;
+mod census;
+mod fit;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::Object;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::Labels;
+use steersman_runtime::object::{Object, ObjectKey, Uid};
 use steersman_runtime::scheduling::NodeSelector;
+use tokio::time::Instant;
 
-use super::placement::{NodeFacts, nowhere, obstacle};
 use super::pod::SimPod;
+use super::rules::{Rules, Spread, Term, Who};
+pub(super) use amounts::Amounts;
+use census::{Census, Counts, Placed, Question, Subject};
+pub(super) use fit::NodeFacts;
+use fit::{Demand, Domains, Load, Refusals, SpreadDemand, has_untolerated_taint, refusal};
 
 /// Reason of nodes that the affinity of a pod excludes by name.
 const OTHER_NAME: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
 
+/// Wait of a pod after its first failed attempt; it doubles with each further one. Upstream:
+/// `DefaultPodInitialBackoffDuration`.
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
+/// Longest wait. Upstream: `DefaultPodMaxBackoffDuration`.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+
 /// Round robin over the nodes that fit a pod. Clones share the nodes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Scheduler(Arc<Mutex<Nodes>>);
+pub(super) struct Scheduler(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Nodes {
-    known: BTreeMap<Arc<str>, NodeFacts>,
+struct State {
+    /// The known nodes, and nodes that pods name.
+    places: BTreeMap<Arc<str>, Place>,
     /// The node that got the latest pod.
     last: Option<Arc<str>>,
+    census: Census,
+    waiting: HashMap<ObjectKey, Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// `None` for a node that is unknown or gone.
+    facts: Option<NodeFacts>,
+    load: Load,
+}
+
+/// A pod that fits nowhere.
+#[derive(Debug)]
+struct Waiting {
+    attempts: u32,
+    /// Time of the last attempt; `None` after the pod has been released for a further one.
+    since: Option<Instant>,
+    priority: i32,
+    depends_on_pods: bool,
+}
+
+/// The waiting pods that a change may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// More room, or other facts of a node: any pod.
+    Room,
+    /// A pod came to a node: pods with rules about other pods.
+    Pod,
 }
 
 impl Scheduler {
     /// Records a node, or removes it if `facts` is `None`.
     pub(super) fn note(&self, node: &str, facts: Option<NodeFacts>) {
-        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match facts {
-            Some(facts) => nodes.known.insert(node.into(), facts),
-            None => nodes.known.remove(node),
-        };
+        let mut state = self.state();
+        let place = state.places.entry(node.into()).or_default();
+        place.facts = facts;
+        if place.facts.is_none() && place.load.pods == 0 {
+            state.places.remove(node);
+        }
+    }
+
+    /// Records the labels of a namespace, or that it is gone.
+    pub(super) fn note_namespace(&self, name: &str, labels: Option<&Labels>) {
+        self.state().census.note_namespace(name, labels);
     }
 
     /// Number of known nodes.
     pub(super) fn nodes(&self) -> usize {
-        let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        nodes.known.len()
+        self.state().nodes()
     }
 
-    /// The next node in turn that fits the pod, in the order of names. The error is the message of
-    /// the pod's condition.
+    /// Records the state of a pod, as the informer shows it. Returns what it changes for others.
+    pub(super) fn observe(&self, pod: &SimPod) -> Option<Change> {
+        let uid = &pod.meta().uid;
+        let node = pod.pod.node.as_deref();
+        let Some(node) = node.filter(|_| !pod.pod.is_finished()) else {
+            // An unbound pod may be assumed on a node already.
+            return pod.pod.is_finished().then(|| self.forget(pod)).flatten();
+        };
+        let mut state = self.state();
+        state.waiting.remove(&pod.key());
+        match state.census.get(uid) {
+            Some(placed) if placed.is_current(node, pod) => return None,
+            _ => {}
+        }
+        state.release(uid);
+        state.place(uid.clone(), node.into(), Subject::of(pod));
+        Some(Change::Pod)
+    }
+
+    /// Removes a pod that is gone, or whose binding failed.
+    pub(super) fn forget(&self, pod: &SimPod) -> Option<Change> {
+        let mut state = self.state();
+        state.waiting.remove(&pod.key());
+        state.release(&pod.meta().uid).then_some(Change::Room)
+    }
+
+    /// The next node in turn that fits the pod, in the order of names. The pod counts as placed
+    /// there. The error is the message of the pod's condition.
     pub(super) fn pick(&self, pod: &SimPod) -> Result<Arc<str>, String> {
-        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let picked = nodes.pick(pod)?;
-        nodes.last = Some(Arc::clone(&picked));
-        Ok(picked)
+        let mut state = self.state();
+        let uid = pod.meta().uid.clone();
+        state.release(&uid);
+        let subject = Subject::of(pod);
+        match state.pick(pod, &subject) {
+            Ok(node) => {
+                state.waiting.remove(&pod.key());
+                state.last = Some(Arc::clone(&node));
+                state.place(uid, Arc::clone(&node), subject);
+                Ok(node)
+            }
+            Err(message) => {
+                state.keep(pod);
+                Err(message)
+            }
+        }
+    }
+
+    /// The waiting pods that a change may help, with the highest priority first, and the rest of
+    /// their back-off. They wait no longer, until their next attempt fails.
+    pub(super) fn release_waiting(&self, change: Change) -> Vec<(ObjectKey, Duration)> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let mut released: Vec<(i32, ObjectKey, Duration)> = Vec::new();
+        for (key, waiting) in &mut state.waiting {
+            if change == Change::Pod && !waiting.depends_on_pods {
+                continue;
+            }
+            if let Some(since) = waiting.since.take() {
+                let rest = (since + back_off(waiting.attempts)).saturating_duration_since(now);
+                released.push((waiting.priority, key.clone(), rest));
+            }
+        }
+        released.sort_by(|(a, x, _), (b, y, _)| b.cmp(a).then_with(|| x.cmp(y)));
+        released
+            .into_iter()
+            .map(|(_, key, rest)| (key, rest))
+            .collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Nodes {
-    fn pick(&self, pod: &SimPod) -> Result<Arc<str>, String> {
-        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut fits = |facts: &NodeFacts| {
-            let obstacle = obstacle(&pod.constraints, facts);
-            if let Some(reason) = obstacle {
-                *reasons.entry(reason).or_default() += 1;
+/// The wait after this number of failed attempts.
+fn back_off(attempts: u32) -> Duration {
+    let doublings = attempts.saturating_sub(1).min(4);
+    (FIRST_BACK_OFF * 2_u32.pow(doublings)).min(LONGEST_BACK_OFF)
+}
+
+impl State {
+    fn nodes(&self) -> usize {
+        let places = self.places.values();
+        places.filter(|place| place.facts.is_some()).count()
+    }
+
+    /// Keeps a pod until a change may help it.
+    fn keep(&mut self, pod: &SimPod) {
+        let rules = pod.rules.as_deref();
+        let waiting = self.waiting.entry(pod.key()).or_insert(Waiting {
+            attempts: 0,
+            since: None,
+            priority: rules.map_or(0, |rules| rules.priority),
+            depends_on_pods: rules.is_some_and(Rules::depend_on_pods),
+        });
+        waiting.attempts += 1;
+        waiting.since = Some(Instant::now());
+    }
+
+    fn place(&mut self, uid: Uid, node: Arc<str>, subject: Subject) {
+        let load = &mut self.places.entry(Arc::clone(&node)).or_default().load;
+        load.pods += 1;
+        load.requested.add(&subject.requests);
+        for port in subject.rules.iter().flat_map(|rules| &rules.ports) {
+            *load.ports.entry(port.clone()).or_default() += 1;
+        }
+        self.census.add(uid, Placed { node, subject });
+    }
+
+    /// Removes a pod from its node; false if it is on none.
+    fn release(&mut self, uid: &Uid) -> bool {
+        let Some(Placed { node, subject }) = self.census.remove(uid) else {
+            return false;
+        };
+        if let Some(place) = self.places.get_mut(&node) {
+            let load = &mut place.load;
+            load.pods -= 1;
+            load.requested.subtract(&subject.requests);
+            for port in subject.rules.iter().flat_map(|rules| &rules.ports) {
+                if let Some(count) = load.ports.get_mut(port) {
+                    *count -= 1;
+                }
             }
-            obstacle.is_none()
+            load.ports.retain(|_, count| *count > 0);
+            if place.facts.is_none() && place.load.pods == 0 {
+                self.places.remove(&node);
+            }
+        }
+        true
+    }
+
+    fn pick(&mut self, pod: &SimPod, subject: &Subject) -> Result<Arc<str>, String> {
+        let demand = self.demand(pod, subject);
+        let mut refusals = Refusals::default();
+        let mut fits = |place: &Place| {
+            let Some(facts) = &place.facts else {
+                return false;
+            };
+            let refusal = refusal(&demand, facts, &place.load);
+            let fits = refusal.is_none();
+            refusal
+                .into_iter()
+                .for_each(|refusal| refusals.add(refusal));
+            fits
         };
         let affinity = pod.constraints.required_affinity.as_ref();
         if let Some(names) = affinity.and_then(NodeSelector::node_names) {
             // A pod of a DaemonSet looks at one node, however many there are.
+            let names: HashSet<&str> = names.into_iter().collect();
             let mut looked_at = 0;
             for name in names {
-                if let Some((name, facts)) = self.known.get_key_value(name) {
-                    looked_at += 1;
-                    if fits(facts) {
+                if let Some((name, place)) = self.places.get_key_value(name) {
+                    looked_at += usize::from(place.facts.is_some());
+                    if fits(place) {
                         return Ok(Arc::clone(name));
                     }
                 }
             }
-            if looked_at < self.known.len() {
-                reasons.insert(OTHER_NAME, self.known.len() - looked_at);
-            }
+            refusals.add_unseen(self.nodes() - looked_at, OTHER_NAME);
         } else {
             let last: &str = self.last.as_deref().unwrap_or_default();
-            let after = self.known.range::<str, _>((Excluded(last), Unbounded));
-            let until = self.known.range::<str, _>((Unbounded, Included(last)));
-            for (name, facts) in after.chain(until) {
-                if fits(facts) {
+            let after = self.places.range::<str, _>((Excluded(last), Unbounded));
+            let until = self.places.range::<str, _>((Unbounded, Included(last)));
+            for (name, place) in after.chain(until) {
+                if fits(place) {
                     return Ok(Arc::clone(name));
                 }
             }
         }
-        Err(nowhere(self.known.len(), &reasons))
+        let never_preempts = pod.rules.as_ref().is_some_and(|rules| rules.never_preempts);
+        Err(refusals.message(self.nodes(), never_preempts))
+    }
+
+    /// The demands of a pod. Its rules about other pods are resolved by the counts of these.
+    fn demand<'a>(&mut self, pod: &'a SimPod, subject: &'a Subject) -> Demand<'a> {
+        let rules = subject.rules.as_deref();
+        let terms = |terms: fn(&Rules) -> &[Term]| rules.map_or(&[][..], terms);
+        let (affinity, anti) = (terms(|r| &r.affinity), terms(|r| &r.anti_affinity));
+        let repelled = self.census.repelling(subject);
+        let repelled = repelled.map(|(term, counts)| domains(&self.places, term, counts));
+        let repelled: Vec<Domains> = repelled.collect();
+        // A pod is near others only if these match all of its terms.
+        let all: Box<[Who]> = affinity.iter().map(|term| term.who.clone()).collect();
+        let meets_itself = all.iter().all(|who| self.census.meets(who, subject));
+        let mut near = Vec::new();
+        if !affinity.is_empty() {
+            let counts = self.census.answer(&Question {
+                all,
+                with_terminating: true,
+            });
+            let found = affinity
+                .iter()
+                .map(|term| domains(&self.places, term, counts));
+            near.extend(found);
+        }
+        let mut apart = Vec::new();
+        for term in anti {
+            let counts = self.census.answer(&Question {
+                all: [term.who.clone()].into(),
+                with_terminating: true,
+            });
+            apart.push(domains(&self.places, term, counts));
+        }
+        let spread = rules.map_or(&[][..], |rules| &rules.spread);
+        Demand {
+            constraints: &pod.constraints,
+            requests: &subject.requests,
+            ports: rules.map_or(&[][..], |rules| &rules.ports),
+            spread: self.spread(pod, subject, spread),
+            may_be_first: meets_itself && near.iter().all(|term: &Domains| term.values.is_empty()),
+            affinity: near,
+            anti_affinity: apart,
+            repelled,
+        }
+    }
+
+    /// Counts the matching pods per domain, on the nodes that count for the pod.
+    fn spread(&mut self, pod: &SimPod, subject: &Subject, all: &[Spread]) -> Vec<SpreadDemand> {
+        let mut demands = Vec::new();
+        for spread in all {
+            let counts = self.census.answer(&Question {
+                all: [spread.who.clone()].into(),
+                with_terminating: false,
+            });
+            let mut by_domain: HashMap<Sym, i64> = HashMap::new();
+            for (name, place) in &self.places {
+                let Some(facts) = &place.facts else { continue };
+                let labels = &facts.node.meta.labels;
+                let has_keys = all
+                    .iter()
+                    .all(|one| labels.get(&one.topology_key).is_some());
+                let is_selected = !spread.honors_affinity || pod.constraints.selects(&facts.node);
+                let is_open =
+                    !spread.honors_taints || !has_untolerated_taint(&pod.constraints, &facts.node);
+                if let (true, Some(value)) = (
+                    has_keys && is_selected && is_open,
+                    labels.get(&spread.topology_key),
+                ) {
+                    // Upstream counts no pods for an empty selector.
+                    let counted = (!spread.who.is_everyone())
+                        .then(|| counts.get(name))
+                        .flatten();
+                    let pods = counted.copied().unwrap_or_default();
+                    *by_domain.entry(value.clone()).or_default() += i64::from(pods);
+                }
+            }
+            let least = by_domain.values().copied().min();
+            demands.push(SpreadDemand {
+                key: spread.topology_key.clone(),
+                max_skew: spread.max_skew,
+                own: i64::from(self.census.meets(&spread.who, subject)),
+                least: match least {
+                    _ if by_domain.len() < spread.min_domains => 0,
+                    // Without a domain, no number of pods is too large.
+                    None => i64::from(i32::MAX),
+                    Some(least) => least,
+                },
+                counts: by_domain,
+            });
+        }
+        demands
+    }
+}
+
+/// The domains of a term on the nodes with these pods.
+fn domains(places: &BTreeMap<Arc<str>, Place>, term: &Term, counts: &Counts) -> Domains {
+    let facts = |node: &Arc<str>| places.get(node)?.facts.as_ref();
+    let value = |node| {
+        facts(node)?
+            .node
+            .meta
+            .labels
+            .get(&term.topology_key)
+            .cloned()
+    };
+    Domains {
+        key: term.topology_key.clone(),
+        values: counts.keys().filter_map(value).collect(),
     }
 }
 
@@ -101,80 +394,4 @@ pub(super) fn binding(pod: &SimPod, node: &str) -> Value {
         "metadata": { "name": &*meta.name, "namespace": meta.namespace.as_str(), "uid": meta.uid.to_string() },
         "target": { "apiVersion": "v1", "kind": "Node", "name": node }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use steersman_runtime::object::Node;
-
-    use super::*;
-
-    fn ready(name: &str) -> Option<NodeFacts> {
-        let conditions = json!([{"type": "Ready", "status": "True"}]);
-        let json = json!({"metadata": {"name": name}, "status": {"conditions": conditions}});
-        Some(NodeFacts {
-            node: Node::decode(json.to_string().as_bytes()).unwrap(),
-            unschedulable: false,
-        })
-    }
-
-    fn pod(spec: Value) -> SimPod {
-        let json = json!({"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": spec});
-        SimPod::decode(json.to_string().as_bytes()).unwrap()
-    }
-
-    fn pinned(node: &str) -> SimPod {
-        let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
-        let required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
-        pod(
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}),
-        )
-    }
-
-    #[test]
-    fn usable_nodes_take_turns() {
-        let scheduler = Scheduler::default();
-        assert!(scheduler.pick(&pod(json!({}))).is_err());
-        for node in ["b", "a", "c"] {
-            scheduler.note(node, ready(node));
-        }
-        let picks = |count: usize| {
-            (0..count)
-                .filter_map(|_| scheduler.pick(&pod(json!({}))).ok())
-                .collect::<Vec<_>>()
-                .concat()
-        };
-        assert_eq!(picks(4), "abca");
-        scheduler.note("b", None);
-        assert_eq!(picks(3), "cac");
-    }
-
-    #[test]
-    fn a_pod_that_names_its_node_gets_that_node_only() {
-        let scheduler = Scheduler::default();
-        for node in ["a", "b", "c"] {
-            scheduler.note(node, ready(node));
-        }
-        assert_eq!(scheduler.pick(&pinned("b")).as_deref(), Ok("b"));
-        let cordoned = ready("b").map(|facts| NodeFacts {
-            unschedulable: true,
-            ..facts
-        });
-        scheduler.note("b", cordoned);
-        // (node, part of the message)
-        let cases = [
-            (
-                "b",
-                "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no",
-            ),
-            (
-                "z",
-                "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims",
-            ),
-        ];
-        for (node, expected) in cases {
-            let message = scheduler.pick(&pinned(node)).unwrap_err();
-            assert!(message.starts_with(expected), "{message}");
-        }
-    }
 }

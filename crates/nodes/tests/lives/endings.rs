@@ -169,7 +169,7 @@ async fn a_container_that_never_stays_up_waits_ever_longer() {
         .await
         .unwrap();
     // (restarts, back-off)
-    for (restarts, wait_text) in [(1, "10s"), (2, "20s"), (3, "40s"), (7, "300s")] {
+    for (restarts, wait_text) in [(1, "10s"), (2, "20s"), (3, "40s"), (7, "5m0s")] {
         let waits = |pod: &Value| {
             let container = &pod["status"]["containerStatuses"][0];
             container["restartCount"] == restarts && !container["state"]["waiting"].is_null()

@@ -1,0 +1,308 @@
+//! Performs the action of a pod's stage: a binding, a status patch or a delete.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::informer::Store;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{Object, ObjectKey};
+use steersman_runtime::resource::PODS;
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_runtime::workqueue::WorkQueue;
+
+use super::addresses::Addresses;
+use super::journal::Journal;
+use super::needs::{Configuration, Missing};
+use super::pod::SimPod;
+use super::register::SimNode;
+use super::scheduler::{self, Scheduler};
+use super::stages::{self, Action, Health, Stage};
+use super::status;
+use super::volumes::{self, Claims, Readiness};
+use super::{Due, Duties, retry_waiting};
+
+/// Time between two attempts to create a container whose configuration is missing. A kubelet syncs
+/// such a pod again after about this time.
+const CONFIG_RETRY: Duration = Duration::from_secs(12);
+
+pub(super) struct Kubelet {
+    pub(super) client: ApiClient,
+    pub(super) clock: Clock,
+    pub(super) pods: Store<SimPod>,
+    pub(super) nodes: Store<SimNode>,
+    pub(super) queue: WorkQueue<Due>,
+    pub(super) scheduler: Scheduler,
+    /// Claims that decide whether pods can start; `None` where pods are not bound either.
+    pub(super) claims: Option<Claims>,
+    pub(super) configuration: Configuration,
+    pub(super) unconfigured: Unconfigured,
+    pub(super) addresses: Addresses,
+    /// The Events about pods, if any are written.
+    pub(super) journal: Option<Journal>,
+    pub(super) duties: Arc<Duties>,
+}
+
+/// The pods that wait for ConfigMaps or Secrets. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Unconfigured(Arc<Mutex<HashSet<ObjectKey>>>);
+
+impl Unconfigured {
+    fn add(&self, pod: ObjectKey) {
+        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.insert(pod);
+    }
+
+    /// Removes and returns the pods of a namespace.
+    pub(super) fn take(&self, namespace: &Sym) -> Vec<ObjectKey> {
+        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.extract_if(|pod| pod.namespace == *namespace).collect()
+    }
+}
+
+/// The answer of the scheduler about a pod.
+enum Placement {
+    /// The pod goes to this node.
+    Node(Arc<str>),
+    /// The pod goes to this node after its claims are bound.
+    Reserved(Arc<str>, Vec<ObjectKey>),
+    /// The claims of the pod are about to be bound.
+    Later,
+    /// The pod fits nowhere, for this reason.
+    Nowhere(String),
+}
+
+impl Kubelet {
+    /// The node that the pod is bound to, as far as it is known.
+    fn node_of(&self, pod: &SimPod) -> Option<Arc<SimNode>> {
+        let name = pod.pod.node.as_deref()?;
+        self.nodes.get(&ObjectKey::new("", name))
+    }
+
+    fn place(&self, pod: &SimPod) -> Placement {
+        let readiness = self.claims.as_ref().map_or(Readiness::Bound, |claims| {
+            claims.readiness(pod.meta().namespace.as_str(), pod.claims())
+        });
+        let unbound = match readiness {
+            Readiness::Bound => Vec::new(),
+            Readiness::NeedNode(claims) => claims,
+            Readiness::Soon => return Placement::Later,
+            // The tail is the answer of kube-scheduler's preemption about such pods.
+            Readiness::Missing(why) => {
+                let nodes = self.scheduler.nodes();
+                let message = format!("0/{nodes} nodes are available: {why}. not found");
+                return Placement::Nowhere(message);
+            }
+        };
+        match self.scheduler.pick(pod) {
+            Ok(node) if unbound.is_empty() => Placement::Node(node),
+            Ok(node) => Placement::Reserved(node, unbound),
+            Err(message) => Placement::Nowhere(message),
+        }
+    }
+
+    /// Binds the pod, or reports why it fits nowhere.
+    async fn schedule(&self, pod: &SimPod, target: Target<'_>) -> Result<(), ApiError> {
+        match self.place(pod) {
+            Placement::Node(node) => {
+                let at = Target {
+                    subresource: Some("binding"),
+                    ..target
+                };
+                let binding = scheduler::binding(pod, &node);
+                if let Err(error) = self.client.create(at, &binding).await {
+                    self.scheduler.forget(pod);
+                    return Err(error);
+                }
+                if let Some(journal) = &self.journal {
+                    journal.scheduled(pod, &node);
+                }
+                let change = scheduler::Change::Pod;
+                retry_waiting(
+                    &self.scheduler,
+                    change,
+                    &self.pods,
+                    &self.queue,
+                    &self.duties,
+                );
+            }
+            Placement::Reserved(node, claims) => {
+                // The node is chosen again when the claims are bound.
+                self.scheduler.forget(pod);
+                for claim in claims {
+                    volumes::select_node(&self.client, &claim, &node).await?;
+                }
+            }
+            Placement::Later => {}
+            Placement::Nowhere(message) => {
+                if let Some(journal) = &self.journal {
+                    journal.failed_scheduling(pod, &message);
+                }
+                if pod.unscheduled.as_deref() != Some(&message) {
+                    let now = self.clock.now_seconds();
+                    self.report(target, &status::unschedulable(pod, &message, now))
+                        .await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the containers, or writes why they cannot start. Then the pod is tried again when its
+    /// configuration changes; with Events, also from time to time, as kubelets do.
+    async fn start(
+        &self,
+        pod: &SimPod,
+        health: Health,
+        stage: &Stage,
+        target: Target<'_>,
+    ) -> Result<Requeue, ApiError> {
+        let node = self.node_of(pod);
+        let ranges = node.as_ref().map_or(&[][..], |node| node.ranges());
+        let has_address = pod.pod.ips().next().is_some() || pod.constraints.host_network;
+        if self.duties.pod_ranges && ranges.is_empty() && !has_address {
+            // The pod returns to the queue when its node has a range.
+            return Ok(Requeue::Never);
+        }
+        let missing = if health == Health::Unready && !pod.needs.is_empty() {
+            self.missing(pod)
+        } else {
+            Missing::default()
+        };
+        let assign = || self.addresses.assign(&pod.meta().uid, ranges);
+        let now = self.clock.now_seconds();
+        let body = status::report(pod, health, stage, &missing, assign, now);
+        if missing.is_empty() || !status::is_reported(pod, &body) {
+            self.update(pod, target, &body).await?;
+        } else if let Some(journal) = &self.journal {
+            journal.reported(pod, &body);
+        }
+        let Some(journal) = self.journal.as_ref().filter(|_| !missing.is_empty()) else {
+            return Ok(Requeue::Never);
+        };
+        for message in &missing.mounts {
+            journal.failed_mount(pod, message);
+        }
+        Ok(Requeue::After(CONFIG_RETRY))
+    }
+
+    /// The needs of a pod that are not met. A pod with such needs waits for changes.
+    fn missing(&self, pod: &SimPod) -> Missing {
+        let namespace = pod.meta().namespace.as_str();
+        let look = || self.configuration.missing(namespace, &pod.needs);
+        if look().is_empty() {
+            return Missing::default();
+        }
+        self.unconfigured.add(pod.key());
+        // An object that came before the pod was added has woken no pod.
+        look()
+    }
+
+    /// Writes the status of a pod, and its Events.
+    async fn update(&self, pod: &SimPod, target: Target<'_>, body: &Value) -> Result<(), ApiError> {
+        self.report(target, body).await?;
+        if let Some(journal) = &self.journal {
+            journal.reported(pod, body);
+        }
+        Ok(())
+    }
+
+    async fn report(&self, target: Target<'_>, body: &Value) -> Result<(), ApiError> {
+        let at = Target {
+            subresource: Some("status"),
+            ..target
+        };
+        self.client.patch(at, PatchKind::Strategic, body).await?;
+        Ok(())
+    }
+
+    /// Performs the action of a stage.
+    async fn act(
+        &self,
+        pod: &SimPod,
+        stage: &Stage,
+        target: Target<'_>,
+    ) -> Result<Requeue, ApiError> {
+        let now = self.clock.now_seconds();
+        match stage.then {
+            Action::Nothing => {}
+            Action::Bind => self.schedule(pod, target).await?,
+            Action::Report(health) => return self.start(pod, health, stage, target).await,
+            Action::Exit => {
+                self.update(pod, target, &status::exit(pod, stage, now))
+                    .await?;
+            }
+            Action::Stop => {
+                if let Some(journal) = &self.journal {
+                    journal.killing(pod);
+                }
+                self.report(target, &status::stopped(pod, stage, now))
+                    .await?;
+            }
+            Action::FailProbes => {
+                let Some(journal) = &self.journal else {
+                    return Ok(Requeue::Never);
+                };
+                journal.unhealthy(pod);
+                let periods = pod.containers.iter().map(|one| one.probe_period());
+                return Ok(periods.min().map_or(Requeue::Never, Requeue::After));
+            }
+            Action::Debug => {
+                self.update(pod, target, &status::ephemeral(pod, stage, now))
+                    .await?;
+            }
+            Action::Remove => {
+                if let Some(journal) = &self.journal {
+                    journal.killing(pod);
+                }
+                let options = stages::remove_options(pod);
+                self.client.delete(target, &options).await?;
+            }
+        }
+        Ok(Requeue::Never)
+    }
+}
+
+impl Syncer<Due> for Kubelet {
+    type Error = ApiError;
+
+    async fn sync(&self, due: &Due) -> Result<Requeue, ApiError> {
+        let Some(pod) = self
+            .pods
+            .get(&due.key)
+            .filter(|pod| self.duties.due(pod).as_ref() == Some(due))
+        else {
+            return Ok(Requeue::Never);
+        };
+        let (namespace, name) = (Some(due.key.namespace.as_str()), Some(&*due.key.name));
+        let target = Target {
+            resource: &PODS,
+            namespace,
+            name,
+            subresource: None,
+        };
+        let stage = self.duties.stages.row(due.stage);
+        match self.act(&pod, stage, target).await {
+            // The pod changed or is gone; the next watch event queues its next step.
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                if pod.pod.ips().next().is_none() {
+                    self.addresses.release(&pod.meta().uid);
+                }
+                Ok(Requeue::Never)
+            }
+            done => done,
+        }
+    }
+
+    fn retry(&self, error: &ApiError, failures: u32) -> Retry {
+        match failures {
+            // The server would reject the same body again.
+            _ if error.is_invalid() => Retry::Drop,
+            0..10 => Retry::Quietly,
+            _ => Retry::BackOff,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The pods on the nodes, counted for the rules that ask for them.
+//!
+//! A rule of affinity or spread asks for the number of matching pods per node. Pods of one template
+//! have equal rules, so a count is kept for every different rule, and each pod that comes or goes
+//! changes the counts. No placement looks at all pods, except the first one of a new rule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::Labels;
+use steersman_runtime::object::{Object, PodSpec, Uid};
+
+use super::amounts::{Amounts, requests};
+use crate::pod::SimPod;
+use crate::rules::{Rules, Term, Who};
+
+/// Rules with a count. Counts of further rules replace all of them.
+const RULES: usize = 256;
+
+/// Numbers of pods by node.
+pub(super) type Counts = HashMap<Arc<str>, u32>;
+
+/// A pod, as the rules of other pods see it.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) namespace: Sym,
+    pub(super) labels: Labels,
+    pub(super) is_terminating: bool,
+    spec: Arc<PodSpec>,
+    pub(super) requests: Amounts,
+    pub(super) rules: Option<Arc<Rules>>,
+}
+
+impl Subject {
+    pub(super) fn of(pod: &SimPod) -> Self {
+        let meta = pod.meta();
+        Self {
+            namespace: meta.namespace.clone(),
+            labels: meta.labels.clone(),
+            is_terminating: meta.is_terminating(),
+            spec: Arc::clone(&pod.pod.spec),
+            requests: requests(&pod.pod.spec),
+            rules: pod.rules.clone(),
+        }
+    }
+
+    /// Whether the pod still counts in the same way.
+    fn is_current(&self, pod: &SimPod) -> bool {
+        Arc::ptr_eq(&self.spec, &pod.pod.spec)
+            && self.is_terminating == pod.meta().is_terminating()
+            && self.labels == pod.meta().labels
+    }
+}
+
+/// A pod on its node.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) node: Arc<str>,
+    pub(super) subject: Subject,
+}
+
+impl Placed {
+    /// Whether this is still true of the pod, which is on `node`.
+    pub(super) fn is_current(&self, node: &str, pod: &SimPod) -> bool {
+        *self.node == *node && self.subject.is_current(pod)
+    }
+}
+
+/// The pods that one rule asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    /// The pods match all of these.
+    pub(super) all: Box<[Who]>,
+    /// Whether pods count that are being deleted.
+    pub(super) with_terminating: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    pods: HashMap<Uid, Placed>,
+    answers: HashMap<Question, Counts>,
+    /// Pods with a term of anti-affinity, by term.
+    repellers: HashMap<Term, Counts>,
+    namespaces: HashMap<Sym, Labels>,
+}
+
+impl Census {
+    /// Adds a pod that is not counted yet.
+    pub(super) fn add(&mut self, uid: Uid, placed: Placed) {
+        self.count(&placed, true);
+        self.pods.insert(uid, placed);
+    }
+
+    pub(super) fn remove(&mut self, uid: &Uid) -> Option<Placed> {
+        let placed = self.pods.remove(uid)?;
+        self.count(&placed, false);
+        Some(placed)
+    }
+
+    pub(super) fn get(&self, uid: &Uid) -> Option<&Placed> {
+        self.pods.get(uid)
+    }
+
+    fn count(&mut self, Placed { node, subject }: &Placed, is_new: bool) {
+        let change = |counts: &mut Counts| {
+            if is_new {
+                *counts.entry(Arc::clone(node)).or_default() += 1;
+            } else if let Some(count) = counts.get_mut(node) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(node);
+                }
+            }
+        };
+        for (question, counts) in &mut self.answers {
+            if is_meant(question, subject, &self.namespaces) {
+                change(counts);
+            }
+        }
+        for term in subject.rules.iter().flat_map(|rules| &rules.anti_affinity) {
+            let counts = self.repellers.entry(term.clone()).or_default();
+            change(counts);
+            if counts.is_empty() {
+                self.repellers.remove(term);
+            }
+        }
+    }
+
+    /// The number of pods on each node that the question is about.
+    pub(super) fn answer(&mut self, question: &Question) -> &Counts {
+        if !self.answers.contains_key(question) {
+            if self.answers.len() == RULES {
+                self.answers.clear();
+            }
+            let mut counts = Counts::new();
+            for Placed { node, subject } in self.pods.values() {
+                if is_meant(question, subject, &self.namespaces) {
+                    *counts.entry(Arc::clone(node)).or_default() += 1;
+                }
+            }
+            self.answers.insert(question.clone(), counts);
+        }
+        &self.answers[question]
+    }
+
+    /// The terms of anti-affinity of placed pods that a pod does not meet, with the nodes of these
+    /// pods.
+    pub(super) fn repelling<'a>(
+        &'a self,
+        subject: &'a Subject,
+    ) -> impl Iterator<Item = (&'a Term, &'a Counts)> {
+        let terms = self.repellers.iter();
+        terms.filter(|(term, _)| self.meets(&term.who, subject))
+    }
+
+    /// Whether the pod is one that `who` means.
+    pub(super) fn meets(&self, who: &Who, subject: &Subject) -> bool {
+        meets(who, subject, &self.namespaces)
+    }
+
+    /// Records the labels of a namespace, or that it is gone.
+    pub(super) fn note_namespace(&mut self, name: &str, labels: Option<&Labels>) {
+        let name = Sym::new(name);
+        if self.namespaces.get(&name) == labels {
+            return;
+        }
+        match labels {
+            Some(labels) => drop(self.namespaces.insert(name, labels.clone())),
+            None => drop(self.namespaces.remove(&name)),
+        }
+        self.answers
+            .retain(|question, _| !question.all.iter().any(Who::selects_namespaces));
+    }
+}
+
+fn is_meant(question: &Question, subject: &Subject, namespaces: &HashMap<Sym, Labels>) -> bool {
+    (question.with_terminating || !subject.is_terminating)
+        && question
+            .all
+            .iter()
+            .all(|who| meets(who, subject, namespaces))
+}
+
+fn meets(who: &Who, subject: &Subject, namespaces: &HashMap<Sym, Labels>) -> bool {
+    let labels_of = || {
+        namespaces
+            .get(&subject.namespace)
+            .cloned()
+            .unwrap_or_default()
+    };
+    who.matches(&subject.namespace, labels_of, &subject.labels)
+}

@@ -1,0 +1,339 @@
+//! Placements of pods on small clusters.
+
+use steersman_runtime::object::Node;
+
+use super::*;
+
+/// A ready node with these labels and these allocatable resources.
+fn node(name: &str, labels: Value, allocatable: Value) -> Option<NodeFacts> {
+    let conditions = json!([{"type": "Ready", "status": "True"}]);
+    let json =
+        json!({"metadata": {"name": name, "labels": labels}, "status": {"conditions": conditions}});
+    Some(NodeFacts {
+        node: Node::decode(json.to_string().as_bytes()).unwrap(),
+        unschedulable: false,
+        allocatable: Amounts::of(&serde_json::from_value(allocatable).unwrap()),
+    })
+}
+
+fn ready(name: &str) -> Option<NodeFacts> {
+    node(name, json!({}), json!({}))
+}
+
+/// A pod with the label `app` and this spec.
+fn pod(name: &str, app: &str, spec: Value) -> SimPod {
+    let json = json!({
+        "metadata": {"name": name, "namespace": "d", "uid": name, "labels": {"app": app}},
+        "spec": spec
+    });
+    SimPod::decode(json.to_string().as_bytes()).unwrap()
+}
+
+fn plain() -> SimPod {
+    pod("p", "a", json!({}))
+}
+
+fn pinned(node: &str) -> SimPod {
+    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    let required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+    pod("p", "a", json!({ "affinity": affinity }))
+}
+
+fn requesting(resource: &str, amount: &str) -> Value {
+    json!({"containers": [{"name": "c", "resources": {"requests": {resource: amount}}}]})
+}
+
+/// Required affinity or anti-affinity to pods with this label `app`.
+fn towards(kind: &str, app: &str, key: &str) -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key});
+    json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+/// Nodes `a` and `b` in zone 1, and `c` in zone 2.
+fn zones() -> Scheduler {
+    let scheduler = Scheduler::default();
+    for (name, zone) in [("a", "1"), ("b", "1"), ("c", "2")] {
+        let labels = json!({"zone": zone, "host": name});
+        scheduler.note(name, node(name, labels, json!({})));
+    }
+    scheduler
+}
+
+/// The reasons in the message of a pod that fits nowhere.
+fn reasons(scheduler: &Scheduler, pod: &SimPod) -> String {
+    let message = scheduler.pick(pod).unwrap_err();
+    let (_, reasons) = message.split_once("available: ").unwrap();
+    reasons.split_once(". no new").unwrap().0.to_owned()
+}
+
+#[test]
+fn usable_nodes_take_turns() {
+    let scheduler = Scheduler::default();
+    assert!(scheduler.pick(&plain()).is_err());
+    for node in ["b", "a", "c"] {
+        scheduler.note(node, ready(node));
+    }
+    let picks = |count: usize| {
+        (0..count)
+            .filter_map(|_| scheduler.pick(&plain()).ok())
+            .collect::<Vec<_>>()
+            .concat()
+    };
+    assert_eq!(picks(4), "abca");
+    scheduler.note("b", None);
+    assert_eq!(picks(3), "cac");
+}
+
+#[test]
+fn a_pod_that_names_its_node_gets_that_node_only() {
+    let scheduler = Scheduler::default();
+    for node in ["a", "b", "c"] {
+        scheduler.note(node, ready(node));
+    }
+    assert_eq!(scheduler.pick(&pinned("b")).as_deref(), Ok("b"));
+    let cordoned = ready("b").map(|facts| NodeFacts {
+        unschedulable: true,
+        ..facts
+    });
+    scheduler.note("b", cordoned);
+    // (node, reasons)
+    let cases = [
+        (
+            "b",
+            "1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]",
+        ),
+        ("z", "3 node(s) didn't satisfy plugin(s) [NodeAffinity]"),
+    ];
+    for (node, expected) in cases {
+        assert_eq!(reasons(&scheduler, &pinned(node)), expected);
+    }
+}
+
+#[test]
+fn a_node_takes_pods_up_to_its_allocatable_resources() {
+    let scheduler = Scheduler::default();
+    let room = json!({"cpu": "2", "memory": "1Gi", "pods": "3", "example.com/gpu": "1"});
+    scheduler.note("a", node("a", json!({}), room));
+    let picks = |name: &str, resource: &str, amount: &str| {
+        scheduler.pick(&pod(name, "x", requesting(resource, amount)))
+    };
+    assert!(picks("one", "cpu", "1500m").is_ok());
+    // (resource, amount, reasons, whether other pods are the cause)
+    let cases = [
+        ("cpu", "600m", "1 Insufficient cpu", true),
+        ("cpu", "3", "1 Insufficient cpu", false),
+        ("memory", "2Gi", "1 Insufficient memory", false),
+        (
+            "example.com/gpu",
+            "2",
+            "1 Insufficient example.com/gpu",
+            false,
+        ),
+        (
+            "example.com/fpga",
+            "1",
+            "1 Insufficient example.com/fpga",
+            false,
+        ),
+    ];
+    for (resource, amount, expected, is_due_to_pods) in cases {
+        let message = picks("two", resource, amount).unwrap_err();
+        assert!(
+            message.contains(&format!("available: {expected}. ")),
+            "{message}"
+        );
+        let tail = if is_due_to_pods {
+            "1 No preemption victims found for incoming pod."
+        } else {
+            "1 Preemption is not helpful for scheduling."
+        };
+        assert!(message.ends_with(tail), "{message}");
+    }
+    assert!(picks("two", "example.com/gpu", "1").is_ok());
+    assert!(
+        picks("three", "cpu", "500m").is_ok(),
+        "it uses all of the rest"
+    );
+    let full = pod("four", "x", requesting("cpu", "1m"));
+    assert_eq!(
+        reasons(&scheduler, &full),
+        "1 Insufficient cpu, 1 Too many pods"
+    );
+    let one = pod("one", "x", requesting("cpu", "1500m"));
+    assert_eq!(scheduler.forget(&one), Some(Change::Room));
+    assert!(scheduler.pick(&full).is_ok());
+}
+
+#[test]
+fn a_host_port_is_used_once_per_node() {
+    let scheduler = Scheduler::default();
+    scheduler.note("a", ready("a"));
+    let with = |name: &str, port: Value| {
+        pod(
+            name,
+            "x",
+            json!({"containers": [{"name": "c", "ports": [port]}]}),
+        )
+    };
+    assert!(
+        scheduler
+            .pick(&with("one", json!({"hostPort": 80})))
+            .is_ok()
+    );
+    let taken = "1 node(s) didn't have free ports for the requested pod ports";
+    // (port, fits)
+    let cases = [
+        (json!({"hostPort": 80}), false),
+        (json!({"hostPort": 80, "hostIP": "10.0.0.1"}), false),
+        (json!({"hostPort": 80, "protocol": "UDP"}), true),
+        (json!({"hostPort": 81}), true),
+        (json!({"containerPort": 80}), true),
+    ];
+    for (port, fits) in cases {
+        let pod = with("two", port);
+        if fits {
+            assert!(scheduler.pick(&pod).is_ok(), "{pod:?}");
+            scheduler.forget(&pod);
+        } else {
+            assert_eq!(reasons(&scheduler, &pod), taken);
+        }
+    }
+}
+
+#[test]
+fn affinity_brings_pods_together_and_anti_affinity_keeps_them_apart() {
+    let scheduler = zones();
+    let near = |name: &str, app: &str| pod(name, "web", towards("podAffinity", app, "zone"));
+    let apart =
+        |name: &str, app: &str, key: &str| pod(name, app, towards("podAntiAffinity", "db", key));
+    let unmet = "3 node(s) didn't match pod affinity rules";
+    assert_eq!(reasons(&scheduler, &near("lonely", "db")), unmet);
+    // The first of its kind may go anywhere; the others follow it.
+    assert_eq!(scheduler.pick(&near("w1", "web")).as_deref(), Ok("a"));
+    assert_eq!(scheduler.pick(&near("w2", "web")).as_deref(), Ok("b"));
+    assert_eq!(scheduler.pick(&near("w3", "web")).as_deref(), Ok("a"));
+
+    assert_eq!(
+        scheduler.pick(&apart("d1", "db", "host")).as_deref(),
+        Ok("b")
+    );
+    assert_eq!(
+        scheduler.pick(&apart("d2", "db", "zone")).as_deref(),
+        Ok("c")
+    );
+    let third = pod("d3", "db", json!({}));
+    assert_eq!(
+        scheduler.pick(&third).as_deref(),
+        Ok("a"),
+        "only b and zone 2 are closed"
+    );
+    scheduler.forget(&third);
+    assert_eq!(
+        reasons(&scheduler, &apart("d4", "db", "zone")),
+        "3 node(s) didn't match pod anti-affinity rules"
+    );
+    scheduler.note("a", None);
+    assert_eq!(
+        reasons(&scheduler, &third),
+        "2 node(s) didn't satisfy existing pods anti-affinity rules"
+    );
+}
+
+#[test]
+fn namespace_selectors_choose_the_pods_of_an_affinity() {
+    let scheduler = zones();
+    let mut spec = towards("podAntiAffinity", "db", "zone");
+    let terms = "/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0";
+    spec.pointer_mut(terms).unwrap()["namespaceSelector"] = json!({"matchLabels": {"team": "x"}});
+    assert!(scheduler.pick(&pod("d", "db", json!({}))).is_ok());
+    let picky = pod("p", "web", spec);
+    assert_eq!(
+        scheduler.pick(&picky).as_deref(),
+        Ok("b"),
+        "no namespace matches"
+    );
+    let labels = Labels::new([("team", "x")]);
+    scheduler.note_namespace("d", Some(&labels));
+    assert_eq!(scheduler.pick(&picky).as_deref(), Ok("c"));
+}
+
+#[test]
+fn spread_keeps_the_difference_of_domains_small() {
+    let scheduler = zones();
+    let spread = |name: &str, key: &str, min: Option<u32>| {
+        let constraint = json!({
+            "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "minDomains": min,
+            "labelSelector": {"matchLabels": {"app": "web"}}
+        });
+        pod(
+            name,
+            "web",
+            json!({"topologySpreadConstraints": [constraint]}),
+        )
+    };
+    let picks: Vec<_> = ["1", "2", "3", "4"]
+        .iter()
+        .map(|name| scheduler.pick(&spread(name, "zone", None)).unwrap())
+        .collect();
+    let zone = |node: &Arc<str>| if **node == *"c" { 2 } else { 1 };
+    assert_eq!(picks.iter().map(zone).collect::<Vec<_>>(), [1, 2, 1, 2]);
+    assert_eq!(
+        reasons(&scheduler, &spread("5", "rack", None)),
+        "3 node(s) didn't match pod topology spread constraints (missing required label)"
+    );
+    assert_eq!(
+        reasons(&scheduler, &spread("5", "zone", Some(3))),
+        "3 node(s) didn't match pod topology spread constraints"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_pods_return_by_priority_after_their_back_off() {
+    let scheduler = Scheduler::default();
+    let waits = |name: &str, spec: Value| {
+        let pod = pod(name, "a", spec);
+        scheduler.pick(&pod).unwrap_err();
+    };
+    waits("low", json!({"priority": 1}));
+    waits("high", json!({"priority": 9}));
+    waits("near", towards("podAffinity", "db", "zone"));
+    let released = |change| -> Vec<(String, u64)> {
+        let released = scheduler.release_waiting(change).into_iter();
+        released
+            .map(|(key, wait)| (key.name.to_string(), wait.as_secs()))
+            .collect()
+    };
+    let pair = |name: &str, seconds| (name.to_owned(), seconds);
+    assert_eq!(released(Change::Pod), [pair("near", 1)]);
+    let both = [pair("high", 1), pair("low", 1)];
+    assert_eq!(released(Change::Room), both);
+    assert_eq!(released(Change::Room), [], "they are on their way");
+    for expected in [2, 4, 8, 10, 10] {
+        waits("low", json!({"priority": 1}));
+        assert_eq!(released(Change::Room), [pair("low", expected)]);
+    }
+    waits("low", json!({"priority": 1}));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(released(Change::Room), [pair("low", 0)]);
+}
+
+#[test]
+fn pods_count_on_the_node_that_the_informer_shows() {
+    let scheduler = Scheduler::default();
+    scheduler.note("a", node("a", json!({}), json!({"pods": "1"})));
+    let on = |phase: &str| {
+        let json = json!({
+            "metadata": {"name": "p", "namespace": "d", "uid": "p"},
+            "spec": {"nodeName": "a"}, "status": {"phase": phase}
+        });
+        SimPod::decode(json.to_string().as_bytes()).unwrap()
+    };
+    assert_eq!(scheduler.observe(&on("Running")), Some(Change::Pod));
+    assert_eq!(scheduler.observe(&on("Running")), None, "nothing changed");
+    let other = pod("q", "a", json!({}));
+    assert_eq!(reasons(&scheduler, &other), "1 Too many pods");
+    assert_eq!(scheduler.observe(&on("Succeeded")), Some(Change::Room));
+    assert!(scheduler.pick(&other).is_ok());
+}

@@ -45,6 +45,7 @@ mod duplicates;
 mod eviction;
 mod health;
 mod load;
+mod logs;
 mod managers;
 mod metadata;
 mod owners;
@@ -118,6 +119,8 @@ enum Content {
     Value(Value),
     /// A body that is complete already.
     Body(Body),
+    /// Plain text.
+    Text(String),
 }
 
 impl Answer {
@@ -448,6 +451,10 @@ impl Server {
             }
             Content::Value(value) => Body::whole(value.to_string()),
             Content::Body(body) => body,
+            Content::Text(text) => {
+                kind = "text/plain";
+                Body::whole(text)
+            }
         };
         let mut response = respond(answer.code, kind, body);
         if answer.code == 204 {

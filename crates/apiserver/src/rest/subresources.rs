@@ -1,8 +1,7 @@
 //! Subresources: status, scale, binding, eviction, finalize, and the ones that kubelets and pods
 //! serve.
 //!
-//! Simulated nodes run no containers, so logs, exec, attach, port-forward and proxy answer with an
-//! error.
+//! Simulated nodes run no containers, so exec, attach, port-forward and proxy answer with an error.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::managers::Tracking;
 use super::patching::Patch;
 use super::update::{NotWritten, Writing, check_name};
-use super::{Answer, Body, Call, Content, Server, apply, decode, metadata, scale};
+use super::{Answer, Call, Server, apply, decode, metadata, scale};
 use crate::defaults;
 use crate::kinds::Subresource;
 use crate::route::{Target, Verb};
@@ -118,21 +117,6 @@ impl Server {
         let resource = call.target.resource();
         let scale = scale::of(resource, &resource.shown(object.to_value()))?;
         Ok(Answer::value(200, self.show_value(call, "Scale", scale)?))
-    }
-
-    /// Logs of a pod: empty before it is bound, an error afterwards.
-    fn log(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let pod = self.parent(call)?.to_value();
-        match pod["spec"]["nodeName"].as_str() {
-            None | Some("") => Ok(Answer {
-                code: 204,
-                content: Content::Body(Body::Whole(None)),
-                warnings: Vec::new(),
-            }),
-            Some(node) => Err(Status::internal(format!(
-                "node {node:?} is simulated and keeps no logs"
-            ))),
-        }
     }
 
     /// The subresources that upstream proxies to a kubelet. No simulated kubelet accepts

@@ -13,6 +13,7 @@ use steersman_devcluster::nodes::{NodesConfig, Stages};
 mod endings;
 mod nodes;
 mod placement;
+mod starts;
 mod volumes;
 
 const PATH: &str = "/api/v1/namespaces/default/pods/p";

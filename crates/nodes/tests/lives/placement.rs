@@ -101,3 +101,47 @@ async fn a_pod_that_fits_nowhere_waits_and_says_why() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn room_goes_to_the_waiting_pod_of_the_highest_priority() {
+    let cluster = DevCluster::builder().nodes(1).start().await.unwrap();
+    let big = |name: &str, priority: i32| {
+        let mut pod = pod("a");
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["priority"] = json!(priority);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "40"}});
+        pod
+    };
+    cluster.create(big("first", 0)).await.unwrap();
+    let limit = Duration::from_secs(600);
+    let phase = |pods: &[Value], name: &str| {
+        let pod = pods.iter().find(|pod| pod["metadata"]["name"] == name);
+        pod.map(|pod| pod["status"]["phase"].clone())
+            .unwrap_or_default()
+    };
+    cluster
+        .wait_for("pods", limit, |pods| phase(pods, "first") == "Running")
+        .await
+        .unwrap();
+    cluster.create(big("low", 1)).await.unwrap();
+    cluster.create(big("high", 9)).await.unwrap();
+    let full = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: \
+                0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+    let wait_for_room = |pods: &[Value]| {
+        let waits = |pod: &&Value| pod["status"]["conditions"][0]["message"] == full;
+        pods.iter().filter(waits).count() == 2
+    };
+    cluster
+        .wait_for("pods", limit, wait_for_room)
+        .await
+        .unwrap();
+    cluster
+        .delete(&cluster.path("pods", "default", "first"))
+        .await
+        .unwrap();
+    let pods = cluster
+        .wait_for("pods", limit, |pods| phase(pods, "high") == "Running")
+        .await
+        .unwrap();
+    assert_eq!(phase(&pods, "low"), "Pending");
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Program, output, output_of, python};
+use crate::support::{Program, output, output_of, python, steersman};
 
 /// A ReplicationController and a ReplicaSet of two pods each. `behaviour` is that of their
 /// simulated pods.
@@ -115,36 +115,110 @@ fn a_pod_that_cannot_be_scheduled_is_reported_with_the_reason() {
          accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}\n---\n{}",
         pod(claim)
     );
-    // (manifest, reasons)
+    let unbound = "persistentvolumeclaim default/data: not bound (storageclass.storage.k8s.io \"fast\" not found); ";
+    let container = |rest: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: c, image: i, {rest}}}]}}\n"
+        )
+    };
+    // (manifest, what comes before the pod, reasons)
     let cases = [
         (
             pod("nodeSelector: {disk: ssd}"),
-            "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector",
+            "",
+            "Pending, 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector",
+        ),
+        (
+            container("resources: {requests: {cpu: 500}}"),
+            "",
+            "Pending, 0/3 nodes are available: 3 Insufficient cpu",
         ),
         (
             pod(claim),
-            "0/3 nodes are available: persistentvolumeclaim \"data\" not found. not found",
+            "",
+            "Pending, 0/3 nodes are available: persistentvolumeclaim \"data\" not found. not found",
         ),
         (
             lost,
-            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found, claim data is not bound: \
-             storageclass.storage.k8s.io \"fast\" not found",
+            unbound,
+            "Pending, 0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found, claim data is \
+             not bound: storageclass.storage.k8s.io \"fast\" not found",
+        ),
+        (
+            container("envFrom: [{secretRef: {name: password}}]"),
+            "",
+            "CreateContainerConfigError, secret \"password\" not found",
+        ),
+        (
+            pod("volumes: [{name: v, secret: {secretName: tls}}]"),
+            "",
+            "ContainerCreating, MountVolume.SetUp failed for volume \"v\" : secret \"tls\" not found",
         ),
     ];
-    for (manifest, reasons) in cases {
+    for (manifest, others, reasons) in cases {
         let (status, said) = once(&manifest, "2s");
         assert_eq!(status, Some(1), "{said}");
         assert_eq!(
             said.lines().last(),
             Some(
                 format!(
-                    "Error: not available after 2s: pod default/p: not ready (Pending, {reasons})"
+                    "Error: not available after 2s: {others}pod default/p: not ready ({reasons})"
                 )
                 .as_str()
             ),
             "{said}"
         );
     }
+}
+
+#[test]
+fn manifests_come_from_folders_kustomizations_and_several_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let map = |name: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n");
+    std::fs::create_dir(path("plain")).unwrap();
+    std::fs::write(
+        path("plain/a.yaml"),
+        format!("{}---\n{}", map("a"), map("b")),
+    )
+    .unwrap();
+    std::fs::create_dir(path("built")).unwrap();
+    std::fs::write(path("built/c.yaml"), map("c")).unwrap();
+    let kustomization = "resources: [c.yaml]\nnamePrefix: x-\n";
+    std::fs::write(path("built/kustomization.yaml"), kustomization).unwrap();
+    std::fs::write(path("single.yaml"), map("d")).unwrap();
+    let run = |search: &str, arguments: &[&str]| {
+        let arguments = [&["dev", "--once", "--timeout=15s"], arguments].concat();
+        let output = output_of(steersman(&arguments).env("PATH", search));
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
+    let (plain, single, built) = (path("plain"), path("single.yaml"), path("built"));
+    let (status, said) = run("", &["--apply", &plain, "--apply", &single]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("applied 3 objects from 2 files"), "{said}");
+
+    let (status, said) = run("", &["--apply", &built]);
+    assert_eq!(status, Some(1), "{said}");
+    let needs = format!("Error: {built}: a kustomization needs kubectl: run kubectl kustomize: ");
+    assert!(said.starts_with(&needs), "{said}");
+
+    let url = "https://example.com/web.yaml";
+    let (status, said) = run("", &["--apply", url]);
+    assert_eq!(status, Some(1), "{said}");
+    let refused = format!("Error: {url}: URLs are not read; pipe the file instead: curl -fL {url}");
+    assert!(said.starts_with(&refused), "{said}");
+
+    let programs = folder.path().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    let kubectl = programs.join("kubectl");
+    let script = "#!/bin/sh\necho '{apiVersion: v1, kind: ConfigMap, metadata: {name: x-c}}'\n";
+    std::fs::write(&kubectl, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&kubectl, mode).unwrap();
+    let (status, said) = run(programs.to_str().unwrap(), &["--apply", &built]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("applied 1 object from 1 file"), "{said}");
 }
 
 #[test]

@@ -37,8 +37,8 @@ pub(super) struct EmbeddedArgs {
     /// nodes have no zone.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u8).range(..=26))]
     zones: u8,
-    /// Manifests to apply once the server is up: files, directories of them, or - for standard
-    /// input.
+    /// Manifests to apply once the server is up: files, directories of them, directories with a
+    /// kustomization (they need kubectl), or - for standard input.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub(super) apply: Vec<PathBuf>,
     /// How long after its last write an Event is deleted; 0s keeps Events for ever.
@@ -214,6 +214,8 @@ impl Embedded {
             pod_ranges: runs("node-ipam-controller")
                 && config.options().bool("allocate-node-cidrs"),
             latency,
+            // Users look for the reasons of their pods in Events.
+            events: true,
             ..NodesConfig::default()
         };
         nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;

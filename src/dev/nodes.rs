@@ -53,6 +53,10 @@ struct NodesArgs {
     /// without a scheduler and a provisioner.
     #[arg(long)]
     schedule: bool,
+    /// Write the Events of kubelets about the pods, and with --schedule those of a scheduler. A start
+    /// of a pod then takes about three times as many writes.
+    #[arg(long)]
+    events: bool,
 }
 
 /// The errors that end `steersman nodes`.
@@ -99,6 +103,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         } else {
             Pods::OfOwnNodes
         },
+        events: args.events,
         ..NodesConfig::default()
     };
     let loaded = client::load_config_as_kubectl(args.kubeconfig.as_deref())?;

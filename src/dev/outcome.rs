@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::nodes::FAILURES;
 use steersman_devcluster::tables::pod_status;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{
@@ -12,10 +13,10 @@ use steersman_runtime::object::{
 };
 
 use super::progress::{
-    State, assess, assess_cron_job, assess_daemon_set, assess_job, assess_replicas,
+    State, assess, assess_claim, assess_cron_job, assess_daemon_set, assess_job, assess_replicas,
     assess_stateful_set,
 };
-use super::served::{CronJobs, DaemonSets, Jobs, Served, StatefulSets};
+use super::served::{Claims, CronJobs, DaemonSets, Jobs, Served, StatefulSets};
 
 /// The common state of all applied objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +66,13 @@ impl Unavailable {
                 .collect(),
         };
         notes.extend(pods.iter().find_map(reason_to_wait));
+        notes.extend(pods.iter().find_map(|pod| failed_mount(pod, cluster)));
         notes.extend(unbound_claim(&pods, cluster));
+        if self.kind == "PersistentVolumeClaim" {
+            let claims = cluster.objects("persistentvolumeclaims");
+            let claim = claims.iter().find(|claim| self.is(claim));
+            notes.extend(claim.and_then(|claim| lacking_class(claim, cluster)));
+        }
         // Pods that exist explain themselves; the warnings are about those that do not.
         notes.extend(latest_warning(&owners, cluster));
         if notes.is_empty() {
@@ -75,12 +82,14 @@ impl Unavailable {
         }
     }
 
+    fn is(&self, object: &Value) -> bool {
+        object["metadata"]["name"] == *self.key.name
+            && object["metadata"]["namespace"] == *self.key.namespace
+    }
+
     /// The pods of the object and of the ReplicaSets it owns, and the UIDs of these owners.
     fn pods(&self, cluster: &DevCluster) -> (Vec<Value>, Vec<Value>) {
-        let is_it = |object: &&Value| {
-            object["metadata"]["name"] == *self.key.name
-                && object["metadata"]["namespace"] == *self.key.namespace
-        };
+        let is_it = |object: &&Value| self.is(object);
         let pods = cluster.objects("pods");
         if self.kind == "Pod" {
             return (
@@ -115,7 +124,8 @@ fn reason_to_wait(pod: &Value) -> Option<String> {
         .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False")
         .map(|condition| &condition["message"]);
     // The state of the pod says already that it crashes.
-    let waiting = listed("containerStatuses")
+    let waiting = listed("initContainerStatuses")
+        .chain(listed("containerStatuses"))
         .map(|container| &container["state"]["waiting"])
         .find(|waiting| waiting["reason"] != "CrashLoopBackOff" && !waiting["message"].is_null())
         .map(|waiting| &waiting["message"]);
@@ -123,6 +133,18 @@ fn reason_to_wait(pod: &Value) -> Option<String> {
     // Preemption has never more to say.
     let message = message.split(" no new claims").next().unwrap_or(message);
     Some(message.trim_end_matches('.').to_owned())
+}
+
+/// The latest message about a volume of a pod that cannot be mounted, while the pod is pending.
+fn failed_mount(pod: &Value, cluster: &DevCluster) -> Option<String> {
+    if pod["status"]["phase"] != "Pending" {
+        return None;
+    }
+    let events = cluster.objects("events");
+    let mut about = events.iter().filter(|event| {
+        event["reason"] == "FailedMount" && event["involvedObject"]["uid"] == pod["metadata"]["uid"]
+    });
+    Some(about.next_back()?["message"].as_str()?.to_owned())
 }
 
 /// The first claim of the pods that is not bound, with the class that it lacks.
@@ -142,21 +164,26 @@ fn unbound_claim(pods: &[Value], cluster: &DevCluster) -> Option<String> {
         let key = (metadata["namespace"].clone(), metadata["name"].clone());
         claim["status"]["phase"] != "Bound" && used.contains(&key)
     })?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (name, class) = (
-        text(&claim["metadata"]["name"]),
-        text(&claim["spec"]["storageClassName"]),
-    );
+    let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+    let lacking = lacking_class(claim, cluster);
+    Some(match lacking {
+        Some(lacking) => format!("claim {name} is not bound: {lacking}"),
+        None => format!("claim {name} is not bound"),
+    })
+}
+
+/// The reason of an unbound claim, if its class is the cause.
+fn lacking_class(claim: &Value, cluster: &DevCluster) -> Option<String> {
+    let class = claim["spec"]["storageClassName"]
+        .as_str()
+        .unwrap_or_default();
+    if class.is_empty() {
+        return Some("it has no storage class".to_owned());
+    }
     let classes = cluster.objects("storageclasses");
-    let is_known = classes
-        .iter()
-        .any(|known| known["metadata"]["name"] == *class);
-    let why = match is_known {
-        _ if class.is_empty() => " without a storage class".to_owned(),
-        true => String::new(),
-        false => format!(": storageclass.storage.k8s.io {class:?} not found"),
-    };
-    Some(format!("claim {name} is not bound{why}"))
+    let mut names = classes.iter().map(|known| &known["metadata"]["name"]);
+    (!names.any(|known| known == class))
+        .then(|| format!("storageclass.storage.k8s.io {class:?} not found"))
 }
 
 /// The message of the latest Warning Event about one of the objects with these UIDs.
@@ -201,6 +228,7 @@ pub(super) struct Caches {
     pub(super) daemon_sets: SharedInformer<Served<DaemonSets>>,
     pub(super) jobs: SharedInformer<Served<Jobs>>,
     pub(super) cron_jobs: SharedInformer<Served<CronJobs>>,
+    pub(super) claims: SharedInformer<Served<Claims>>,
     pub(super) pods: SharedInformer<Pod>,
 }
 
@@ -215,6 +243,7 @@ impl Caches {
             daemon_sets: informers.shared(),
             jobs: informers.shared(),
             cron_jobs: informers.shared(),
+            claims: informers.shared(),
             pods: informers.shared(),
         }
     }
@@ -230,6 +259,7 @@ pub(super) struct Applied {
     daemon_sets: Vec<ObjectKey>,
     jobs: Vec<ObjectKey>,
     cron_jobs: Vec<ObjectKey>,
+    claims: Vec<ObjectKey>,
     pods: Vec<ObjectKey>,
 }
 
@@ -244,14 +274,15 @@ impl Applied {
             "DaemonSet" => &mut self.daemon_sets,
             "Job" => &mut self.jobs,
             "CronJob" => &mut self.cron_jobs,
+            "PersistentVolumeClaim" => &mut self.claims,
             "Pod" => &mut self.pods,
             _ => return,
         };
         keys.push(key);
     }
 
-    /// Determines the outcome from the caches.
-    pub(super) fn outcome(&self, caches: &Caches) -> Outcome {
+    /// Determines the outcome from the caches. `cluster` has the fields that the caches lack.
+    pub(super) fn outcome(&self, caches: &Caches, cluster: &DevCluster) -> Outcome {
         let mut pending = Vec::new();
         let all = &mut pending;
         let impossible = assess_all(&caches.deployments, &self.deployments, all, |d| {
@@ -282,7 +313,23 @@ impl Applied {
             let keys = &self.cron_jobs;
             assess_all(&caches.cron_jobs, keys, all, |c| assess_cron_job(c).state)
         })
-        .or_else(|| assess_all(&caches.pods, &self.pods, all, assess_pod));
+        .or_else(|| {
+            let waits = |claim: &Served<Claims>| waits_for_pod(claim, cluster);
+            assess_all(
+                &caches.claims,
+                &self.claims,
+                all,
+                |claim| match assess_claim(claim) {
+                    State::Rolling(_) if waits(claim) => State::Complete,
+                    state => state,
+                },
+            )
+        })
+        .or_else(|| {
+            assess_all(&caches.pods, &self.pods, all, |pod| {
+                assess_pod(pod, || crash_loops(pod, cluster))
+            })
+        });
         match impossible {
             Some(missing) => Outcome::Impossible(missing),
             None if pending.is_empty() => Outcome::Available,
@@ -317,14 +364,38 @@ fn assess_all<T: Object>(
     None
 }
 
+/// Whether the class of a claim binds it for its first pod only.
+fn waits_for_pod(claim: &Served<Claims>, cluster: &DevCluster) -> bool {
+    let classes = cluster.objects("storageclasses");
+    let class = classes
+        .iter()
+        .find(|class| class["metadata"]["name"] == claim.spec["storageClassName"]);
+    class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
+}
+
+/// Whether a container of the pod waits for a restart that will fail again. A simulated container
+/// that has failed once fails always, unless an annotation limits its failures.
+fn crash_loops(pod: &Pod, cluster: &DevCluster) -> bool {
+    let pods = cluster.objects("pods");
+    let uid = pod.meta.uid.to_string();
+    let Some(pod) = pods.iter().find(|pod| pod["metadata"]["uid"] == uid) else {
+        return false;
+    };
+    let listed = |field: &str| pod["status"][field].as_array().into_iter().flatten();
+    let is_limited = pod["metadata"]["annotations"][FAILURES].is_string();
+    !is_limited
+        && listed("containerStatuses")
+            .chain(listed("initContainerStatuses"))
+            .any(|container| container["state"]["waiting"]["reason"] == "CrashLoopBackOff")
+}
+
 /// Assesses a pod of its own, without a controller.
-fn assess_pod(pod: &Pod) -> State {
+fn assess_pod(pod: &Pod, crash_loops: impl FnOnce() -> bool) -> State {
     match pod.phase {
         Phase::Failed => State::Stuck("failed".to_owned()),
         Phase::Succeeded => State::Complete,
         _ if pod.is_ready() => State::Complete,
-        // A simulated container that has failed once fails always.
-        _ if pod.restarts > 0 => State::Stuck("does not stay up".to_owned()),
+        _ if crash_loops() => State::Stuck("does not stay up".to_owned()),
         _ => State::Rolling("not ready".to_owned()),
     }
 }

@@ -154,13 +154,13 @@ async fn work(
         return std::future::pending().await;
     }
     let limit = args.timeout;
-    match tokio::time::timeout(limit.to_std(), watch.available(&applied)).await {
+    match tokio::time::timeout(limit.to_std(), watch.available(&applied, cluster)).await {
         Ok(Ok(())) => {
             watch.display.say("everything is available");
             Ok(())
         }
         Ok(Err(missing)) => Err(DevError::Impossible(missing.explain(cluster))),
-        Err(_) => match applied.outcome(&watch.caches) {
+        Err(_) => match applied.outcome(&watch.caches, cluster) {
             Outcome::Available => Ok(()),
             Outcome::Impossible(missing) => Err(DevError::Impossible(missing.explain(cluster))),
             Outcome::Pending(all) => {
@@ -201,6 +201,7 @@ impl Watch {
         show(&caches.cron_jobs, &display, &changed, assess_cron_job);
         wake_for_unowned(&caches.replica_sets, &changed);
         wake_for_unowned(&caches.replication_controllers, &changed);
+        wake_for_unowned(&caches.claims, &changed);
         wake_for_unowned(&caches.pods, &changed);
         embedded
             .tasks
@@ -215,9 +216,9 @@ impl Watch {
     }
 
     /// Waits until all applied objects are available. The error is an object that cannot be.
-    async fn available(&self, applied: &Applied) -> Result<(), Unavailable> {
+    async fn available(&self, applied: &Applied, cluster: &DevCluster) -> Result<(), Unavailable> {
         loop {
-            match applied.outcome(&self.caches) {
+            match applied.outcome(&self.caches, cluster) {
                 Outcome::Available => return Ok(()),
                 Outcome::Impossible(missing) => return Err(missing),
                 Outcome::Pending(_) => self.changed.notified().await,

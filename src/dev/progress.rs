@@ -7,7 +7,7 @@ use steersman_runtime::object::{
     ReplicationController,
 };
 
-use super::served::{CronJobs, DaemonSets, Jobs, Served, StatefulSets};
+use super::served::{Claims, CronJobs, DaemonSets, Jobs, Served, StatefulSets};
 
 /// The progress of one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,6 +236,15 @@ pub(super) fn assess_cron_job(job: &Served<CronJobs>) -> Progress {
         paused: job.spec["suspend"] == true,
         revision: None,
         images: images(&job.spec["jobTemplate"]["spec"]),
+    }
+}
+
+/// Assesses a PersistentVolumeClaim: it is complete when it is bound.
+pub(super) fn assess_claim(claim: &Served<Claims>) -> State {
+    match claim.status["phase"].as_str() {
+        Some("Bound") => State::Complete,
+        Some("Lost") => State::Stuck("its volume is lost".to_owned()),
+        _ => State::Rolling("not bound".to_owned()),
     }
 }
 

@@ -81,6 +81,8 @@ kinds! {
     DaemonSets: "apps", "DaemonSet", "daemonsets";
     /// batch/v1 jobs.
     Jobs: "batch", "Job", "jobs";
+    /// v1 persistentvolumeclaims.
+    Claims: "", "PersistentVolumeClaim", "persistentvolumeclaims";
     /// batch/v1 cronjobs.
     CronJobs: "batch", "CronJob", "cronjobs";
 }

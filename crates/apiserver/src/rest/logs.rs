@@ -47,7 +47,8 @@ impl Server {
         }
         let limit = call.query.number("limitBytes")?;
         if let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) {
-            text.truncate(text.floor_char_boundary(limit));
+            let kept = &text.as_bytes()[..limit.min(text.len())];
+            text = String::from_utf8_lossy(kept).into_owned();
         }
         Ok(Answer {
             code: 200,

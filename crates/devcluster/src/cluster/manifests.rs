@@ -3,6 +3,7 @@
 //! Errors name file and document, because a directory can have many of them.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use http::Method;
 use serde_json::Value;
@@ -45,6 +46,31 @@ pub enum ManifestError {
         /// The file or directory.
         file: PathBuf,
     },
+    /// A URL, which is not read.
+    #[error(
+        "{url}: URLs are not read; pipe the file instead: curl -fL {url} | steersman dev --apply -"
+    )]
+    Url {
+        /// The URL.
+        url: String,
+    },
+    /// The folder has a kustomization, and `kubectl kustomize` cannot be run.
+    #[error("{}: a kustomization needs kubectl: run kubectl kustomize: {source}", folder.display())]
+    NoKubectl {
+        /// The folder.
+        folder: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: std::io::Error,
+    },
+    /// `kubectl kustomize` refused the folder.
+    #[error("{}: kubectl kustomize: {message}", folder.display())]
+    Kustomize {
+        /// The folder.
+        folder: PathBuf,
+        /// The text of kubectl.
+        message: String,
+    },
     /// A YAML document that is no Kubernetes object.
     #[error("{}: document {index} has no {field}: every object needs apiVersion, kind and metadata.name", file.display())]
     NotAnObject {
@@ -78,9 +104,20 @@ pub enum ManifestError {
     },
 }
 
+/// Names of the file of a kustomization.
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
 /// Reads all objects of a file: several YAML documents, or JSON, with the items of each `List`. For
-/// a directory, reads its files that end in `.yaml`, `.yml` or `.json`. `-` is standard input.
+/// a directory, reads its files that end in `.yaml`, `.yml` or `.json`, as `kubectl apply -f` does;
+/// for one with a kustomization, reads the output of `kubectl kustomize`. `-` is standard input. URLs
+/// are errors.
 pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
+    let text = path.to_string_lossy();
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return Err(ManifestError::Url {
+            url: text.into_owned(),
+        });
+    }
     let unreadable = |source| ManifestError::Read {
         file: path.to_owned(),
         source,
@@ -90,6 +127,8 @@ pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
             Path::new("standard input"),
             &std::io::read_to_string(std::io::stdin()).map_err(unreadable)?,
         )?
+    } else if KUSTOMIZATIONS.iter().any(|name| path.join(name).is_file()) {
+        kustomize(path)?
     } else if path.is_dir() {
         let entries = std::fs::read_dir(path)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -112,6 +151,25 @@ pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
     } else {
         Ok(manifests)
     }
+}
+
+/// Reads the objects that `kubectl kustomize` builds from a folder.
+fn kustomize(folder: &Path) -> Result<Vec<Manifest>, ManifestError> {
+    let output = Command::new("kubectl")
+        .arg("kustomize")
+        .arg(folder)
+        .output()
+        .map_err(|source| ManifestError::NoKubectl {
+            folder: folder.to_owned(),
+            source,
+        })?;
+    if !output.status.success() {
+        return Err(ManifestError::Kustomize {
+            folder: folder.to_owned(),
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        });
+    }
+    parse(folder, &String::from_utf8_lossy(&output.stdout))
 }
 
 fn read_file(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
@@ -276,6 +334,18 @@ mod tests {
         assert_eq!(
             all.iter().map(Manifest::name).collect::<Vec<_>>(),
             ["a", "b", "c"]
+        );
+    }
+
+    #[test]
+    fn urls_are_refused_with_the_command_that_reads_them() {
+        let url = "https://example.com/web.yaml";
+        let refused = read(Path::new(url)).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!(
+                "{url}: URLs are not read; pipe the file instead: curl -fL {url} | steersman dev --apply -"
+            )
         );
     }
 

@@ -227,7 +227,8 @@ impl Demand<'_> {
                 .all(|term| facts.label(&term.key).is_some())
         };
         let is_near = self.affinity.iter().all(|term| term.have(facts));
-        if !is_near && !(self.may_be_first && has_keys()) {
+        let is_first = || self.may_be_first && has_keys();
+        if !is_near && !is_first() {
             return Refusal::of_node("node(s) didn't match pod affinity rules");
         }
         if self.anti_affinity.iter().any(|term| term.have(facts)) {

@@ -35,6 +35,8 @@ pub enum Problem {
     NotFound(Value, String),
     /// `Duplicate value: "x"`.
     Duplicate(Value),
+    /// `Duplicate value`, for an object or list that is not shown.
+    DuplicateWhole,
     /// `Too long: may not be more than N bytes`.
     TooLong(usize),
     /// `Too many: N: must have at most M items`.
@@ -51,7 +53,7 @@ impl FieldError {
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Forbidden(_) => "FieldValueForbidden",
             Problem::NotFound(..) => "FieldValueNotFound",
-            Problem::Duplicate(_) => "FieldValueDuplicate",
+            Problem::Duplicate(_) | Problem::DuplicateWhole => "FieldValueDuplicate",
             Problem::TooLong(_) => "FieldValueTooLong",
             Problem::TooMany(..) => "FieldValueTooMany",
         }
@@ -69,7 +71,7 @@ impl FieldError {
         match &self.problem {
             Problem::Required(detail) => format!("Required value{}", tail(detail)),
             Problem::Invalid(value, detail) | Problem::TypeInvalid(value, detail) => {
-                format!("Invalid value: {value}{}", tail(detail))
+                format!("Invalid value: {}{}", shown(value), tail(detail))
             }
             Problem::InvalidWhole(detail) => format!("Invalid value: {detail}"),
             Problem::NotSupported(value, supported) => {
@@ -82,12 +84,25 @@ impl FieldError {
             Problem::Forbidden(detail) => format!("Forbidden: {detail}"),
             Problem::NotFound(value, detail) => format!("Not found: {value}{}", tail(detail)),
             Problem::Duplicate(value) => format!("Duplicate value: {value}"),
+            Problem::DuplicateWhole => "Duplicate value".to_owned(),
             Problem::TooLong(max) => format!("Too long: may not be more than {max} bytes"),
             Problem::TooMany(found, 1) => format!("Too many: {found}: must have at most 1 item"),
             Problem::TooMany(found, max) => {
                 format!("Too many: {found}: must have at most {max} items")
             }
         }
+    }
+}
+
+/// A value in a message. Go escapes some letters in the JSON of objects, and none in plain texts.
+fn shown(value: &Value) -> String {
+    let json = value.to_string();
+    match value {
+        Value::Object(_) | Value::Array(_) => json
+            .replace('<', "\\u003c")
+            .replace('>', "\\u003e")
+            .replace('&', "\\u0026"),
+        _ => json,
     }
 }
 

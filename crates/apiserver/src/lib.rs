@@ -43,6 +43,7 @@ pub mod validate;
 
 mod admission;
 mod apimachinery;
+mod cel;
 mod custom;
 mod expiry;
 mod fields;
@@ -82,6 +83,7 @@ pub struct Server {
     /// Admission of new pods.
     pub(crate) admission: Admission,
     pub(crate) random: Random,
+    pub(crate) policies: admission::Policies,
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
@@ -112,6 +114,7 @@ impl Server {
             users: Users::new(),
             admission: Admission::default(),
             random: Random::new(seed),
+            policies: admission::Policies::default(),
             quota_lock: Mutex::default(),
             addresses: Addresses::default(),
             settling: Mutex::default(),
@@ -144,6 +147,7 @@ impl Server {
             users: self.users.fork(),
             admission: self.admission,
             random: Random::new(None),
+            policies: admission::Policies::default(),
             quota_lock: Mutex::default(),
             addresses,
             settling: Mutex::default(),

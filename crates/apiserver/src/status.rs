@@ -167,6 +167,16 @@ impl Status {
         Self::new(403, "Forbidden", message).with_details(resource.details(name))
     }
 
+    /// The same with another code and reason, and with a cause of this message.
+    pub(crate) fn refused(mut self, code: u16, reason: &'static str, cause: &str) -> Self {
+        self.code = code;
+        self.reason = reason;
+        if let Some(Value::Object(details)) = self.details.as_deref_mut() {
+            details.insert("causes".to_owned(), json!([{"message": cause}]));
+        }
+        self
+    }
+
     /// 403 for a path that names no objects.
     pub fn forbidden_path(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())

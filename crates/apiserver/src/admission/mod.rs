@@ -5,21 +5,26 @@
 //! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
-//! -> validation -> limits, size of claims -> pod security -> quota -> store
+//! -> validation -> limits, size of claims -> pod security -> policies -> quota -> store
 
 mod accounts;
 mod amounts;
 mod limits;
+mod matching;
 mod pod_security;
+mod policies;
 mod priority;
 mod quota;
+mod request;
 mod storage;
 mod taints;
 
 use serde_json::Value;
 
+pub(crate) use policies::{Expressions, Policies};
 pub(crate) use priority::system_classes;
 pub(crate) use quota::matters;
+pub(crate) use request::{Operation, Origin, Request};
 
 use crate::Server;
 use crate::route::Target;

@@ -32,12 +32,12 @@ pub(crate) use bootstrap::objects as bootstrap_objects;
 pub(crate) use certificate::{
     EXTRA_HEADERS, FRONT_PROXY, GROUP_HEADER, Peer, UID_HEADER, USER_HEADER,
 };
-pub(crate) use policy::Decision;
+pub(crate) use policy::{Decision, Policy};
 pub(crate) use rules::Rule;
 pub(crate) use tokens::Claims;
 
 use jwt::Signer;
-use policy::{Policy, Sources};
+use policy::Sources;
 use serde_json::{Value, json};
 
 use crate::Server;

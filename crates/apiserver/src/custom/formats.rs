@@ -12,7 +12,7 @@ use jiff::civil::Date;
 use crate::apimachinery::formats::is_subdomain;
 
 /// Whether `text` is valid for `format`.
-pub(super) fn fits(format: &str, text: &str) -> bool {
+pub(crate) fn fits(format: &str, text: &str) -> bool {
     match format {
         "byte" => STANDARD.decode(text).is_ok(),
         "cidr" => is_network(text),

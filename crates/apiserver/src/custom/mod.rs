@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::apimachinery;
-use crate::fielderror::FieldError;
+use crate::fielderror::{FieldError, Problem};
 
 mod columns;
 mod complete;
@@ -23,14 +23,17 @@ mod fit;
 mod formats;
 pub(crate) mod jsonpath;
 pub(crate) mod names;
+mod rules;
 mod scale;
 mod schema;
 mod structural;
 
+pub(crate) use formats::fits as fits_format;
 pub(crate) use scale::Scale;
 pub(crate) use schema::{ListType, Schema};
 
 use columns::Column;
+use rules::{Findings, Rules};
 
 /// One version of a custom kind.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ pub struct Custom {
     pub(crate) document: Value,
     document_text_hash: OnceLock<u64>,
     schema: Schema,
+    rules: Option<Rules>,
     pub(crate) has_status: bool,
     scale: Option<Scale>,
     columns: Vec<Column>,
@@ -99,6 +103,7 @@ impl Custom {
             storage,
             document: document.clone(),
             document_text_hash: OnceLock::new(),
+            rules: Rules::of_resource(&schema),
             schema,
             has_status: version["subresources"]["status"].is_object(),
             scale: Scale::parse(&version["subresources"]["scale"]),
@@ -153,7 +158,44 @@ impl Custom {
         errors.extend(self.scale.iter().flat_map(|scale| scale.errors(object)));
         errors.extend(embedded::errors(&self.schema, object));
         errors.extend(fit::duplicates(&self.schema, object, ""));
+        let found = self.check_rules(object, None, &errors);
+        errors.extend(found.errors);
         errors
+    }
+
+    /// Checks the rules, unless other errors make the results meaningless.
+    fn check_rules(&self, object: &Value, old: Option<&Value>, errors: &[FieldError]) -> Findings {
+        let Some(rules) = &self.rules else {
+            return Findings::default();
+        };
+        let blocks = |error: &FieldError| {
+            matches!(
+                error.problem,
+                Problem::Required(_)
+                    | Problem::TypeInvalid(..)
+                    | Problem::NotSupported(..)
+                    | Problem::TooLong(_)
+                    | Problem::TooMany(..)
+            )
+        };
+        if !errors.iter().any(blocks) {
+            return rules.check(object, old, "");
+        }
+        const SKIPPED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        let skipped = FieldError {
+            field: "<nil>".to_owned(),
+            problem: Problem::Invalid(Value::Null, SKIPPED.to_owned()),
+        };
+        Findings {
+            errors: vec![skipped],
+            ..Findings::default()
+        }
+    }
+
+    /// Warnings about an update: rules that a part fails which the update keeps.
+    pub(crate) fn update_warnings(&self, new: &Value, old: &Value) -> Vec<String> {
+        let found = self.check_rules(new, Some(old), &[]);
+        found.kept.iter().map(ToString::to_string).collect()
     }
 
     /// The errors of an update from `old` to `new`, through the main endpoint or through `part`.
@@ -172,6 +214,8 @@ impl Custom {
                 errors.extend(fit::duplicates(schema, status, "status"));
             }
             errors.extend(self.scale.iter().flat_map(|scale| scale.status_errors(new)));
+            let found = self.check_rules(new, Some(old), &errors);
+            errors.extend(found.errors);
             return errors;
         }
         errors.extend(fit::check(&self.schema, new, Some(old), ""));
@@ -181,6 +225,8 @@ impl Custom {
         if fit::duplicates(&self.schema, old, "").is_empty() {
             errors.extend(fit::duplicates(&self.schema, new, ""));
         }
+        let found = self.check_rules(new, Some(old), &errors);
+        errors.extend(found.errors);
         errors
     }
 }

@@ -9,6 +9,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
+use super::rules::Rule;
+
 /// One node of the schema, which describes the value at one place. The validation of structural
 /// schemas decides which fields a node can have.
 #[derive(Debug, Default, Deserialize)]
@@ -53,6 +55,8 @@ pub(crate) struct Schema {
     pub(super) list_map_keys: Vec<String>,
     #[serde(rename = "x-kubernetes-map-type")]
     pub(super) map_type: String,
+    #[serde(rename = "x-kubernetes-validations")]
+    pub(super) rules: Vec<Rule>,
     #[serde(skip)]
     compiled: OnceLock<Option<Regex>>,
 }

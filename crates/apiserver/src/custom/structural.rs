@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::complete;
 use super::fit;
+use super::rules::{self, Rules};
 use super::schema::Schema;
 use crate::apimachinery::errors::{Errors, at, list, text};
 
@@ -80,7 +81,12 @@ pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut
         return;
     }
     match Schema::parse(schema) {
-        Ok(parsed) => defaults(&parsed, field, errors),
+        Ok(parsed) => {
+            defaults(&parsed, field, errors);
+            if errors.len() == before {
+                rules::definition::check(&parsed, field, errors);
+            }
+        }
         Err(error) => errors.invalid(field, "", error.to_string()),
     }
 }
@@ -492,6 +498,9 @@ fn defaults(schema: &Schema, field: &str, errors: &mut Errors) {
             errors.invalid(&place, default.clone(), "must not have unknown fields");
         }
         errors.extend(fit::check(schema, default, None, &place));
+        if let Some(rules) = Rules::of(schema, schema.embedded_resource) {
+            errors.extend(rules.check(default, None, &place).errors);
+        }
     }
     for (name, property) in &schema.properties {
         defaults(property, &format!("{field}.properties[{name}]"), errors);

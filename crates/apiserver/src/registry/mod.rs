@@ -210,6 +210,17 @@ impl Registry {
         self.read(|served| served.resources.values().filter(is_one).cloned().collect())
     }
 
+    /// All resources with the objects of `store`: one kind in its versions and groups.
+    pub(crate) fn resources_of(&self, store: &Arc<TypeStore>) -> Vec<Arc<Registered>> {
+        let rows = |served: &Served| {
+            let rows = served.resources.values().filter(|row| row.served);
+            rows.filter(|row| Arc::ptr_eq(&row.store, store))
+                .cloned()
+                .collect()
+        };
+        self.read(rows)
+    }
+
     /// The same resources with the same objects, and from now on apart; all as they were at the
     /// revision in the answer.
     pub(crate) fn fork(&self, revisions: &Revisions) -> (Self, Revisions) {

@@ -68,6 +68,7 @@ impl Server {
                     dry_run,
                     uid_is_precondition: false,
                     tracking: Tracking::Decided,
+                    origin: Some(&call.origin),
                 };
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
@@ -98,8 +99,14 @@ impl Server {
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &mut object)?;
             let mut warnings = Vec::new();
-            let created =
-                self.create_object(target, object, dry_run, Tracking::Decided, &mut warnings);
+            let created = self.create_object(
+                call,
+                target,
+                object,
+                dry_run,
+                Tracking::Decided,
+                &mut warnings,
+            );
             match created {
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => return created.map(|object| Answer::object(201, object).warn(warnings)),
@@ -153,6 +160,7 @@ impl Server {
             dry_run,
             uid_is_precondition: true,
             tracking: Tracking::Decided,
+            origin: None,
         };
         let written = self.rewrite(&whole, writing, |_, old| {
             let seen = |conflicts: Conflicts| {

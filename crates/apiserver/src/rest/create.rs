@@ -13,6 +13,7 @@ use super::decode::Strictness;
 use super::devices::date_taints;
 use super::managers::Tracking;
 use super::{Answer, Call, Server, decode, managers, metadata, owners};
+use crate::admission::{Operation, Request};
 use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
@@ -41,13 +42,14 @@ impl Server {
         self.check_author(call.user, target, None, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
         let tracking = Tracking::Update(&author);
-        let created = self.create_object(target, object, dry_run, tracking, &mut warnings)?;
+        let created = self.create_object(call, target, object, dry_run, tracking, &mut warnings)?;
         Ok(Answer::object(201, created).warn(warnings))
     }
 
     /// Creates a decoded object in the collection of `target`. Adds warnings about it.
     pub(super) fn create_object(
         &self,
+        call: &Call<'_>,
         target: &Target,
         mut object: Value,
         dry_run: bool,
@@ -80,6 +82,15 @@ impl Server {
             let shown = if generated { &prefix } else { &name };
             let _reserved = self.prepare(target, shown, &mut candidate, dry_run, tracking)?;
             warnings.extend(resource.warnings(&candidate));
+            self.check_policies(&Request {
+                operation: Operation::Create,
+                target,
+                name: &name,
+                object: Some(&candidate),
+                old: None,
+                dry_run,
+                origin: &call.origin,
+            })?;
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {

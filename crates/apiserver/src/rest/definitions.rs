@@ -248,7 +248,7 @@ impl Server {
                 subresource: None,
                 legacy_watch: false,
             };
-            if let Err(status) = self.delete_object(&target, &DeleteOptions::default())
+            if let Err(status) = self.delete_object(None, &target, &DeleteOptions::default())
                 && status.code != 404
             {
                 tracing::warn!(object = %object.key, resource = plural, error = %status.message, "deleting a custom resource");
@@ -299,6 +299,7 @@ impl Server {
             dry_run: false,
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
+            origin: None,
         };
         let written = self.rewrite(&target, writing, |_, old| {
             let mut new = old.clone();

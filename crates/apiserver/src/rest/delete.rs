@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::query::{ListOptions, Query, invalid_options, parse_revision};
 use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
+use crate::admission::{Operation, Origin, Request};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{DeleteAnswer, Resource};
 use crate::route::Target;
@@ -160,7 +161,7 @@ impl Server {
         let target = call.target;
         let resource = target.resource();
         let options = DeleteOptions::parse(call)?;
-        let deleted = self.delete_object(target, &options)?;
+        let deleted = self.delete_object(Some(&call.origin), target, &options)?;
         let mut answer = if deleted.gone && resource.delete_answer == DeleteAnswer::Status {
             Answer::value(
                 200,
@@ -197,7 +198,7 @@ impl Server {
                 namespace: object.namespace().to_owned(),
                 ..call.target.clone()
             };
-            match self.delete_object(&one, &options) {
+            match self.delete_object(Some(&call.origin), &one, &options) {
                 Ok(_) => {}
                 Err(status) if status.code == 404 => {}
                 Err(status) => return Err(status),
@@ -206,9 +207,10 @@ impl Server {
         self.show_page(call, page)
     }
 
-    /// Deletes one object, or marks it as terminating.
+    /// Deletes one object, or marks it as terminating. Policies apply to deletions of clients.
     pub(super) fn delete_object(
         &self,
+        origin: Option<&Origin<'_>>,
         target: &Target,
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
@@ -217,6 +219,18 @@ impl Server {
             let Some(current) = target.entry.store.get(&target.key()) else {
                 return Err(Status::not_found(resource.named(), &target.name));
             };
+            if let Some(origin) = origin {
+                check_preconditions(target, &current, options)?;
+                self.check_policies(&Request {
+                    operation: Operation::Delete,
+                    target,
+                    name: &target.name,
+                    object: None,
+                    old: Some(&resource.shown(current.to_value())),
+                    dry_run: options.dry_run,
+                    origin,
+                })?;
+            }
             let outcome = if resource.is("Namespace") {
                 self.delete_namespace(target, &current, options)
             } else if resource.is("CustomResourceDefinition") && !current.deleting {

@@ -197,7 +197,7 @@ impl Server {
                 options.revision = Some(marked.revision.to_string());
             }
         }
-        self.delete_object(pod, &options).map(drop)
+        self.delete_object(None, pod, &options).map(drop)
     }
 
     /// Sets the condition `DisruptionTarget`, which the Job controller's failure policy reads.

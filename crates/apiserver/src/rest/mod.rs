@@ -15,9 +15,10 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{Request, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Server;
+use crate::admission::Origin;
 use crate::auth::{Attributes, ResourceRequest, User, Wanted};
 use crate::faults::{Fate, Seen, Verdict};
 use crate::metrics::{Labels, Measured};
@@ -86,6 +87,8 @@ struct Call<'a> {
     user: &'a Arc<User>,
     body: Bytes,
     form: Form,
+    /// The call as admission sees it.
+    origin: Origin<'a>,
 }
 
 impl Call<'_> {
@@ -303,6 +306,7 @@ impl Server {
             content_type,
             user_agent,
             user,
+            origin: Origin::new(user, options(verb, &query, &body)),
             body,
             form,
         };
@@ -319,6 +323,7 @@ impl Server {
             self.settle_api_service_writes(&target);
         }
         let mut answer = answer?;
+        answer.warnings.extend(call.origin.take_warnings());
         if let Content::Object(written) = &answer.content {
             let (about_object, about_pods) = (
                 self.pod_security_warnings(verb, &target, written),
@@ -523,4 +528,35 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// The options of a write, as admission shows them.
+fn options(verb: Verb, query: &Query, body: &Bytes) -> Value {
+    let kind = match verb {
+        Verb::Create => "CreateOptions",
+        Verb::Update => "UpdateOptions",
+        Verb::Patch => "PatchOptions",
+        Verb::Delete | Verb::DeleteCollection => "DeleteOptions",
+        Verb::Get | Verb::List | Verb::Watch => return Value::Null,
+    };
+    let given = match kind {
+        "DeleteOptions" => serde_json::from_slice(body).ok(),
+        _ => None,
+    };
+    let mut options = given.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    options["kind"] = Value::from(kind);
+    options["apiVersion"] = Value::from("meta.k8s.io/v1");
+    for field in ["fieldManager", "fieldValidation", "propagationPolicy"] {
+        let value = query.text(field);
+        if !value.is_empty() {
+            options[field] = Value::from(value);
+        }
+    }
+    if query.text("dryRun") == "All" {
+        options["dryRun"] = json!(["All"]);
+    }
+    if let Some(force) = query.flag("force") {
+        options["force"] = Value::from(force);
+    }
+    options
 }

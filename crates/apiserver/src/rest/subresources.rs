@@ -86,6 +86,7 @@ impl Server {
             dry_run,
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
+            origin: None,
         };
         let (object, _) = self.rewrite(&whole, writing, |_, old| {
             let scale = match &input {

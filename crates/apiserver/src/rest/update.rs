@@ -18,6 +18,7 @@ use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::{Answer, Call, Server, certificates, decode, metadata, owners};
+use crate::admission::{Operation, Origin, Request};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::route::Target;
@@ -25,12 +26,14 @@ use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
 /// Options of a write.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Writing<'a> {
     pub(super) dry_run: bool,
     /// Whether the UID in the body is a precondition (`PUT`) or an immutable field (`PATCH`).
     pub(super) uid_is_precondition: bool,
     pub(super) tracking: Tracking<'a>,
+    /// The call of a client; policies do not apply to writes of the server itself.
+    pub(super) origin: Option<&'a Origin<'a>>,
 }
 
 /// The reason why a write did not happen.
@@ -69,13 +72,15 @@ impl Server {
                 return Err(Status::modified(resource.named(), &target.name));
             }
             self.check_author(call.user, target, None, &mut object)?;
-            let created = self.create_object(target, object, dry_run, tracking, &mut warnings)?;
+            let created =
+                self.create_object(call, target, object, dry_run, tracking, &mut warnings)?;
             return Ok(Answer::object(201, created).warn(warnings));
         }
         let writing = Writing {
             dry_run,
             uid_is_precondition: true,
             tracking,
+            origin: Some(&call.origin),
         };
         let (object, about) = self.rewrite(target, writing, |_, old| {
             let mut object = object.clone();
@@ -108,6 +113,7 @@ impl Server {
             dry_run,
             uid_is_precondition: false,
             tracking: Tracking::Update(&author),
+            origin: Some(&call.origin),
         };
         let mut warnings = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
@@ -218,6 +224,22 @@ impl Server {
         }
         if part.is_none() || part == Some("ephemeralcontainers") {
             self.permit_change(target, &new, old)?;
+        }
+        if let Some(origin) = writing.origin {
+            if let Some(custom) = &resource.custom {
+                for warning in custom.update_warnings(&new, old) {
+                    origin.warn(warning);
+                }
+            }
+            self.check_policies(&Request {
+                operation: Operation::Update,
+                target,
+                name: &target.name,
+                object: Some(&new),
+                old: Some(old),
+                dry_run: writing.dry_run,
+                origin,
+            })?;
         }
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
             metadata::grow_generation(&mut new);

@@ -128,6 +128,20 @@ impl Quantity {
         }
     }
 
+    /// The same amount with the opposite sign.
+    pub fn negated(self) -> Quantity {
+        Quantity {
+            nanos: -self.nanos,
+            format: self.format,
+        }
+    }
+
+    /// The amount, if it is an integer of 64 bits.
+    pub fn to_i64(self) -> Option<i64> {
+        let whole = (self.nanos % NANOS == 0).then_some(self.nanos / NANOS)?;
+        i64::try_from(whole).ok()
+    }
+
     /// The approximate amount.
     pub fn to_f64(self) -> f64 {
         self.nanos as f64 / NANOS as f64

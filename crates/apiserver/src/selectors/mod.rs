@@ -161,6 +161,14 @@ fn unescape(value: &str) -> String {
 /// Whether a `LabelSelector` value matches the object. A missing selector matches no object, an
 /// empty one every object.
 pub(crate) fn selects(selector: &Value, object: &Object) -> bool {
+    selects_labels(selector, |key| object.label(key))
+}
+
+/// The same for labels that are looked up by key.
+pub(crate) fn selects_labels<'a>(
+    selector: &Value,
+    label_of: impl Fn(&str) -> Option<&'a str>,
+) -> bool {
     if !selector.is_object() {
         return false;
     }
@@ -171,9 +179,9 @@ pub(crate) fn selects(selector: &Value, object: &Object) -> bool {
         .flatten();
     labels
         .into_iter()
-        .all(|(key, value)| object.label(key) == value.as_str())
+        .all(|(key, value)| label_of(key) == value.as_str())
         && expressions.into_iter().all(|expression| {
-            let label = object.label(expression["key"].as_str().unwrap_or_default());
+            let label = label_of(expression["key"].as_str().unwrap_or_default());
             let mut values = expression["values"]
                 .as_array()
                 .into_iter()

@@ -1,4 +1,4 @@
-//! Admission policies and their bindings, without the types of their CEL expressions.
+//! Admission policies and their bindings: rules, expressions, references.
 //!
 //! Upstream is `pkg/apis/admissionregistration/validation`.
 
@@ -9,42 +9,22 @@ use serde_json::Value;
 use super::errors::{Errors, at, list, text};
 use super::webhooks::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use super::{formats, selector};
+use crate::admission::Expressions;
+use crate::cel::types::Type;
 
 /// Most audit annotations of a policy.
 const AUDIT_ANNOTATIONS: usize = 20;
 
+/// Most bytes of the expression of an audit annotation.
+const ANNOTATION_BYTES: usize = 5 * 1024;
+
 /// Operations that a mutating policy can match.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-
-/// Words of CEL that are no names of variables.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 pub(super) fn validating(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     common(spec, errors);
-    conditions(spec, errors);
+    let expressions = conditions(spec, errors);
     let (validations, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -53,7 +33,8 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
         return;
     }
     for (index, validation) in validations.iter().enumerate() {
-        self::validation(&format!("spec.validations[{index}]"), validation, errors);
+        let field = format!("spec.validations[{index}]");
+        self::validation(&field, validation, &expressions, errors);
     }
     if annotations.len() > AUDIT_ANNOTATIONS {
         errors.invalid(
@@ -68,8 +49,18 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
         let key = text(annotation, "key");
         let whole = format!("{}/{key}", text(object, "metadata.name"));
         errors.complaints(&field("key"), &whole, formats::qualified_name(&whole));
-        if text(annotation, "valueExpression").trim().is_empty() {
+        let source = text(annotation, "valueExpression");
+        if source.trim().is_empty() {
             errors.required(field("valueExpression"), "valueExpression is not specified");
+        } else if source.trim().len() > ANNOTATION_BYTES {
+            let why = format!("must not exceed {ANNOTATION_BYTES} bytes in length");
+            errors.required(field("valueExpression"), &why);
+        } else {
+            let wanted = [Type::Text, Type::Null];
+            let compiled = expressions.compile(source.trim(), &wanted, true);
+            if let Err(why) = compiled.program {
+                errors.invalid(field("valueExpression"), source, why);
+            }
         }
         if !keys.insert(key) {
             errors.duplicate(field("key"), key);
@@ -77,7 +68,19 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
     }
 }
 
+/// Refuses each MutatingAdmissionPolicy: ignoring it would store objects that a real server changes.
+/// A malformed one has upstream's errors.
 pub(super) fn mutating(object: &Value, errors: &mut Errors) {
+    const UNSUPPORTED: &str =
+        "MutatingAdmissionPolicies are not supported by the embedded API server";
+    let before = errors.len();
+    mutating_policy(object, errors);
+    if errors.len() == before {
+        errors.forbidden("spec", UNSUPPORTED);
+    }
+}
+
+fn mutating_policy(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     common(spec, errors);
     mutable_operations(
@@ -124,10 +127,13 @@ fn common(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Match conditions and variables of both kinds of policies.
-fn conditions(spec: &Value, errors: &mut Errors) {
+/// Match conditions and variables of both kinds of policies. Returns the environment of the other
+/// expressions.
+fn conditions(spec: &Value, errors: &mut Errors) -> Expressions {
+    let has_params = !at(spec, "paramKind").is_null();
     let conditions = list(spec, "matchConditions");
-    webhooks::match_conditions("spec.matchConditions", conditions, errors);
+    webhooks::match_conditions("spec.matchConditions", conditions, has_params, errors);
+    let mut expressions = Expressions::new(has_params);
     for (index, variable) in list(spec, "variables").iter().enumerate() {
         let field = |name: &str| format!("spec.variables[{index}].{name}");
         let name = text(variable, "name");
@@ -136,18 +142,22 @@ fn conditions(spec: &Value, errors: &mut Errors) {
         } else if !is_identifier(name) {
             errors.invalid(field("name"), name, "must be a valid CEL identifier");
         }
-        if text(variable, "expression").trim().is_empty() {
+        let source = text(variable, "expression");
+        if source.trim().is_empty() {
             errors.required(field("expression"), "expression is not specified");
+        } else if let Err(why) = expressions.variable(name, source).program {
+            errors.invalid(field("expression"), source, why);
         }
     }
+    expressions
 }
 
 fn is_identifier(name: &str) -> bool {
-    !RESERVED.contains(&name)
-        && !name.starts_with(|first: char| first.is_ascii_digit())
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && crate::cel::types::escape(name).is_some_and(|escaped| escaped == name)
 }
 
 fn param_kind(field: &str, kind: &Value, errors: &mut Errors) {
@@ -230,10 +240,23 @@ fn mutable_operations(field: &str, resources: &Value, errors: &mut Errors) {
     }
 }
 
-fn validation(field: &str, validation: &Value, errors: &mut Errors) {
+fn validation(field: &str, validation: &Value, expressions: &Expressions, errors: &mut Errors) {
     const BREAKS: [char; 2] = ['\n', '\r'];
     let expression = text(validation, "expression").trim();
     let message = text(validation, "message");
+    let parts = [
+        ("expression", Type::Bool, true),
+        ("messageExpression", Type::Text, false),
+    ];
+    for (name, wanted, authorizer) in parts {
+        let source = text(validation, name);
+        if source.trim().is_empty() {
+            continue;
+        }
+        if let Err(why) = expressions.compile(source, &[wanted], authorizer).program {
+            errors.invalid(format!("{field}.{name}"), source, why);
+        }
+    }
     if expression.is_empty() {
         errors.required(format!("{field}.expression"), "expression is not specified");
     }

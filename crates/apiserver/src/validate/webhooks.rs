@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, selector};
+use crate::admission::Expressions;
+use crate::cel::types::Type;
 
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 pub(super) const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
@@ -80,6 +82,7 @@ fn webhook(field: &str, hook: &Value, errors: &mut Errors) {
     match_conditions(
         &format!("{field}.matchConditions"),
         list(hook, "matchConditions"),
+        false,
         errors,
     );
 }
@@ -217,16 +220,27 @@ fn resources(field: &str, resources: &[Value], errors: &mut Errors) {
     }
 }
 
-/// Names of match conditions. Their expressions are only required.
-pub(super) fn match_conditions(field: &str, conditions: &[Value], errors: &mut Errors) {
+/// Names and expressions of match conditions.
+pub(super) fn match_conditions(
+    field: &str,
+    conditions: &[Value],
+    has_params: bool,
+    errors: &mut Errors,
+) {
     if conditions.len() > CONDITIONS {
         errors.too_many(field, conditions.len(), CONDITIONS);
     }
+    let expressions = Expressions::new(has_params);
     let mut names = HashSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let field = format!("{field}[{index}]");
-        if text(condition, "expression").trim().is_empty() {
-            errors.required(format!("{field}.expression"), "");
+        match text(condition, "expression").trim() {
+            "" => errors.required(format!("{field}.expression"), ""),
+            source => {
+                if let Err(why) = expressions.compile(source, &[Type::Bool], true).program {
+                    errors.invalid(format!("{field}.expression"), source, why);
+                }
+            }
         }
         let name = text(condition, "name");
         errors.required_format(format!("{field}.name"), name, formats::qualified_name);

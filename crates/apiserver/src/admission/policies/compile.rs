@@ -1,0 +1,301 @@
+//! Compiles the expressions of policies and match conditions, and checks new ones.
+//!
+//! Upstream: `pkg/admission/plugin/cel` of `k8s.io/apiserver`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::apimachinery::errors::{list, text};
+use crate::cel::types::{Decl, Field, Object, Type};
+use crate::cel::value::ListKind;
+use crate::cel::{Declarations, Program};
+
+/// The types of the variables of admission.
+pub(crate) fn declarations(params: bool, authorizer: bool) -> Declarations {
+    let mut declarations = Declarations::from([
+        ("object".to_owned(), Type::Dyn),
+        ("oldObject".to_owned(), Type::Dyn),
+        ("namespaceObject".to_owned(), namespace().ty),
+        ("request".to_owned(), request().ty),
+    ]);
+    if params {
+        declarations.insert("params".to_owned(), Type::Dyn);
+    }
+    if authorizer {
+        let authorizer = Type::Opaque("kubernetes.authorization.Authorizer");
+        let resource = Type::Opaque("kubernetes.authorization.ResourceCheck");
+        declarations.insert("authorizer".to_owned(), authorizer);
+        declarations.insert("authorizer.requestResource".to_owned(), resource);
+    }
+    declarations
+}
+
+fn of(ty: Type) -> Decl {
+    Decl::simple(ty, u64::MAX, 0)
+}
+
+fn texts() -> Decl {
+    Decl::list(of(Type::Text), u64::MAX, ListKind::Atomic)
+}
+
+/// The variable `request`.
+pub(super) fn request() -> Decl {
+    let text = || of(Type::Text);
+    let kind = || {
+        let fields = [("group", text()), ("version", text()), ("kind", text())];
+        Decl::object("kubernetes.GroupVersionKind", fields)
+    };
+    let resource = || {
+        let fields = [("group", text()), ("version", text()), ("resource", text())];
+        Decl::object("kubernetes.GroupVersionResource", fields)
+    };
+    let user = [
+        ("username", text()),
+        ("uid", text()),
+        ("groups", texts()),
+        ("extra", Decl::map(texts(), u64::MAX)),
+    ];
+    let fields = [
+        ("kind", kind()),
+        ("resource", resource()),
+        ("subResource", text()),
+        ("requestKind", kind()),
+        ("requestResource", resource()),
+        ("requestSubResource", text()),
+        ("name", text()),
+        ("namespace", text()),
+        ("operation", text()),
+        ("userInfo", Decl::object("kubernetes.UserInfo", user)),
+        ("dryRun", of(Type::Bool)),
+        ("options", of(Type::Dyn)),
+    ];
+    let mut request = Decl::object("kubernetes.AdmissionRequest", fields);
+    // Upstream declares `namespace` without the escape that a reserved word has in schemas.
+    if let Type::Object(object) = &request.ty {
+        let fields = object.fields.iter().map(|(name, field)| {
+            let name = name.trim_matches('_').to_owned();
+            let field = Field {
+                json: field.json.clone(),
+                decl: field.decl.clone(),
+            };
+            (name, field)
+        });
+        let object = Object {
+            name: object.name.clone(),
+            fields: fields.collect(),
+        };
+        request.ty = Type::Object(Arc::new(object));
+    }
+    request
+}
+
+/// The variable `namespaceObject`.
+pub(super) fn namespace() -> Decl {
+    let text = || of(Type::Text);
+    let time = || of(Type::Timestamp);
+    let labels = || Decl::map(of(Type::Text), u64::MAX);
+    let condition = [
+        ("status", text()),
+        ("type", text()),
+        ("lastTransitionTime", time()),
+        ("message", text()),
+        ("reason", text()),
+    ];
+    let condition = Decl::object("kubernetes.NamespaceCondition", condition);
+    let status = [
+        (
+            "conditions",
+            Decl::list(condition, u64::MAX, ListKind::Atomic),
+        ),
+        ("phase", text()),
+    ];
+    let metadata = [
+        ("name", text()),
+        ("generateName", text()),
+        ("labels", labels()),
+        ("annotations", labels()),
+        ("UID", text()),
+        ("creationTimestamp", time()),
+        ("deletionGracePeriodSeconds", of(Type::Int)),
+        ("deletionTimestamp", time()),
+        ("generation", of(Type::Int)),
+        ("resourceVersion", text()),
+        ("finalizers", texts()),
+    ];
+    let spec = [("finalizers", texts())];
+    let fields = [
+        (
+            "metadata",
+            Decl::object("kubernetes.NamespaceMetadata", metadata),
+        ),
+        ("spec", Decl::object("kubernetes.NamespaceSpec", spec)),
+        ("status", Decl::object("kubernetes.NamespaceStatus", status)),
+    ];
+    Decl::object("kubernetes.Namespace", fields)
+}
+
+/// An expression with its program; the error is the text about its source.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) source: String,
+    pub(crate) program: Result<Program, String>,
+}
+
+/// The types that an expression may have.
+fn returns(wanted: &[Type], program: Program) -> Result<Program, String> {
+    let found = program.result();
+    if wanted.is_empty() || wanted.contains(found) {
+        return Ok(program);
+    }
+    let name = |ty: &Type| match ty {
+        Type::Null => "null_type".to_owned(),
+        ty => ty.to_string(),
+    };
+    let names: Vec<String> = wanted.iter().map(name).collect();
+    let found = name(found);
+    Err(match &*names {
+        [name] => format!("must evaluate to {name} but got {found}"),
+        names => format!(
+            "must evaluate to one of [{}] but got {found}",
+            names.join(" ")
+        ),
+    })
+}
+
+/// Compiles expressions in the environment of one policy. Variables extend the environment of the
+/// expressions after them.
+pub(crate) struct Expressions {
+    declarations: Declarations,
+    without_authorizer: Declarations,
+    variables: Vec<(String, Type)>,
+}
+
+impl Expressions {
+    pub(crate) fn new(params: bool) -> Self {
+        Self {
+            declarations: declarations(params, true),
+            without_authorizer: declarations(params, false),
+            variables: Vec::new(),
+        }
+    }
+
+    pub(crate) fn compile(&self, source: &str, wanted: &[Type], authorizer: bool) -> Expression {
+        let declarations = match authorizer {
+            true => &self.declarations,
+            false => &self.without_authorizer,
+        };
+        let program = Program::compile(source, declarations, &())
+            .map_err(|problem| format!("compilation failed: {problem}"))
+            .and_then(|program| returns(wanted, program));
+        Expression {
+            source: source.to_owned(),
+            program,
+        }
+    }
+
+    /// Compiles a variable, which later expressions know as `variables.NAME`.
+    pub(crate) fn variable(&mut self, name: &str, source: &str) -> Expression {
+        self.declare();
+        let compiled = self.compile(source, &[], true);
+        if let Ok(program) = &compiled.program {
+            self.variables
+                .push((name.to_owned(), program.result().clone()));
+            self.declare();
+        }
+        compiled
+    }
+
+    /// Declares `variables` with the variables so far. A policy without variables has none.
+    fn declare(&mut self) {
+        let fields = self.variables.iter();
+        let fields = fields.map(|(name, ty)| (name.as_str(), of(ty.clone())));
+        let object = Decl::object("kubernetes.variables", fields);
+        for declarations in [&mut self.declarations, &mut self.without_authorizer] {
+            declarations.insert("variables".to_owned(), object.ty.clone());
+        }
+    }
+}
+
+/// The conditions under which a policy or webhook applies.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions(pub(super) Vec<Expression>);
+
+impl Conditions {
+    /// Compiles `matchConditions`.
+    pub(crate) fn compile(conditions: &[Value], params: bool) -> Self {
+        let expressions = Expressions::new(params);
+        let compile = |condition: &Value| {
+            expressions.compile(text(condition, "expression").trim(), &[Type::Bool], true)
+        };
+        Self(conditions.iter().map(compile).collect())
+    }
+}
+
+/// A requirement of a policy.
+#[derive(Debug)]
+pub(super) struct Validation {
+    pub(super) expression: Expression,
+    pub(super) message: String,
+    pub(super) message_expression: Option<Expression>,
+    pub(super) reason: Option<String>,
+}
+
+/// A compiled policy.
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) name: String,
+    pub(super) constraints: Value,
+    pub(super) param_kind: Option<(String, String)>,
+    pub(super) ignores_failures: bool,
+    pub(super) conditions: Conditions,
+    pub(super) variables: Vec<(String, Expression)>,
+    pub(super) validations: Vec<Validation>,
+    pub(super) annotations: Vec<Expression>,
+}
+
+impl Policy {
+    pub(super) fn compile(policy: &Value) -> Self {
+        let spec = &policy["spec"];
+        let kind = &spec["paramKind"];
+        let has_params = kind.is_object();
+        let mut expressions = Expressions::new(has_params);
+        let mut variables = Vec::new();
+        for variable in list(spec, "variables") {
+            let name = text(variable, "name");
+            let compiled = expressions.variable(name, text(variable, "expression"));
+            variables.push((name.to_owned(), compiled));
+        }
+        let validation = |validation: &Value| Validation {
+            expression: expressions.compile(text(validation, "expression"), &[Type::Bool], true),
+            message: text(validation, "message").trim().to_owned(),
+            message_expression: validation["messageExpression"]
+                .as_str()
+                .filter(|source| !source.trim().is_empty())
+                .map(|source| expressions.compile(source, &[Type::Text], false)),
+            reason: validation["reason"].as_str().map(str::to_owned),
+        };
+        let annotation = |annotation: &Value| {
+            let source = text(annotation, "valueExpression").trim();
+            expressions.compile(source, &[Type::Text, Type::Null], true)
+        };
+        Self {
+            name: text(policy, "metadata.name").to_owned(),
+            constraints: spec["matchConstraints"].clone(),
+            param_kind: has_params.then(|| {
+                (
+                    text(kind, "apiVersion").to_owned(),
+                    text(kind, "kind").to_owned(),
+                )
+            }),
+            ignores_failures: spec["failurePolicy"] == "Ignore",
+            conditions: Conditions::compile(list(spec, "matchConditions"), has_params),
+            validations: list(spec, "validations").iter().map(validation).collect(),
+            annotations: list(spec, "auditAnnotations")
+                .iter()
+                .map(annotation)
+                .collect(),
+            variables,
+        }
+    }
+}

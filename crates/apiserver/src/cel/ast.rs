@@ -1,0 +1,92 @@
+//! The syntax tree of an expression. Macros are expanded by the parser, in the form that cel-go
+//! gives them, because types and costs follow that form.
+//!
+//! Upstream: `common/ast` of cel-go.
+
+use super::value::Val;
+
+/// One node of an expression.
+#[derive(Debug, Clone)]
+pub(super) struct Expr {
+    /// Number of the node in its expression, unique except in copies that macros make.
+    pub(super) id: usize,
+    /// Offset in characters, for messages.
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Literal(Val),
+    Ident(String),
+    Select {
+        operand: Box<Expr>,
+        field: String,
+        form: Select,
+    },
+    /// A function, a method, or an operator such as `_+_`.
+    Call {
+        function: String,
+        target: Option<Box<Expr>>,
+        args: Vec<Expr>,
+    },
+    /// Elements, with a mark for optional ones (`[?x]`).
+    List(Vec<(Expr, bool)>),
+    /// Keys, values, and a mark for optional ones (`{?k: v}`).
+    Map(Vec<(Expr, Expr, bool)>),
+    /// The name of a type, its fields and a mark for optional ones.
+    Struct(String, Vec<(String, Expr, bool)>),
+    Fold(Box<Fold>),
+}
+
+/// The forms of field selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Select {
+    /// `a.b`
+    Value,
+    /// `has(a.b)`
+    Test,
+    /// `a.?b`
+    Optional,
+}
+
+/// A loop over a list or map, to which comprehension macros expand.
+#[derive(Debug, Clone)]
+pub(super) struct Fold {
+    pub(super) range: Expr,
+    pub(super) var: String,
+    /// The second variable, of macros over keys and values.
+    pub(super) var2: Option<String>,
+    pub(super) accumulator: String,
+    pub(super) init: Expr,
+    pub(super) condition: Expr,
+    pub(super) step: Expr,
+    pub(super) result: Expr,
+}
+
+impl Expr {
+    /// The dotted name that this expression could be, such as `optional.of`.
+    pub(super) fn qualified_name(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Ident(name) => Some(name.clone()),
+            Kind::Select {
+                operand,
+                field,
+                form: Select::Value,
+            } => Some(format!("{}.{field}", operand.qualified_name()?)),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is known without variables, so that its evaluation is free.
+    pub(super) fn is_constant(&self) -> bool {
+        match &self.kind {
+            Kind::Literal(_) => true,
+            Kind::List(items) => items.iter().all(|(item, opt)| !opt && item.is_constant()),
+            Kind::Map(entries) => entries
+                .iter()
+                .all(|(key, value, opt)| !opt && key.is_constant() && value.is_constant()),
+            _ => false,
+        }
+    }
+}

@@ -84,6 +84,7 @@ pub struct Server {
     pub(crate) admission: Admission,
     pub(crate) random: Random,
     pub(crate) policies: admission::Policies,
+    pub(crate) webhooks: admission::Webhooks,
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
@@ -115,6 +116,7 @@ impl Server {
             admission: Admission::default(),
             random: Random::new(seed),
             policies: admission::Policies::default(),
+            webhooks: admission::Webhooks::default(),
             quota_lock: Mutex::default(),
             addresses: Addresses::default(),
             settling: Mutex::default(),
@@ -148,6 +150,7 @@ impl Server {
             admission: self.admission,
             random: Random::new(None),
             policies: admission::Policies::default(),
+            webhooks: admission::Webhooks::default(),
             quota_lock: Mutex::default(),
             addresses,
             settling: Mutex::default(),

@@ -75,6 +75,11 @@ impl Status {
         }
     }
 
+    /// The same with details that another program gave.
+    pub(crate) fn detailed(self, details: Value) -> Self {
+        self.with_details(details)
+    }
+
     fn with_details(mut self, details: impl Into<Value>) -> Self {
         self.details = Some(Box::new(details.into()));
         self

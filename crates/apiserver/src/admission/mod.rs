@@ -5,7 +5,7 @@
 //! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
-//! -> validation -> limits, size of claims -> pod security -> policies -> quota -> store
+//! -> validation -> limits, size of claims -> pod security -> policies, webhooks -> quota -> store
 
 mod accounts;
 mod amounts;
@@ -18,6 +18,7 @@ mod quota;
 mod request;
 mod storage;
 mod taints;
+mod webhooks;
 
 use serde_json::Value;
 
@@ -25,6 +26,7 @@ pub(crate) use policies::{Expressions, Policies};
 pub(crate) use priority::system_classes;
 pub(crate) use quota::matters;
 pub(crate) use request::{Operation, Origin, Request};
+pub(crate) use webhooks::Webhooks;
 
 use crate::Server;
 use crate::route::Target;
@@ -127,6 +129,12 @@ impl Server {
                 .map_err(|why| Status::forbidden(named, &target.name, why))?;
         }
         self.check_pod_security(target, object, Some(old))
+    }
+
+    /// Runs the validating policies and webhooks of the cluster.
+    pub(crate) fn permit_by_cluster(&self, request: &Request<'_>) -> Result<(), Status> {
+        self.check_policies(request)?;
+        self.validate_by_webhooks(request)
     }
 
     /// 403 for a pod or claim that violates a LimitRange. Limits apply to these two kinds only.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
+use super::webhooks::Calls;
 use crate::auth::User;
 use crate::route::Target;
 use crate::status::Status;
@@ -17,6 +18,8 @@ pub(crate) struct Origin<'a> {
     /// `CreateOptions`, `UpdateOptions`, `PatchOptions` or `DeleteOptions`.
     pub(crate) options: Value,
     warnings: Mutex<Vec<String>>,
+    /// Calls of webhooks.
+    pub(crate) calls: Calls,
 }
 
 impl<'a> Origin<'a> {
@@ -25,6 +28,7 @@ impl<'a> Origin<'a> {
             user,
             options,
             warnings: Mutex::default(),
+            calls: Calls::default(),
         }
     }
 

@@ -70,19 +70,18 @@ impl Server {
                 object.clone()
             };
             if generated {
-                metadata::of(&mut candidate).insert(
-                    "name".to_owned(),
-                    Value::from(self.random.identities.name(&prefix)),
-                );
+                let draw = || self.random.identities.name(&prefix);
+                let drawn = call.origin.calls.drawn(&format!("name {attempts}"), draw);
+                metadata::of(&mut candidate).insert("name".to_owned(), Value::from(drawn));
             }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
             // Upstream admits an object before it generates the name, so its errors show the
             // prefix.
             let shown = if generated { &prefix } else { &name };
-            let _reserved = self.prepare(target, shown, &mut candidate, dry_run, tracking)?;
-            warnings.extend(resource.warnings(&candidate));
-            self.check_policies(&Request {
+            let _reserved = self.prepare(call, target, shown, &mut candidate, dry_run, tracking)?;
+            let about = resource.warnings(&candidate);
+            self.permit_by_cluster(&Request {
                 operation: Operation::Create,
                 target,
                 name: &name,
@@ -97,13 +96,17 @@ impl Server {
                 // Holds the quotas until the commit has counted the object.
                 let charge = self.charge(target, &candidate, None)?;
                 if dry_run {
+                    warnings.extend(about);
                     return Ok(Arc::new(Object::unstored(resource, &key, &candidate)));
                 }
                 let change = Change::Put(resource.to_stored(candidate));
                 let committed = self.commit(&target.entry, &key, None, change);
                 drop(charge);
                 match committed {
-                    Ok(created) => return Ok(created),
+                    Ok(created) => {
+                        warnings.extend(about);
+                        return Ok(created);
+                    }
                     Err(Raced) if generated && attempts > 0 => continue,
                     Err(Raced) => {}
                 }
@@ -159,6 +162,7 @@ impl Server {
     /// validation. Addresses of a Service stay reserved until the caller drops the result.
     fn prepare(
         &self,
+        call: &Call<'_>,
         target: &Target,
         name: &str,
         object: &mut Value,
@@ -171,7 +175,9 @@ impl Server {
         metadata::begin(
             resource,
             object,
-            self.random.identities.uid(),
+            call.origin
+                .calls
+                .drawn("uid", || self.random.identities.uid()),
             self.clock.now(),
         );
         if resource.has_status()
@@ -188,7 +194,18 @@ impl Server {
         let mut admitted = Ok(());
         resource.complete_new(object, |object| {
             self.manage_new(resource, object, given, tracking);
-            admitted = self.admit(target, name, object);
+            admitted = self.admit(target, name, object).and_then(|()| {
+                let request = Request {
+                    operation: Operation::Create,
+                    target,
+                    name,
+                    object: None,
+                    old: None,
+                    dry_run,
+                    origin: &call.origin,
+                };
+                self.mutate_by_webhooks(&request, object).map(drop)
+            });
         });
         admitted?;
         let reserved = resource

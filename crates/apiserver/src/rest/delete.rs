@@ -221,15 +221,18 @@ impl Server {
             };
             if let Some(origin) = origin {
                 check_preconditions(target, &current, options)?;
-                self.check_policies(&Request {
+                let old = resource.shown(current.to_value());
+                let request = Request {
                     operation: Operation::Delete,
                     target,
                     name: &target.name,
                     object: None,
-                    old: Some(&resource.shown(current.to_value())),
+                    old: Some(&old),
                     dry_run: options.dry_run,
                     origin,
-                })?;
+                };
+                self.mutate_by_webhooks(&request, &mut Value::Null)?;
+                self.permit_by_cluster(&request)?;
             }
             let outcome = if resource.is("Namespace") {
                 self.delete_namespace(target, &current, options)

@@ -316,7 +316,13 @@ impl Server {
         let before = is_change
             .then(|| target.entry.store.get(&target.key()))
             .flatten();
-        let answer = self.dispatch(verb, &call).await;
+        let answer = loop {
+            let answer = self.dispatch(verb, &call).await;
+            match call.origin.calls.pending() {
+                Some(pending) => self.call_webhook(&call.origin.calls, pending).await,
+                None => break answer,
+            }
+        };
         // A failed request may have changed objects, too, such as a deletion of a collection.
         self.settle_after(verb, &target);
         if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {

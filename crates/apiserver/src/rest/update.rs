@@ -206,6 +206,23 @@ impl Server {
         self.manage_change(resource, &mut new, old, given, writing.tracking);
         if part.is_none() {
             self.admit_change(target, &mut new);
+        }
+        if let Some(origin) = writing.origin {
+            let request = Request {
+                operation: Operation::Update,
+                target,
+                name: &target.name,
+                object: None,
+                old: Some(old),
+                dry_run: writing.dry_run,
+                origin,
+            };
+            if self.mutate_by_webhooks(&request, &mut new)? {
+                // A webhook cannot change more than the endpoint can.
+                restore_other_fields(resource, part, &mut new, old);
+            }
+        }
+        if part.is_none() {
             resource.complete_change(&mut new, old);
         }
         let is_service = part.is_none() && resource.is("Service");
@@ -231,7 +248,7 @@ impl Server {
                     origin.warn(warning);
                 }
             }
-            self.check_policies(&Request {
+            self.permit_by_cluster(&Request {
                 operation: Operation::Update,
                 target,
                 name: &target.name,

@@ -222,6 +222,10 @@ impl Expressions {
 pub(crate) struct Conditions(pub(super) Vec<Expression>);
 
 impl Conditions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Compiles `matchConditions`.
     pub(crate) fn compile(conditions: &[Value], params: bool) -> Self {
         let expressions = Expressions::new(params);

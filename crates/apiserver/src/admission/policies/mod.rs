@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-pub(crate) use compile::Expressions;
+pub(crate) use compile::{Conditions, Expressions};
+pub(crate) use evaluate::Inputs;
 
 use super::matching::is_exempt;
 use super::request::Request;
@@ -22,7 +23,7 @@ use crate::Server;
 use crate::apimachinery::errors::{list, text};
 use crate::status::Status;
 use compile::Policy;
-use evaluate::{Decision, Inputs, Refusal};
+use evaluate::{Decision, Refusal};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 

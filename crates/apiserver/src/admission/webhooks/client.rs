@@ -1,0 +1,224 @@
+//! Calls webhooks over HTTPS.
+//!
+//! A webhook has a URL, or is a Service. A Service of type `ExternalName` leads to its external
+//! name, such as `localhost`. All other Services have simulated pods, which answer nobody.
+//!
+//! Upstream: `pkg/util/webhook/client.go` and `pkg/util/proxy` of `k8s.io/apiserver`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Method, Request, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::Server;
+use crate::apimachinery::errors::{list, text};
+
+/// The largest answer, as upstream's.
+const MAX_ANSWER: usize = 3 << 20;
+
+/// Where a call goes.
+struct Endpoint {
+    /// In requests and messages.
+    url: String,
+    /// In certificates.
+    name: String,
+    host: String,
+    port: u16,
+}
+
+impl Server {
+    /// Sends a review, and reads the answer. The error is in the words of Go's HTTP client.
+    pub(super) async fn post_to(
+        &self,
+        client: &Value,
+        seconds: u64,
+        review: &Value,
+    ) -> Result<Value, String> {
+        let url = url_of(client, seconds);
+        let failed = |why: String| format!("failed to call webhook: Post {url:?}: {why}");
+        let endpoint = self.endpoint(client, &url).map_err(&failed)?;
+        let connector = trusting(text(client, "caBundle"))?;
+        let exchange = exchange(&endpoint, connector, review);
+        match timeout(Duration::from_secs(seconds), exchange).await {
+            Ok(Ok((code, body))) => {
+                answer(code, &body).map_err(|why| format!("failed to call webhook: {why}"))
+            }
+            Ok(Err(why)) => Err(failed(why)),
+            Err(_) => Err(failed("context deadline exceeded".to_owned())),
+        }
+    }
+
+    /// Resolves a URL or a Service.
+    fn endpoint(&self, client: &Value, url: &str) -> Result<Endpoint, String> {
+        let service = &client["service"];
+        let uri: Uri = url.parse().map_err(|why| format!("{why}"))?;
+        let name = uri.host().unwrap_or_default();
+        let name = name
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
+        let port = uri.port_u16().unwrap_or(443);
+        let endpoint = |host: String| Endpoint {
+            url: url.to_owned(),
+            name: name.clone(),
+            host,
+            port,
+        };
+        if !service.is_object() {
+            return Ok(endpoint(name.clone()));
+        }
+        let (namespace, service) = (text(service, "namespace"), text(service, "name"));
+        let found = self
+            .find_object("services", &format!("{namespace}/{service}"))
+            .ok_or_else(|| format!("service {service:?} not found"))?
+            .to_value();
+        let spec = &found["spec"];
+        if text(spec, "type") == "ExternalName" {
+            return Ok(endpoint(text(spec, "externalName").to_owned()));
+        }
+        if !list(spec, "ports").iter().any(|one| one["port"] == port) {
+            return Err(format!(
+                "no service port {port} found for service {service:?}"
+            ));
+        }
+        Err(format!("no endpoints available for service {service:?}"))
+    }
+}
+
+fn url_of(client: &Value, seconds: u64) -> String {
+    let service = &client["service"];
+    let base = match client["url"].as_str() {
+        Some(url) => url.to_owned(),
+        None => format!(
+            "https://{}.{}.svc:{}/{}",
+            text(service, "name"),
+            text(service, "namespace"),
+            service["port"].as_u64().unwrap_or(443),
+            text(service, "path").trim_start_matches('/')
+        ),
+    };
+    format!("{base}?timeout={seconds}s")
+}
+
+/// A TLS client that trusts the authorities in a base64 of PEM.
+fn trusting(bundle: &str) -> Result<TlsConnector, String> {
+    const ERROR: &str = "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block";
+    let mut roots = RootCertStore::empty();
+    if !bundle.is_empty() {
+        let pem = STANDARD.decode(bundle).map_err(|_| ERROR.to_owned())?;
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            let certificate = certificate.map_err(|_| ERROR.to_owned())?;
+            roots.add(certificate).map_err(|_| ERROR.to_owned())?;
+        }
+        if roots.is_empty() {
+            return Err(ERROR.to_owned());
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|why| why.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+async fn exchange(
+    endpoint: &Endpoint,
+    tls: TlsConnector,
+    review: &Value,
+) -> Result<(u16, Bytes), String> {
+    let address = format!("{}:{}", endpoint.host, endpoint.port);
+    let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port))
+        .await
+        .map_err(|why| match why.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                format!("dial tcp {address}: connect: connection refused")
+            }
+            _ => format!("dial tcp {address}: {why}"),
+        })?;
+    let name = ServerName::try_from(endpoint.name.clone()).map_err(|why| why.to_string())?;
+    let stream = tls.connect(name, stream).await.map_err(untrusted)?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|why| why.to_string())?;
+    let uri: Uri = endpoint.url.parse().map_err(|why| format!("{why}"))?;
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(target)
+        .header(
+            "host",
+            uri.authority().map_or("", |authority| authority.as_str()),
+        )
+        .header("user-agent", "kube-apiserver-admission")
+        .header("accept", "application/json, */*")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(review.to_string())))
+        .map_err(|why| why.to_string())?;
+    let answering = async move {
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|why| why.to_string())?;
+        let code = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await;
+        let body = body.map_err(|why| why.to_string())?.to_bytes();
+        Ok((code, body))
+    };
+    // The connection makes progress only while it is polled; an answer ends the exchange.
+    tokio::pin!(answering, connection);
+    tokio::select! {
+        biased;
+        answer = &mut answering => answer,
+        closed = &mut connection => match closed {
+            Ok(()) => answering.await,
+            Err(why) => Err(why.to_string()),
+        },
+    }
+}
+
+/// Go's words for a failed handshake.
+fn untrusted(error: std::io::Error) -> String {
+    let cause = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer)) => {
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+                .to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            format!("tls: failed to verify certificate: x509: {why}")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The body of an answer, or Kubernetes' words for its code.
+fn answer(code: u16, body: &[u8]) -> Result<Value, String> {
+    match code {
+        200..=299 => serde_json::from_slice(body)
+            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}")),
+        404 => Err("the server could not find the requested resource".to_owned()),
+        500..=599 => Err(
+            "an error on the server (\"unknown\") has prevented the request from succeeding"
+                .to_owned(),
+        ),
+        _ => Err("unknown".to_owned()),
+    }
+}

@@ -1,0 +1,250 @@
+//! AdmissionReviews: the request for a webhook, and its answer.
+//!
+//! Upstream: `pkg/admission/plugin/webhook/request` and `.../errors` of `k8s.io/apiserver`.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::super::matching::Matched;
+use super::super::request::Request;
+use crate::apimachinery::errors::{list, text};
+use crate::kinds::Resource;
+use crate::patch;
+use crate::status::Status;
+
+/// The two kinds of webhooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mutating,
+    Validating,
+}
+
+impl Kind {
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutatingwebhookconfigurations",
+            Self::Validating => "validatingwebhookconfigurations",
+        }
+    }
+}
+
+/// A valid answer.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) allowed: bool,
+    /// A `Status` that explains a refusal; null without one.
+    pub(super) status: Value,
+    pub(super) warnings: Vec<String>,
+    /// A JSON patch.
+    pub(super) patch: Option<Value>,
+}
+
+impl Answer {
+    /// Reads an answer to the request with this UID.
+    pub(super) fn parse(
+        body: &Value,
+        kind: Kind,
+        version: &str,
+        uid: &str,
+    ) -> Result<Self, String> {
+        let invalid = |why: String| Err(format!("received invalid webhook response: {why}"));
+        let (found, group_version) = (text(body, "kind"), text(body, "apiVersion"));
+        if found != "AdmissionReview" || !group_version.starts_with("admission.k8s.io/") {
+            return Err(format!(
+                "failed to call webhook: no kind {found:?} is registered for version {group_version:?} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\""
+            ));
+        }
+        let response = &body["response"];
+        if !response.is_object() {
+            return invalid("webhook response was absent".to_owned());
+        }
+        let (encoded, patch_type) = (text(response, "patch"), response["patchType"].as_str());
+        if version == "v1" {
+            let echoed = text(response, "uid");
+            if echoed != uid {
+                return invalid(format!("expected response.uid={uid:?}, got {echoed:?}"));
+            }
+            let problem = match (kind, encoded.is_empty(), patch_type) {
+                (Kind::Validating, false, _) => "validating webhook may not return response.patch",
+                (Kind::Validating, true, Some(_)) => {
+                    "validating webhook may not return response.patchType"
+                }
+                (Kind::Mutating, false, None) => {
+                    "webhook returned response.patch but not response.patchType"
+                }
+                (Kind::Mutating, true, Some(_)) => {
+                    "webhook returned response.patchType but not response.patch"
+                }
+                _ => "",
+            };
+            if !problem.is_empty() {
+                return invalid(problem.to_owned());
+            }
+        }
+        let warnings = list(response, "warnings").iter().filter_map(Value::as_str);
+        let allowed = response["allowed"] == true;
+        let patch = match encoded.is_empty() || !allowed {
+            true => None,
+            false => Some(decoded(encoded, patch_type.unwrap_or("JSONPatch"))?),
+        };
+        Ok(Self {
+            allowed,
+            status: response["status"].clone(),
+            warnings: warnings.map(str::to_owned).collect(),
+            patch,
+        })
+    }
+}
+
+fn decoded(encoded: &str, patch_type: &str) -> Result<Value, String> {
+    if patch_type != "JSONPatch" {
+        return Err(format!("unsupported patch type {patch_type:?}"));
+    }
+    let undecodable =
+        |why: String| format!("received undecodable patch in webhook response: {why}");
+    let bytes = STANDARD
+        .decode(encoded)
+        .map_err(|why| undecodable(why.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|why| undecodable(why.to_string()))
+}
+
+/// The refusal of a webhook, with code and reason of its own.
+pub(super) fn refusal(webhook: &str, status: &Value) -> Status {
+    const REASONS: [&str; 20] = [
+        "Unauthorized",
+        "Forbidden",
+        "NotFound",
+        "AlreadyExists",
+        "Conflict",
+        "Gone",
+        "Invalid",
+        "ServerTimeout",
+        "StoreReadError",
+        "Timeout",
+        "TooManyRequests",
+        "BadRequest",
+        "MethodNotAllowed",
+        "NotAcceptable",
+        "RequestEntityTooLarge",
+        "UnsupportedMediaType",
+        "InternalError",
+        "Expired",
+        "ServiceUnavailable",
+        "Unknown",
+    ];
+    let reason = text(status, "reason");
+    let denied = format!("admission webhook {webhook:?} denied the request");
+    let message = match (text(status, "message"), reason) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    let code = status["code"]
+        .as_u64()
+        .and_then(|code| u16::try_from(code).ok());
+    let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
+    let known = REASONS.into_iter().find(|known| *known == reason);
+    let refusal = Status::new(code, known.unwrap_or_default(), message);
+    match &status["details"] {
+        Value::Null => refusal,
+        details => refusal.detailed(details.clone()),
+    }
+}
+
+/// An object as a webhook sees it, in the version of `resource`.
+fn shown(request: &Request<'_>, matched: &Matched, object: &Value) -> Value {
+    let resource = &matched.resource;
+    match resource.custom.is_some() && !Arc::ptr_eq(matched, &request.target.entry) {
+        true => resource.reread(object.clone()),
+        false => resource.converted(object.clone()),
+    }
+}
+
+/// Fields that the server sets after the mutating webhooks.
+const SET_LATER: [&str; 3] = ["uid", "creationTimestamp", "generation"];
+
+/// The object as a mutating webhook sees it: a new object has no identity yet.
+fn unfinished(request: &Request<'_>, matched: &Matched, object: &Value) -> Value {
+    let mut object = shown(request, matched, object);
+    if request.old.is_none()
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        metadata.retain(|field, _| !SET_LATER.contains(&field.as_str()));
+    }
+    object
+}
+
+/// The `request` of an AdmissionReview, without its UID.
+pub(super) fn request(request: &Request<'_>, matched: &Matched, kind: Kind) -> Value {
+    let mut value = request.to_value(&matched.resource);
+    if request.subresource().is_empty()
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.retain(|field, _| !matches!(&**field, "subResource" | "requestSubResource"));
+    }
+    value["object"] = match request.object {
+        Some(object) if kind == Kind::Mutating => unfinished(request, matched, object),
+        Some(object) => shown(request, matched, object),
+        None => Value::Null,
+    };
+    value["oldObject"] = match request.old {
+        Some(old) => shown(request, matched, old),
+        None => Value::Null,
+    };
+    value
+}
+
+/// The new object after a patch of a mutating webhook, in the kept version of the request.
+pub(super) fn patched(
+    request: &Request<'_>,
+    matched: &Matched,
+    operations: &Value,
+) -> Result<Value, String> {
+    let Some(before) = request.object else {
+        return Err("the request has no object".to_owned());
+    };
+    let mut object = unfinished(request, matched, before);
+    patch::json(&mut object, operations).map_err(|_| failure(&object, operations))?;
+    let (resource, requested): (&Resource, &Resource) =
+        (&matched.resource, request.target.resource());
+    resource.drop_unknown(&mut object);
+    let mut object = resource.to_kept(object);
+    if !Arc::ptr_eq(matched, &request.target.entry) && requested.custom.is_some() {
+        object = requested.reread(object);
+    }
+    if request.old.is_none() {
+        for field in SET_LATER {
+            if let Some(value) = before["metadata"].get(field) {
+                object["metadata"][field] = value.clone();
+            }
+        }
+    }
+    requested.complete(&mut object);
+    Ok(object)
+}
+
+/// Go's words for the first operation that fails.
+fn failure(object: &Value, operations: &Value) -> String {
+    let mut object = object.clone();
+    for operation in operations.as_array().into_iter().flatten() {
+        if patch::json(&mut object, &json!([operation])).is_ok() {
+            continue;
+        }
+        let (op, path) = (text(operation, "op"), text(operation, "path"));
+        return match op {
+            "remove" => {
+                let key = path.rsplit('/').next().unwrap_or_default();
+                format!(
+                    "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value"
+                )
+            }
+            op => format!(
+                "{op} operation does not apply: doc is missing path: \"{path}\": missing value"
+            ),
+        };
+    }
+    "invalid patch".to_owned()
+}

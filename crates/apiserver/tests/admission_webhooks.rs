@@ -1,0 +1,423 @@
+//! Admission webhooks, called over HTTPS on this machine. All messages are those of
+//! kube-apiserver 1.36.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+use support::{Answer, ask, clock};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+type Respond = fn(&Value) -> Value;
+
+/// A webhook with a certificate for `127.0.0.1` and for the Service `hook`.
+struct Hook {
+    port: u16,
+    authority: String,
+    /// The requests so far.
+    seen: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Hook {
+    async fn start(respond: Respond) -> Self {
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let authority =
+            CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let names = ["127.0.0.1".to_owned(), "hook.default.svc".to_owned()];
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names)
+            .unwrap()
+            .signed_by(&key, &authority)
+            .unwrap();
+        let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], private)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hook = Self {
+            port: listener.local_addr().unwrap().port(),
+            authority: STANDARD.encode(authority.pem()),
+            seen: Arc::default(),
+        };
+        let (acceptor, seen) = (TlsAcceptor::from(Arc::new(tls)), hook.seen.clone());
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (acceptor, seen) = (acceptor.clone(), seen.clone());
+                tokio::spawn(async move {
+                    // A client that does not trust the certificate ends the handshake.
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let service = service_fn(move |request: http::Request<Incoming>| {
+                        let seen = seen.clone();
+                        async move {
+                            let body = request.into_body().collect().await?.to_bytes();
+                            let review: Value = serde_json::from_slice(&body).unwrap();
+                            let answer = respond(&review);
+                            seen.lock().unwrap().push(review["request"].clone());
+                            let body = Full::new(Bytes::from(answer.to_string()));
+                            Ok::<_, hyper::Error>(http::Response::new(body))
+                        }
+                    });
+                    let http = hyper::server::conn::http1::Builder::new();
+                    let _closed = http.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        hook
+    }
+
+    fn client(&self) -> Value {
+        json!({"url": format!("https://127.0.0.1:{}/x", self.port), "caBundle": self.authority})
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn respond(review: &Value, response: Value) -> Value {
+    let mut answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    answer["response"]["uid"] = review["request"]["uid"].clone();
+    answer
+}
+
+fn patch(review: &Value, operations: Value) -> Value {
+    let patch = STANDARD.encode(operations.to_string());
+    respond(
+        review,
+        json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}),
+    )
+}
+
+fn configuration(kind: &str, client: Value, rest: Value) -> Value {
+    let mut webhook = json!({
+        "name": "h.ex.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": client,
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["configmaps"]}],
+    });
+    let fields = webhook.as_object_mut().unwrap();
+    fields.extend(rest.as_object().unwrap().clone());
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}WebhookConfiguration"),
+        "metadata": {"name": "c"}, "webhooks": [webhook],
+    })
+}
+
+fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+async fn send(cluster: &DevCluster, method: &str, path: &str, body: &Value) -> Answer {
+    let body = body.to_string();
+    ask(
+        &cluster.client(),
+        method,
+        path,
+        "application/json",
+        body.as_bytes(),
+    )
+    .await
+}
+
+async fn create(cluster: &DevCluster, data: Value) -> Answer {
+    send(cluster, "POST", CONFIG_MAPS, &config_map("a", data)).await
+}
+
+/// The code and message of a creation under this configuration.
+async fn refusal(configuration: Value) -> (u16, String) {
+    let cluster = DevCluster::new(clock());
+    cluster.create(configuration).await.unwrap();
+    let answer = create(&cluster, json!({"a": "y"})).await;
+    (
+        answer.code,
+        answer.body["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+    )
+}
+
+async fn validated(respond: Respond) -> (u16, String) {
+    let hook = Hook::start(respond).await;
+    refusal(configuration("Validating", hook.client(), json!({}))).await
+}
+
+async fn mutated(respond: Respond) -> (u16, String) {
+    let hook = Hook::start(respond).await;
+    refusal(configuration("Mutating", hook.client(), json!({}))).await
+}
+
+fn broken(why: &str) -> (u16, String) {
+    let message = format!("Internal error occurred: failed calling webhook \"h.ex.com\": {why}");
+    (500, message)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_validating_webhook_refuses_in_its_own_words() {
+    let denied = |code: u16, why: &str| {
+        (
+            code,
+            format!("admission webhook \"h.ex.com\" denied the request{why}"),
+        )
+    };
+    let no = validated(|review| {
+        respond(
+            review,
+            json!({"allowed": false, "status": {"message": "no", "code": 403}}),
+        )
+    })
+    .await;
+    assert_eq!(no, denied(403, ": no"));
+    let silent = validated(|review| respond(review, json!({"allowed": false}))).await;
+    assert_eq!(silent, denied(400, " without explanation"));
+    let reason = validated(|review| {
+        respond(
+            review,
+            json!({"allowed": false, "status": {"reason": "Conflict", "code": 409}}),
+        )
+    })
+    .await;
+    assert_eq!(reason, denied(409, ": Conflict"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_answers_of_webhooks_refuse_the_request() {
+    let invalid = |why: &str| broken(&format!("received invalid webhook response: {why}"));
+    let absent =
+        validated(|_| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}))
+            .await;
+    assert_eq!(absent, invalid("webhook response was absent"));
+    let kind = validated(|_| json!({"apiVersion": "v1", "kind": "Foo"})).await;
+    assert_eq!(
+        kind,
+        broken(
+            "failed to call webhook: no kind \"Foo\" is registered for version \"v1\" in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\""
+        )
+    );
+    let patched = validated(|review| patch(review, json!([]))).await;
+    assert_eq!(
+        patched,
+        invalid("validating webhook may not return response.patch")
+    );
+    let untyped =
+        mutated(|review| respond(review, json!({"allowed": true, "patch": "W10="}))).await;
+    assert_eq!(
+        untyped,
+        invalid("webhook returned response.patch but not response.patchType")
+    );
+    let missing =
+        mutated(|review| patch(review, json!([{"op": "remove", "path": "/data/nope"}]))).await;
+    assert_eq!(missing, (500, "Internal error occurred: error in remove for path: '/data/nope': Unable to remove nonexistent key: nope: missing value".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreachable_webhooks_follow_the_failure_policy() {
+    let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
+    let client = |url: &str| json!({"url": url, "caBundle": hook.authority});
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("https://{closed}/x");
+    let why = format!(
+        "failed to call webhook: Post \"{url}?timeout=10s\": dial tcp {closed}: connect: connection refused"
+    );
+    let failing = configuration("Validating", client(&url), json!({}));
+    assert_eq!(refusal(failing).await, broken(&why));
+    let ignoring = configuration(
+        "Validating",
+        client(&url),
+        json!({"failurePolicy": "Ignore"}),
+    );
+    assert_eq!(refusal(ignoring).await.0, 201);
+
+    let url = format!("https://127.0.0.1:{}/x", hook.port);
+    let why = format!(
+        "failed to call webhook: Post \"{url}?timeout=10s\": tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    );
+    let untrusted = configuration("Validating", json!({"url": url}), json!({}));
+    assert_eq!(refusal(untrusted).await, broken(&why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_lead_to_their_external_names() {
+    let hook =
+        Hook::start(|review| respond(review, json!({"allowed": true, "warnings": ["called"]})))
+            .await;
+    let client = json!({"service": {"name": "hook", "namespace": "default", "port": hook.port, "path": "/p"}, "caBundle": hook.authority});
+    let config = configuration("Validating", client, json!({}));
+    let post = format!(
+        "failed to call webhook: Post \"https://hook.default.svc:{}/p?timeout=10s\": ",
+        hook.port
+    );
+    assert_eq!(
+        refusal(config.clone()).await,
+        broken(&format!("{post}service \"hook\" not found"))
+    );
+
+    let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook", "namespace": "default"}, "spec": spec});
+    let cluster = DevCluster::new(clock());
+    cluster.create(config.clone()).await.unwrap();
+    cluster
+        .create(service(json!({"ports": [{"port": hook.port}]})))
+        .await
+        .unwrap();
+    let answer = create(&cluster, json!({})).await;
+    assert_eq!(
+        answer.body["message"].as_str().unwrap(),
+        broken(&format!(
+            "{post}no endpoints available for service \"hook\""
+        ))
+        .1
+    );
+
+    let cluster = DevCluster::new(clock());
+    cluster.create(config).await.unwrap();
+    cluster
+        .create(service(
+            json!({"type": "ExternalName", "externalName": "localhost"}),
+        ))
+        .await
+        .unwrap();
+    let answer = create(&cluster, json!({})).await;
+    assert_eq!(
+        (answer.code, answer.warnings),
+        (201, vec!["called".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mutating_webhook_changes_new_and_changed_objects() {
+    let hook = Hook::start(|review| {
+        patch(
+            review,
+            json!([{"op": "add", "path": "/data/z", "value": "1"}]),
+        )
+    })
+    .await;
+    let cluster = DevCluster::new(clock());
+    let rest = json!({"matchConditions": [{"name": "not-deleted", "expression": "request.operation != 'DELETE'"}]});
+    cluster
+        .create(configuration("Mutating", hook.client(), rest))
+        .await
+        .unwrap();
+    let created = create(&cluster, json!({"a": "y"})).await;
+    assert_eq!(created.body["data"], json!({"a": "y", "z": "1"}));
+    let one = format!("{CONFIG_MAPS}/a");
+    let changed = send(&cluster, "PUT", &one, &config_map("a", json!({"b": "y"}))).await;
+    assert_eq!(changed.body["data"], json!({"b": "y", "z": "1"}));
+    assert_eq!(send(&cluster, "DELETE", &one, &json!({})).await.code, 200);
+
+    let requests = hook.requests();
+    let operations: Vec<_> = requests
+        .iter()
+        .map(|request| request["operation"].as_str().unwrap())
+        .collect();
+    assert_eq!(operations, ["CREATE", "UPDATE"]);
+    assert_eq!(
+        requests[0]["kind"],
+        json!({"group": "", "version": "v1", "kind": "ConfigMap"})
+    );
+    assert_eq!(requests[0]["object"]["metadata"]["uid"], Value::Null);
+    assert_eq!(
+        requests[1]["oldObject"]["data"],
+        json!({"a": "y", "z": "1"})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_names_reach_the_validating_webhook() {
+    let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
+    let cluster = DevCluster::new(clock());
+    cluster
+        .create(configuration("Validating", hook.client(), json!({})))
+        .await
+        .unwrap();
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}});
+    let created = send(&cluster, "POST", CONFIG_MAPS, &object).await;
+    let requests = hook.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(
+        requests[0]["object"]["metadata"]["name"],
+        created.body["metadata"]["name"]
+    );
+    assert_eq!(
+        requests[0]["object"]["metadata"]["uid"],
+        created.body["metadata"]["uid"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_configurations_are_refused() {
+    let url = json!({"url": "https://x.y/z"});
+    let cases = [
+        (
+            url.clone(),
+            json!({"name": "x"}),
+            "webhooks[0].name: Invalid value: \"x\": should be a domain with at least three segments separated by dots",
+        ),
+        (
+            url.clone(),
+            json!({"sideEffects": "Some"}),
+            "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"",
+        ),
+        (
+            url.clone(),
+            json!({"timeoutSeconds": 31}),
+            "webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds",
+        ),
+        (
+            url,
+            json!({"admissionReviewVersions": ["v2"]}),
+            "webhooks[0].admissionReviewVersions: Invalid value: [\"v2\"]: must include at least one of v1, v1beta1",
+        ),
+        (
+            json!({}),
+            json!({}),
+            "webhooks[0].clientConfig: Required value: exactly one of url or service is required",
+        ),
+        (
+            json!({"url": "http://x/y?a=b"}),
+            json!({}),
+            "[webhooks[0].clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path], webhooks[0].clientConfig.url: Invalid value: \"a=b\": query parameters are not permitted in the URL]",
+        ),
+        (
+            json!({"service": {"name": "x", "namespace": "", "port": 0}}),
+            json!({}),
+            "[webhooks[0].clientConfig.service.name: Required value, webhooks[0].clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive]",
+        ),
+    ];
+    let cluster = DevCluster::new(clock());
+    for (client, rest, problem) in cases {
+        let refused = cluster
+            .create(configuration("Validating", client, rest))
+            .await
+            .unwrap_err();
+        let (_, shown) = refused.message.split_once(" is invalid: ").unwrap();
+        assert_eq!(shown, problem);
+    }
+}

@@ -12,6 +12,8 @@ pub(super) struct Expr {
     pub(super) id: usize,
     /// Offset in characters, for messages.
     pub(super) at: usize,
+    /// Levels of nodes from here on, which bound the recursion of all later steps.
+    pub(super) depth: usize,
     pub(super) kind: Kind,
 }
 
@@ -62,6 +64,37 @@ pub(super) struct Fold {
     pub(super) condition: Expr,
     pub(super) step: Expr,
     pub(super) result: Expr,
+}
+
+/// The greatest depth of some nodes.
+fn deepest<'a>(parts: impl Iterator<Item = &'a Expr>) -> usize {
+    parts.map(|part| part.depth).max().unwrap_or(0)
+}
+
+impl Kind {
+    /// The depth of the deepest part.
+    pub(super) fn inner_depth(&self) -> usize {
+        match self {
+            Kind::Literal(_) | Kind::Ident(_) => 0,
+            Kind::Select { operand, .. } => operand.depth,
+            Kind::Call { target, args, .. } => {
+                deepest(target.iter().map(|target| &**target).chain(args))
+            }
+            Kind::List(items) => deepest(items.iter().map(|(item, _)| item)),
+            Kind::Map(entries) => deepest(entries.iter().flat_map(|(key, value, _)| [key, value])),
+            Kind::Struct(_, fields) => deepest(fields.iter().map(|(_, value, _)| value)),
+            Kind::Fold(fold) => {
+                let parts = [
+                    &fold.range,
+                    &fold.init,
+                    &fold.condition,
+                    &fold.step,
+                    &fold.result,
+                ];
+                deepest(parts.into_iter())
+            }
+        }
+    }
 }
 
 impl Expr {

@@ -234,26 +234,24 @@ fn bind(b: &mut Builder<'_>, name: String, value: Expr, result: Expr) -> Expr {
     b.parser.node(b.at, Kind::Fold(Box::new(fold)))
 }
 
-/// `x.optMap(v, e)` is `x.hasValue() ? optional.of(e with v = x.value()) : optional.none()`.
+/// `x.optMap(v, e)` is `x.hasValue() ? optional.of(e with v = x.value()) : optional.none()`. The
+/// target is bound to a name, so that nested macros do not multiply it.
 fn optional(parser: &mut Parser, at: usize, name: &str, target: Expr, mut args: Vec<Expr>) -> Expr {
+    const TARGET: &str = "@optional";
     let problem = format!("{name}() variable name must be a simple identifier");
     let var = variable(parser, &args[0], &problem);
     let body = args.remove(1);
-    let has = call(
-        parser,
-        at,
-        "hasValue".to_owned(),
-        Some(target.clone()),
-        Vec::new(),
-    );
-    let value = call(parser, at, "value".to_owned(), Some(target), Vec::new());
     let mut b = Builder { parser, at };
+    let (first, second) = (b.ident(TARGET), b.ident(TARGET));
+    let has = call(b.parser, at, "hasValue".to_owned(), Some(first), Vec::new());
+    let value = call(b.parser, at, "value".to_owned(), Some(second), Vec::new());
     let mut bound = bind(&mut b, var, value, body);
     if name == "optMap" {
         bound = b.call("optional.of", vec![bound]);
     }
     let none = b.call("optional.none", Vec::new());
-    b.call("_?_:_", vec![has, bound, none])
+    let chosen = b.call("_?_:_", vec![has, bound, none]);
+    bind(&mut b, TARGET.to_owned(), target, chosen)
 }
 
 /// `l.sortBy(v, key)` sorts by the keys of all elements.

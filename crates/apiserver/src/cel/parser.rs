@@ -9,8 +9,12 @@ use super::macros;
 use super::source::Issue;
 use super::value::Val;
 
-/// Limits of cel-go: characters, and nesting of expressions.
+/// The most characters, as cel-go's.
 const MAX_LENGTH: usize = 100_000;
+/// The most expressions inside of each other, such as parentheses. cel-go allows 250, and has a
+/// stack that grows.
+const MAX_NESTING: usize = 60;
+/// The most levels of a syntax tree, which long sums reach too.
 const MAX_DEPTH: usize = 250;
 
 /// The tokens with which an operand can begin, as ANTLR lists them.
@@ -151,11 +155,22 @@ impl Parser {
     /// A new node at `at`.
     pub(super) fn node(&mut self, at: usize, kind: Kind) -> Expr {
         self.ids += 1;
-        Expr {
+        let mut node = Expr {
             id: self.ids,
             at,
+            depth: kind.inner_depth() + 1,
             kind,
+        };
+        if node.depth > MAX_DEPTH {
+            self.report(
+                at,
+                &format!("expression recursion limit exceeded: {MAX_DEPTH}"),
+            );
+            // The report refuses the expression, so a leaf can stand for the rest of it.
+            node.kind = Kind::Literal(Val::Null);
+            node.depth = 1;
         }
+        node
     }
 
     pub(super) fn call(&mut self, at: usize, function: &str, args: Vec<Expr>) -> Expr {
@@ -178,10 +193,10 @@ impl Parser {
 
     pub(super) fn expression(&mut self) -> Result<Expr, Issue> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > MAX_NESTING {
             return Err(Issue {
                 at: self.token().at,
-                message: format!("expression recursion limit exceeded: {MAX_DEPTH}"),
+                message: format!("expression recursion limit exceeded: {MAX_NESTING}"),
             });
         }
         let condition = self.disjunction()?;
@@ -199,9 +214,41 @@ impl Parser {
     }
 
     fn disjunction(&mut self) -> Result<Expr, Issue> {
-        self.chain(&[("||", "_||_")], |parser| {
-            parser.chain(&[("&&", "_&&_")], Self::relation)
+        self.terms("||", "_||_", |parser| {
+            parser.terms("&&", "_&&_", Self::relation)
         })
+    }
+
+    /// Terms between logical operators, as a balanced tree like cel-go's. Their number is not
+    /// limited by the depth of trees.
+    fn terms(
+        &mut self,
+        sign: &str,
+        function: &str,
+        mut term: impl FnMut(&mut Self) -> Result<Expr, Issue>,
+    ) -> Result<Expr, Issue> {
+        let (mut terms, mut places) = (vec![term(self)?], Vec::new());
+        while let Some(at) = self.take(sign) {
+            places.push(at);
+            terms.push(term(self)?);
+        }
+        // Each round joins neighbours; the operator after the last term of a pair stays.
+        while terms.len() > 1 {
+            let mut joined = Vec::with_capacity(terms.len().div_ceil(2));
+            let mut between = Vec::with_capacity(places.len() / 2);
+            let (mut rest, mut signs) = (terms.into_iter(), places.into_iter());
+            while let Some(left) = rest.next() {
+                match (rest.next(), signs.next()) {
+                    (Some(right), Some(at)) => {
+                        joined.push(self.call(at, function, vec![left, right]));
+                        between.extend(signs.next());
+                    }
+                    _ => joined.push(left),
+                }
+            }
+            (terms, places) = (joined, between);
+        }
+        terms.pop().ok_or_else(|| self.mismatch(OPERANDS))
     }
 
     fn relation(&mut self) -> Result<Expr, Issue> {
@@ -360,9 +407,8 @@ impl Parser {
                     self.advance();
                     self.literal(&token, value, true)
                 }
-                _ => self.unary(),
+                _ => Err(self.mismatch(OPERANDS)),
             },
-            TokenKind::Sign("!") => self.unary(),
             TokenKind::Sign("(") => {
                 self.advance();
                 let inner = self.expression()?;

@@ -114,7 +114,7 @@ impl Checker<'_> {
                 for (item, optional) in items {
                     let ty = self.check(item);
                     let ty = self.unwrapped(ty, *optional, item.at);
-                    element = Some(self.joined(element, ty, item.at));
+                    element = Some(self.joined(element, ty));
                 }
                 Type::list(element.unwrap_or_else(|| self.fresh()))
             }
@@ -122,10 +122,10 @@ impl Checker<'_> {
                 let (mut keys, mut values) = (None, None);
                 for (key, value, optional) in entries {
                     let ty = self.check(key);
-                    keys = Some(self.joined(keys, ty, key.at));
+                    keys = Some(self.joined(keys, ty));
                     let ty = self.check(value);
                     let ty = self.unwrapped(ty, *optional, value.at);
-                    values = Some(self.joined(values, ty, value.at));
+                    values = Some(self.joined(values, ty));
                 }
                 let key = keys.unwrap_or_else(|| self.fresh());
                 let value = values.unwrap_or_else(|| self.fresh());
@@ -307,8 +307,9 @@ impl Checker<'_> {
         }
     }
 
-    /// The common type of two elements of a literal.
-    fn joined(&mut self, before: Option<Type>, ty: Type, at: usize) -> Type {
+    /// The common type of two elements of a literal. [`literals`] reports different types, except
+    /// where a function such as `format` takes them.
+    fn joined(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else {
             return ty;
         };
@@ -319,12 +320,7 @@ impl Checker<'_> {
                 before => before,
             };
         }
-        let message = format!(
-            "expected type '{}' but found '{}'",
-            self.resolved(&before, true),
-            self.resolved(&ty, true)
-        );
-        self.report(at, message)
+        Type::Dyn
     }
 
     fn fold(&mut self, fold: &mut Fold) -> Type {
@@ -436,51 +432,104 @@ fn mentions(ty: &Type, number: usize) -> bool {
     }
 }
 
-/// Errors in literal arguments that cel-go finds before evaluation.
-pub(super) fn literals(expr: &Expr, issues: &mut Vec<Issue>) {
-    if let Kind::Call {
-        function,
-        target,
-        args,
-    } = &expr.kind
-    {
+/// Errors in literals that cel-go finds after the types are known: invalid texts of arguments, and
+/// elements of different types.
+pub(super) fn literals(expr: &Expr, types: &HashMap<usize, Type>) -> Vec<Issue> {
+    let mut validator = Validator {
+        types,
+        issues: Vec::new(),
+    };
+    validator.check(expr, false);
+    validator.issues
+}
+
+struct Validator<'a> {
+    types: &'a HashMap<usize, Type>,
+    issues: Vec<Issue>,
+}
+
+impl Validator<'_> {
+    /// Checks a node. `mixed` allows elements of different types.
+    fn check(&mut self, expr: &Expr, mixed: bool) {
+        match &expr.kind {
+            Kind::Call {
+                function,
+                target,
+                args,
+            } => {
+                self.arguments(function, args);
+                target.iter().for_each(|target| self.check(target, mixed));
+                let mixed = mixed || function == "format";
+                args.iter().for_each(|arg| self.check(arg, mixed));
+            }
+            Kind::Select { operand, .. } => self.check(operand, mixed),
+            Kind::List(items) => {
+                items.iter().for_each(|(item, _)| self.check(item, mixed));
+                if !mixed {
+                    self.same(items.iter().map(|(item, optional)| (item, *optional)));
+                }
+            }
+            Kind::Map(entries) => {
+                for (key, value, _) in entries {
+                    self.check(key, mixed);
+                    self.check(value, mixed);
+                }
+                if !mixed {
+                    self.same(entries.iter().map(|(key, ..)| (key, false)));
+                    self.same(
+                        entries
+                            .iter()
+                            .map(|(_, value, optional)| (value, *optional)),
+                    );
+                }
+            }
+            Kind::Fold(fold) => {
+                for part in [&fold.range, &fold.init, &fold.step, &fold.result] {
+                    self.check(part, mixed);
+                }
+            }
+            Kind::Literal(_) | Kind::Ident(_) | Kind::Struct(..) => {}
+        }
+    }
+
+    /// Reports elements whose type differs from the one of the first element.
+    fn same<'b>(&mut self, elements: impl Iterator<Item = (&'b Expr, bool)>) {
+        let mut first: Option<Type> = None;
+        for (element, optional) in elements {
+            let ty = self.types.get(&element.id).cloned().unwrap_or(Type::Dyn);
+            let ty = match ty {
+                Type::Optional(inner) if optional => (*inner).clone(),
+                ty => ty,
+            };
+            match &first {
+                None => first = Some(ty),
+                Some(expected) if *expected != ty => self.issues.push(Issue {
+                    at: element.at,
+                    message: format!("expected type '{expected}' but found '{ty}'"),
+                }),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn arguments(&mut self, function: &str, args: &[Expr]) {
         let literal = |arg: Option<&Expr>| match arg.map(|arg| (&arg.kind, arg.at)) {
             Some((Kind::Literal(Val::Text(text)), at)) => Some((text.clone(), at)),
             _ => None,
         };
-        let problem = match &**function {
+        let invalid = match function {
             "timestamp" => literal(args.first())
-                .filter(|(text, _)| super::time::parse_timestamp(text).is_none())
-                .map(|(_, at)| (at, "invalid timestamp argument")),
+                .filter(|(text, _)| super::time::parse_timestamp(text).is_none()),
             "duration" => literal(args.first())
-                .filter(|(text, _)| super::time::parse_duration(text).is_none())
-                .map(|(_, at)| (at, "invalid duration argument")),
-            "matches" => literal(args.last())
-                .filter(|(text, _)| regex::Regex::new(text).is_err())
-                .map(|(_, at)| (at, "invalid matches argument")),
+                .filter(|(text, _)| super::time::parse_duration(text).is_none()),
+            "matches" => literal(args.last()).filter(|(text, _)| regex::Regex::new(text).is_err()),
             _ => None,
         };
-        if let Some((at, message)) = problem {
-            issues.push(Issue {
+        if let Some((_, at)) = invalid {
+            self.issues.push(Issue {
                 at,
-                message: message.to_owned(),
+                message: format!("invalid {function} argument"),
             });
         }
-        target.iter().for_each(|target| literals(target, issues));
-    }
-    match &expr.kind {
-        Kind::Call { args, .. } => args.iter().for_each(|arg| literals(arg, issues)),
-        Kind::Select { operand, .. } => literals(operand, issues),
-        Kind::List(items) => items.iter().for_each(|(item, _)| literals(item, issues)),
-        Kind::Map(entries) => entries.iter().for_each(|(key, value, _)| {
-            literals(key, issues);
-            literals(value, issues);
-        }),
-        Kind::Fold(fold) => {
-            for part in [&fold.range, &fold.init, &fold.step, &fold.result] {
-                literals(part, issues);
-            }
-        }
-        _ => {}
     }
 }

@@ -65,8 +65,7 @@ impl Program {
         let show = |issues: Vec<source::Issue>| source::display(source, &issues);
         let mut expr = parser::parse(source).map_err(show)?;
         let checked = check::check(&mut expr, variables).map_err(show)?;
-        let mut issues = Vec::new();
-        check::literals(&expr, &mut issues);
+        let issues = check::literals(&expr, &checked.types);
         if !issues.is_empty() {
             return Err(show(issues));
         }

@@ -150,7 +150,7 @@ impl Checker<'_> {
             return ty.clone();
         }
         if functions::type_named(name).is_some() {
-            return Type::Type;
+            return Type::Meta;
         }
         let message = format!("undeclared reference to '{name}' (in container '')");
         self.report(at, message)

@@ -41,7 +41,7 @@ pub(super) fn of_call(function: &str, args: &[Val], result: Option<&Val>) -> u64
             LIST + scaled(selector, TRAVERSAL) + scaled(scaled(selector, 0.5), 50.0)
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => match args.first() {
-            Some(Val::List(list)) => list.items.iter().map(|item| traversal(item)).sum(),
+            Some(Val::List(list)) => list.items.iter().map(traversal).sum(),
             Some(_) => read(0),
             None => 1,
         },

@@ -117,7 +117,7 @@ fn word(text: &str) -> Type {
         "bytes" => Type::Bytes,
         "timestamp" => Type::Timestamp,
         "duration" => Type::Duration,
-        "type" => Type::Type,
+        "type" => Type::Meta,
         "dyn" => Type::Dyn,
         "URL" => Type::Opaque("kubernetes.URL"),
         "Quantity" => Type::Opaque("kubernetes.Quantity"),

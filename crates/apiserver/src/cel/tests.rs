@@ -65,7 +65,7 @@ fn true_expressions_are_true() {
         "self.map.transformList(k, v, k == 'k', v) == ['v']",
         // Optionals.
         "self.?missing.orValue('d') == 'd' && self.?text.hasValue() && self.?map.?k.value() == 'v'",
-        "self.map[?'z'].orValue('d') == 'd' && self.list[?9] == optional.none() && [?self.?missing, 1] == [1]",
+        "self.map[?'z'].orValue('d') == 'd' && self.list[?9] == optional.none() && [?self.?missing, self.number] == [7]",
         "optional.of(2).optMap(x, x + 1).value() == 3 && !optional.none().optMap(x, x).hasValue()",
         "optional.of(2).optFlatMap(x, optional.of(x)).value() == 2 && {?'a': optional.none()} == {}",
         "optional.ofNonZeroValue('') == optional.none() && optional.of(1).or(optional.of(2)).value() == 1",

@@ -28,7 +28,7 @@ pub(crate) enum Type {
     Map(Arc<Type>, Arc<Type>),
     Optional(Arc<Type>),
     /// The type of a type. Its parameter has no effect on checks.
-    Type,
+    Meta,
     Object(Arc<Object>),
     /// A type of a library, such as `kubernetes.Quantity`.
     Opaque(&'static str),
@@ -156,7 +156,7 @@ impl fmt::Display for Type {
             Type::List(element) => write!(f, "list({element})"),
             Type::Map(key, value) => write!(f, "map({key}, {value})"),
             Type::Optional(value) => write!(f, "optional_type({value})"),
-            Type::Type => f.write_str("type"),
+            Type::Meta => f.write_str("type"),
             Type::Object(object) => f.write_str(&object.name),
             Type::Opaque(name) => f.write_str(name),
             Type::Param(name) => write!(f, "{name}"),

@@ -141,7 +141,7 @@ impl Val {
             Val::Map(_) => Type::map(Type::Dyn, Type::Dyn),
             Val::Timestamp(_) => Type::Timestamp,
             Val::Duration(_) => Type::Duration,
-            Val::Type(_) => Type::Type,
+            Val::Type(_) => Type::Meta,
             Val::Optional(_) => Type::optional(Type::Dyn),
             Val::Quantity(_) => Type::Opaque("kubernetes.Quantity"),
             Val::Url(_) => Type::Opaque("kubernetes.URL"),
@@ -167,7 +167,7 @@ impl Val {
             | (Type::Timestamp, Val::Timestamp(_))
             | (Type::Duration, Val::Duration(_))
             | (Type::Map(..) | Type::Object(_), Val::Map(_))
-            | (Type::Type, Val::Type(_)) => true,
+            | (Type::Meta, Val::Type(_)) => true,
             // Methods such as `sum` have one overload per type of elements.
             (Type::List(element), Val::List(list)) => {
                 list.items.first().is_none_or(|first| first.fits(element))

@@ -78,7 +78,10 @@ impl Calls {
 
 /// The webhooks of the latest revision, by the plural of their configurations.
 #[derive(Debug, Default)]
-pub(crate) struct Webhooks(Mutex<HashMap<&'static str, (u64, Arc<Vec<Webhook>>)>>);
+pub(crate) struct Webhooks(Mutex<HashMap<&'static str, Revision>>);
+
+/// A revision of the configurations, and their webhooks.
+type Revision = (u64, Arc<Vec<Webhook>>);
 
 /// A webhook with its configuration.
 #[derive(Debug)]

@@ -46,7 +46,10 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
         "CustomResourceDefinition" => stored_version(object),
         "PersistentVolumeClaim" => same_sources(object),
         "Pod" => tolerate_node_loss(object),
-        "Service" => ip_families(object),
+        "Service" => {
+            linked_cluster_ips(object, old);
+            ip_families(object);
+        }
         _ => {}
     }
 }
@@ -303,6 +306,27 @@ fn cluster_ips(service: &mut Value) {
     let spec = object_at(service, &["spec"]);
     if let Some(ip) = spec.get("clusterIP").cloned() {
         spec.entry("clusterIPs").or_insert_with(|| json!([ip]));
+    }
+}
+
+/// `clusterIPs` follows a client that knows only `clusterIP`. Upstream: `normalizeClusterIPs`.
+fn linked_cluster_ips(service: &mut Value, old: &Value) {
+    let address = |service: &Value| service["spec"]["clusterIP"].as_str().map(str::to_owned);
+    let (new, before) = (address(service), address(old));
+    let known = old["spec"]["clusterIPs"].clone();
+    let spec = object_at(service, &["spec"]);
+    if new == before {
+        if is_unset(spec, "clusterIPs") && !known.is_null() {
+            spec.insert("clusterIPs".to_owned(), known);
+        }
+        return;
+    }
+    if spec.get("clusterIPs").unwrap_or(&Value::Null) != &known {
+        return;
+    }
+    match new.filter(|address| !address.is_empty()) {
+        Some(address) => drop(spec.insert("clusterIPs".to_owned(), json!([address]))),
+        None => drop(spec.remove("clusterIPs")),
     }
 }
 

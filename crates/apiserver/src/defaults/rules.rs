@@ -33,10 +33,7 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.Secret" => fold_string_data(fields),
         "core.Service" => ingress_mode(fields),
         "core.ServicePort" => target_port(fields),
-        "core.ServiceSpec" => {
-            service_traffic(fields);
-            ip_families(fields);
-        }
+        "core.ServiceSpec" => service_traffic(fields),
         "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
         "flowcontrol.QueuingConfiguration" => not_zero(
             fields,
@@ -394,23 +391,6 @@ fn target_port(fields: &mut Fields) {
     if unset && let Some(port) = fields.get("port").cloned() {
         fields.insert("targetPort".to_owned(), port);
     }
-}
-
-/// One IP family. A headless service without selector accepts both, because its endpoints can have
-/// any.
-fn ip_families(fields: &mut Fields) {
-    if fields.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        return;
-    }
-    let headless = fields.get("clusterIP").and_then(Value::as_str) == Some("None");
-    let any_family = headless && !has_entries(fields.get("selector"));
-    let (families, policy) = if any_family {
-        (json!(["IPv4", "IPv6"]), "RequireDualStack")
-    } else {
-        (json!(["IPv4"]), "SingleStack")
-    };
-    set_if_unset(fields, "ipFamilyPolicy", json!(policy));
-    set_if_unset(fields, "ipFamilies", families);
 }
 
 fn policy_types(fields: &mut Fields) {

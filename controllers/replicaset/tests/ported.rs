@@ -86,9 +86,19 @@ async fn adoption() {
 async fn pod_deletion_cost() {
     // (name, costs, restarts, index of the remaining pod)
     let cases = [
-        ("enabled-with-different-costs", ["1000", "100"], [5, 0], 0),
-        ("enabled-with-same-costs", ["100", "100"], [5, 0], 1),
-        ("enabled-with-no-costs", ["", ""], [5, 0], 1),
+        (
+            "enabled-with-different-costs",
+            [Some("1000"), Some("100")],
+            [5, 0],
+            0,
+        ),
+        (
+            "enabled-with-same-costs",
+            [Some("100"), Some("100")],
+            [5, 0],
+            1,
+        ),
+        ("enabled-with-no-costs", [None, None], [5, 0], 1),
     ];
     for (case, costs, restarts, remains) in cases {
         let world = world_with(2).await;

@@ -84,7 +84,7 @@ pub(super) fn set<'a>(
 
 fn request(field: &str, request: &Value, errors: &mut Errors) {
     let name = text(request, "name");
-    errors.complaints(&format!("{field}.name"), name, formats::label(name));
+    errors.complaints(format!("{field}.name"), name, formats::label(name));
     let (alternatives, exactly) = (list(request, "firstAvailable"), at(request, "exactly"));
     match (alternatives.is_empty(), exactly.is_null()) {
         (true, true) => errors.required(
@@ -103,7 +103,7 @@ fn request(field: &str, request: &Value, errors: &mut Errors) {
             |alternative| text(alternative, "name"),
             |field, alternative, errors| {
                 let name = text(alternative, "name");
-                errors.complaints(&format!("{field}.name"), name, formats::label(name));
+                errors.complaints(format!("{field}.name"), name, formats::label(name));
                 wanted(field, alternative, errors);
             },
             errors,
@@ -161,7 +161,7 @@ fn selectors(field: &str, selectors: &[Value], errors: &mut Errors) {
 fn toleration(field: &str, toleration: &Value, errors: &mut Errors) {
     let (key, value) = (text(toleration, "key"), text(toleration, "value"));
     if !key.is_empty() {
-        errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
+        errors.complaints(format!("{field}.key"), key, formats::qualified_name(key));
     }
     let (at_operator, at_value) = (format!("{field}.operator"), format!("{field}.value"));
     match text(toleration, "operator") {
@@ -182,12 +182,8 @@ fn toleration(field: &str, toleration: &Value, errors: &mut Errors) {
 /// A taint of a device.
 pub(super) fn taint(field: &str, taint: &Value, errors: &mut Errors) {
     let (key, value) = (text(taint, "key"), text(taint, "value"));
-    errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
-    errors.complaints(
-        &format!("{field}.value"),
-        value,
-        formats::label_value(value),
-    );
+    errors.complaints(format!("{field}.key"), key, formats::qualified_name(key));
+    errors.complaints(format!("{field}.value"), value, formats::label_value(value));
     match text(taint, "effect") {
         "" => errors.required(format!("{field}.effect"), ""),
         effect => errors.one_of(format!("{field}.effect"), effect, &EFFECTS),

@@ -41,7 +41,7 @@ fn slice_ports(ports: &[Value], errors: &mut Errors) {
         let field = |name: &str| format!("ports[{index}].{name}");
         let name = text(port, "name");
         if !name.is_empty() {
-            errors.complaints(&field("name"), name, formats::label(name));
+            errors.complaints(field("name"), name, formats::label(name));
         }
         if !names.insert(name) {
             errors.duplicate(field("name"), name);
@@ -75,7 +75,7 @@ fn endpoints(kind: &str, endpoints: &[Value], errors: &mut Errors) {
         }
         node_name(&field("nodeName"), at(endpoint, "nodeName"), errors);
         if let Some(hostname) = at(endpoint, "hostname").as_str() {
-            errors.complaints(&field("hostname"), hostname, formats::label(hostname));
+            errors.complaints(field("hostname"), hostname, formats::label(hostname));
         }
         hints(&field("hints"), at(endpoint, "hints"), errors);
     }
@@ -204,7 +204,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             match text(port, "name") {
                 "" if ports.len() > 1 => errors.required(field("name"), ""),
                 "" => {}
-                name => errors.complaints(&field("name"), name, formats::label(name)),
+                name => errors.complaints(field("name"), name, formats::label(name)),
             }
             let number = at(port, "port").as_i64().unwrap_or(0);
             port_number(field("port"), number, errors);
@@ -221,7 +221,7 @@ fn endpoint_address(field: &str, address: &Value, errors: &mut Errors) {
     let hostname = text(address, "hostname");
     if !hostname.is_empty() {
         let complaints = formats::label(hostname);
-        errors.complaints(&format!("{field}.hostname"), hostname, complaints);
+        errors.complaints(format!("{field}.hostname"), hostname, complaints);
     }
     node_name(
         &format!("{field}.nodeName"),

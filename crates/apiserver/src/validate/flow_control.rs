@@ -115,7 +115,7 @@ fn subject(field: &str, subject: &Value, errors: &mut Errors) {
             errors.required(format!("{at_own}.name"), "");
         } else if kind == "ServiceAccount" && name != "*" {
             let complaints = formats::subdomain(name);
-            errors.complaints(&format!("{at_own}.name"), name, complaints);
+            errors.complaints(format!("{at_own}.name"), name, complaints);
         }
         if kind == "ServiceAccount" {
             let at_namespace = format!("{at_own}.namespace");
@@ -201,7 +201,7 @@ fn resource_rule(field: &str, rule: &Value, errors: &mut Errors) {
             let complaints = formats::label(namespace).into_iter();
             let complaints = complaints.map(|why| format!("{intro}{why}")).collect();
             errors.complaints(
-                &format!("{field}.namespaces[{index}]"),
+                format!("{field}.namespaces[{index}]"),
                 namespace,
                 complaints,
             );

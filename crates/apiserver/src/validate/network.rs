@@ -57,7 +57,7 @@ pub(super) fn ingress(object: &Value, errors: &mut Errors) {
                 let why = "must be a DNS name, not an IP address";
                 errors.invalid(format!("{field}.host"), host, why);
             }
-            errors.complaints(&format!("{field}.host"), host, host_complaints(host));
+            errors.complaints(format!("{field}.host"), host, host_complaints(host));
         }
         if !at(rule, "http").is_null() {
             let paths = list(rule, "http.paths");
@@ -74,12 +74,12 @@ pub(super) fn ingress(object: &Value, errors: &mut Errors) {
         for (index, host) in list(tls, "hosts").iter().enumerate() {
             let host = host.as_str().unwrap_or("");
             let complaints = host_complaints(host);
-            errors.complaints(&format!("{field}.hosts[{index}]"), host, complaints);
+            errors.complaints(format!("{field}.hosts[{index}]"), host, complaints);
         }
         let secret = text(tls, "secretName");
         if !secret.is_empty() {
             let complaints = formats::subdomain(secret);
-            errors.complaints(&format!("{field}.secretName"), secret, complaints);
+            errors.complaints(format!("{field}.secretName"), secret, complaints);
         }
     }
     if let Some(class) = at(spec, "ingressClassName").as_str() {
@@ -148,7 +148,7 @@ fn ingress_backend(field: &str, backend: &Value, errors: &mut Errors) {
                 }
                 (_, 0) => {
                     let complaints = formats::port_name(port);
-                    errors.complaints(&format!("{field}.service.port.name"), port, complaints);
+                    errors.complaints(format!("{field}.service.port.name"), port, complaints);
                 }
                 _ => errors.invalid(field, "", "cannot set both port name & port number"),
             }
@@ -160,7 +160,7 @@ fn ingress_backend(field: &str, backend: &Value, errors: &mut Errors) {
 fn reference(field: &str, reference: &Value, errors: &mut Errors) {
     if let Some(group) = at(reference, "apiGroup").as_str() {
         let complaints = formats::subdomain(group);
-        errors.complaints(&format!("{field}.apiGroup"), group, complaints);
+        errors.complaints(format!("{field}.apiGroup"), group, complaints);
     }
     for name in ["kind", "name"] {
         let value = text(reference, name);
@@ -356,7 +356,7 @@ pub(super) fn service_cidr(object: &Value, errors: &mut Errors) {
     for (index, cidr) in cidrs.iter().enumerate() {
         let cidr = cidr.as_str().unwrap_or("");
         let complaints = address::canonical_cidr_complaints(cidr);
-        errors.complaints(&format!("{FIELD}[{index}]"), cidr, complaints);
+        errors.complaints(format!("{FIELD}[{index}]"), cidr, complaints);
     }
     let families: Vec<_> = cidrs
         .iter()
@@ -402,7 +402,7 @@ pub(super) fn ip_address(object: &Value, errors: &mut Errors) {
     }
     let group = text(parent, "group");
     if !group.is_empty() {
-        errors.complaints(&format!("{FIELD}.group"), group, formats::subdomain(group));
+        errors.complaints(format!("{FIELD}.group"), group, formats::subdomain(group));
     }
     for name in ["resource", "name"] {
         let value = text(parent, name);
@@ -410,5 +410,5 @@ pub(super) fn ip_address(object: &Value, errors: &mut Errors) {
     }
     let namespace = text(parent, "namespace");
     let complaints = formats::path_segment(namespace);
-    errors.complaints(&format!("{FIELD}.namespace"), namespace, complaints);
+    errors.complaints(format!("{FIELD}.namespace"), namespace, complaints);
 }

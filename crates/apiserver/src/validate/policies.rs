@@ -48,7 +48,7 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
         let field = |name: &str| format!("spec.auditAnnotations[{index}].{name}");
         let key = text(annotation, "key");
         let whole = format!("{}/{key}", text(object, "metadata.name"));
-        errors.complaints(&field("key"), &whole, formats::qualified_name(&whole));
+        errors.complaints(field("key"), &whole, formats::qualified_name(&whole));
         let source = text(annotation, "valueExpression");
         if source.trim().is_empty() {
             errors.required(field("valueExpression"), "valueExpression is not specified");

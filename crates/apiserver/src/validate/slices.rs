@@ -155,7 +155,7 @@ fn nodes(spec: &Value, errors: &mut Errors) {
 
 fn device(field: &str, device: &Value, per_device: bool, errors: &mut Errors) {
     let name = text(device, "name");
-    errors.complaints(&format!("{field}.name"), name, formats::label(name));
+    errors.complaints(format!("{field}.name"), name, formats::label(name));
     let entries = |name: &str| at(device, name).as_object().into_iter().flatten();
     let properties = entries("attributes").count() + entries("capacity").count();
     if properties > PROPERTIES {
@@ -322,7 +322,7 @@ fn device_nodes(field: &str, device: &Value, per_device: bool, errors: &mut Erro
         Some(name) => {
             chosen.push("`nodeName`");
             let complaints = formats::subdomain(name);
-            errors.complaints(&format!("{field}.nodeName"), name, complaints);
+            errors.complaints(format!("{field}.nodeName"), name, complaints);
         }
     }
     if !at(device, "nodeSelector").is_null() {
@@ -355,7 +355,7 @@ fn bindings(field: &str, device: &Value, errors: &mut Errors) {
         for (index, condition) in conditions.iter().enumerate() {
             let condition = condition.as_str().unwrap_or("");
             let complaints = formats::qualified_name(condition);
-            errors.complaints(&format!("{field}[{index}]"), condition, complaints);
+            errors.complaints(format!("{field}[{index}]"), condition, complaints);
         }
     }
     for name in [ready, failed] {

@@ -75,7 +75,7 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
     for (index, range) in ranges.iter().enumerate() {
         let range = range.as_str().unwrap_or("");
         errors.complaints(
-            &format!("{CIDRS}[{index}]"),
+            format!("{CIDRS}[{index}]"),
             range,
             address::cidr_complaints(range),
         );

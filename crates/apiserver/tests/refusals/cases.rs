@@ -337,7 +337,8 @@ fn text(value: &Value) -> String {
     if line.len() <= START + END {
         return line.to_owned();
     }
-    let start = line.floor_char_boundary(START);
-    let end = line.ceil_char_boundary(line.len() - END);
+    let is_boundary = |at: &usize| line.is_char_boundary(*at);
+    let start = (0..=START).rfind(is_boundary).unwrap();
+    let end = (line.len() - END..).find(is_boundary).unwrap();
     format!("{}...{}", &line[..start], &line[end..])
 }

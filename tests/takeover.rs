@@ -336,9 +336,9 @@ fn make_due(cluster: &Cluster, name: &str) {
     ));
 }
 
-/// Resource versions of all objects that controllers write, and of all Events; those of sentinels
-/// and of the scheduler are left out. Kubelets write nodes too: of these, the parts that
-/// controllers write.
+/// Resource versions of all objects that controllers write, and of their Events; those of sentinels
+/// are left out, and Events of the scheduler and of kubelets. Kubelets write nodes too: of these, the
+/// parts that controllers write.
 fn versions(cluster: &Cluster) -> Vec<String> {
     let path = "{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion} {.source.component}{\"\\n\"}{end}";
     let all = cluster.get(
@@ -352,7 +352,8 @@ fn versions(cluster: &Cluster) -> Vec<String> {
     let mut lines: Vec<String> = all
         .lines()
         .chain(nodes.lines())
-        .filter(|line| !line.contains(" sentinel") && !line.ends_with(" default-scheduler"))
+        .filter(|line| !line.contains(" sentinel"))
+        .filter(|line| !line.ends_with(" default-scheduler") && !line.ends_with(" kubelet"))
         .map(str::to_owned)
         .collect();
     lines.sort_unstable();

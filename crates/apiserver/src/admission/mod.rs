@@ -22,7 +22,7 @@ mod webhooks;
 
 use serde_json::Value;
 
-pub(crate) use policies::{Expressions, Policies};
+pub(crate) use policies::Policies;
 pub(crate) use priority::system_classes;
 pub(crate) use quota::matters;
 pub(crate) use request::{Operation, Origin, Request};

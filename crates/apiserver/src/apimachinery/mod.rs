@@ -15,6 +15,7 @@ pub(crate) mod errors;
 pub(crate) mod formats;
 pub(crate) mod meta;
 pub(crate) mod path;
+pub(crate) mod string_formats;
 
 use errors::Errors;
 

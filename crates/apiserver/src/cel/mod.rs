@@ -17,6 +17,7 @@ mod lexer;
 mod library;
 mod macros;
 mod parser;
+pub(crate) mod policy;
 mod source;
 mod time;
 pub(crate) mod types;
@@ -31,7 +32,7 @@ use std::fmt;
 pub(crate) use check::Variables as Declarations;
 pub(crate) use estimate::Sizes;
 pub(crate) use eval::{Fail, Variables};
-pub(crate) use library::authz::Authz;
+pub(crate) use library::authz::{Access, Authz, Decision, ResourceCheck};
 
 use ast::Expr;
 use types::Type;

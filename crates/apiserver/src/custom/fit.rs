@@ -5,8 +5,8 @@
 
 use serde_json::{Number, Value};
 
-use super::formats;
 use super::schema::{Additional, ListType, Schema};
+use crate::apimachinery::string_formats;
 use crate::fielderror::{FieldError, Problem};
 
 /// The errors of `value` at `path` (empty for a whole object). Values that an update keeps from
@@ -113,7 +113,7 @@ impl Check<'_> {
         if !schema.pattern.is_empty() && !schema.matches(text) {
             self.invalid(path, value, &format!("match '{}'", schema.pattern));
         }
-        if !formats::fits(&schema.format, text) {
+        if !string_formats::fits(&schema.format, text) {
             let why = format!("{path} in body must be of type {}: {value}", schema.format);
             self.add(path, Problem::TypeInvalid(value.clone(), why));
         }

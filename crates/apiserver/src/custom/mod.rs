@@ -20,7 +20,6 @@ mod complete;
 pub(crate) mod definition;
 mod embedded;
 mod fit;
-mod formats;
 pub(crate) mod jsonpath;
 pub(crate) mod names;
 mod rules;
@@ -28,7 +27,6 @@ mod scale;
 mod schema;
 mod structural;
 
-pub(crate) use formats::fits as fits_format;
 pub(crate) use scale::Scale;
 pub(crate) use schema::{ListType, Schema};
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::errors::{Errors, at, list, text};
 use super::webhooks::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use super::{formats, selector};
-use crate::admission::Expressions;
+use crate::cel::policy::Expressions;
 use crate::cel::types::Type;
 
 /// Most audit annotations of a policy.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, selector};
-use crate::admission::Expressions;
+use crate::cel::policy::Expressions;
 use crate::cel::types::Type;
 
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];

@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::super::matching::Matched;
 use super::super::request::Request;
-use super::compile::{self, Conditions, Expression, Policy};
+use super::access::Subject;
 use crate::Server;
-use crate::auth::ResourceRequest;
+use crate::cel::policy::{self, Conditions, Expression, Policy};
 use crate::cel::value::Val;
-use crate::cel::{Authz, Fail, Variables, cost};
+use crate::cel::{Authz, Fail, ResourceCheck, Variables, cost};
 use crate::status::Status;
 
 /// Why a policy refuses or warns.
@@ -84,10 +84,9 @@ impl<'a> Inputs<'a> {
         };
         let namespace = server.find_object("namespaces", request.namespace());
         let namespace = namespace.filter(|_| !request.target.resource().is("Namespace"));
-        let policy = server.policy();
-        let user = request.origin.user.clone();
+        let subject = Subject::new(request.origin.user.clone(), server.policy());
         let requested = request.target.resource();
-        let wanted = ResourceRequest {
+        let wanted = ResourceCheck {
             group: requested.group.to_string(),
             resource: requested.plural.to_string(),
             subresource: request.subresource().to_owned(),
@@ -97,13 +96,13 @@ impl<'a> Inputs<'a> {
         Self {
             object: shown(request.object),
             old: shown(request.old),
-            request: Val::declared(&request.to_value(resource), &compile::request()),
+            request: Val::declared(&request.to_value(resource), &policy::request()),
             namespace: namespace.map_or(Val::Null, |namespace| {
-                Val::declared(&namespace.to_value(), &compile::namespace())
+                Val::declared(&namespace.to_value(), &policy::namespace())
             }),
             params: Val::Null,
-            resource: Authz::resource(user.clone(), policy.clone(), wanted),
-            authorizer: Authz::authorizer(user, policy),
+            resource: Authz::resource(subject.clone(), wanted),
+            authorizer: Authz::authorizer(subject),
             variables: RefCell::default(),
             programs: &[],
             spent: Cell::new(0),

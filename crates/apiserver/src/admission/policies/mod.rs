@@ -5,7 +5,7 @@
 //!
 //! Upstream: `pkg/admission/plugin/policy` of `k8s.io/apiserver`.
 
-mod compile;
+mod access;
 mod evaluate;
 mod params;
 
@@ -14,15 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-pub(crate) use compile::{Conditions, Expressions};
 pub(crate) use evaluate::Inputs;
 
 use super::matching::is_exempt;
 use super::request::Request;
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
+use crate::cel::policy::Policy;
 use crate::status::Status;
-use compile::Policy;
 use evaluate::{Decision, Refusal};
 
 const GROUP: &str = "admissionregistration.k8s.io";

@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::compile::Policy;
 use crate::Server;
 use crate::apimachinery::errors::text;
+use crate::cel::policy::Policy;
 use crate::selectors::selects;
 
 impl Server {

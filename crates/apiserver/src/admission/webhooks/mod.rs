@@ -18,10 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::matching::{Matched, is_exempt};
-use super::policies::{Conditions, Inputs};
+use super::policies::Inputs;
 use super::request::{Operation, Request};
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
+use crate::cel::policy::Conditions;
 use crate::status::Status;
 use review::{Answer, Kind};
 

@@ -2,44 +2,63 @@
 //!
 //! Upstream: `k8s.io/apiserver/pkg/cel/library/authz.go`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::strings::text;
 use crate::apimachinery::formats;
-use crate::auth::{Attributes, Policy, ResourceRequest, User, Wanted};
 use crate::cel::eval::Fail;
 use crate::cel::functions::Row;
 use crate::cel::value::Val;
 
+/// The rights of one user.
+pub(crate) trait Access: fmt::Debug + Send + Sync {
+    /// The rights of a service account, by the same rules.
+    fn of_service_account(&self, namespace: &str, name: &str) -> Arc<dyn Access>;
+
+    /// Whether the user may use `verb` on a path that is no resource.
+    fn to_path(&self, verb: &str, path: &str) -> Decision;
+
+    /// Whether the user may use `verb` on the resource.
+    fn to_resource(&self, verb: &str, check: &ResourceCheck) -> Decision;
+}
+
+/// A resource, optionally limited to a subresource, namespace and name. An empty field means no
+/// limit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ResourceCheck {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// The answer to a review.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision {
+    pub(crate) allowed: bool,
+    pub(crate) reason: String,
+}
+
 /// A step on the way to a decision.
 #[derive(Debug, Clone)]
 pub(crate) enum Authz {
-    Authorizer(Arc<Subject>),
-    Path(Arc<Subject>, String),
-    Group(Arc<Subject>, String),
-    Resource(Arc<Subject>, ResourceRequest),
-    Decision { allowed: bool, reason: String },
-}
-
-/// The user of a review, and the rules that decide.
-#[derive(Debug)]
-pub(crate) struct Subject {
-    pub(crate) user: User,
-    pub(crate) policy: Arc<Policy>,
+    Authorizer(Arc<dyn Access>),
+    Path(Arc<dyn Access>, String),
+    Group(Arc<dyn Access>, String),
+    Resource(Arc<dyn Access>, ResourceCheck),
+    Decision(Decision),
 }
 
 impl Authz {
     /// The variable `authorizer`.
-    pub(crate) fn authorizer(user: User, policy: Arc<Policy>) -> Val {
-        Val::Authz(Arc::new(Self::Authorizer(Arc::new(Subject {
-            user,
-            policy,
-        }))))
+    pub(crate) fn authorizer(subject: Arc<dyn Access>) -> Val {
+        Val::Authz(Arc::new(Self::Authorizer(subject)))
     }
 
     /// The variable `authorizer.requestResource`.
-    pub(crate) fn resource(user: User, policy: Arc<Policy>, resource: ResourceRequest) -> Val {
-        let subject = Arc::new(Subject { user, policy });
+    pub(crate) fn resource(subject: Arc<dyn Access>, resource: ResourceCheck) -> Val {
         Val::Authz(Arc::new(Self::Resource(subject, resource)))
     }
 
@@ -50,7 +69,7 @@ impl Authz {
             Self::Path(..) => "kubernetes.authorization.PathCheck",
             Self::Group(..) => "kubernetes.authorization.GroupCheck",
             Self::Resource(..) => "kubernetes.authorization.ResourceCheck",
-            Self::Decision { .. } => "kubernetes.authorization.Decision",
+            Self::Decision(_) => "kubernetes.authorization.Decision",
         }
     }
 }
@@ -81,10 +100,10 @@ pub(super) const ROWS: &[Row] = &[
         if resource.is_empty() {
             return Err(Fail::new("resource must not be empty"));
         }
-        let request = ResourceRequest {
+        let request = ResourceCheck {
             group: group.clone(),
             resource,
-            ..ResourceRequest::default()
+            ..ResourceCheck::default()
         };
         step(Authz::Resource(subject.clone(), request))
     }),
@@ -110,11 +129,11 @@ pub(super) const ROWS: &[Row] = &[
     (".check(PathCheck, string) Decision", check),
     (".check(ResourceCheck, string) Decision", check),
     (".allowed(Decision) bool", |args| match of(args)? {
-        Authz::Decision { allowed, .. } => Ok(Val::Bool(*allowed)),
+        Authz::Decision(decision) => Ok(Val::Bool(decision.allowed)),
         _ => Err(Fail::no_overload()),
     }),
     (".reason(Decision) string", |args| match of(args)? {
-        Authz::Decision { reason, .. } => Ok(Val::text(reason)),
+        Authz::Decision(decision) => Ok(Val::text(&decision.reason)),
         _ => Err(Fail::no_overload()),
     }),
     // A decision by RBAC never fails.
@@ -129,7 +148,7 @@ fn of(args: &[Val]) -> Result<&Authz, Fail> {
     }
 }
 
-fn subject(args: &[Val]) -> Result<&Arc<Subject>, Fail> {
+fn subject(args: &[Val]) -> Result<&Arc<dyn Access>, Fail> {
     match of(args)? {
         Authz::Authorizer(subject) => Ok(subject),
         _ => Err(Fail::no_overload()),
@@ -149,13 +168,12 @@ fn service_account(args: &[Val]) -> Result<Val, Fail> {
     if !formats::label(namespace).is_empty() {
         return Err(Fail::new("Invalid service account namespace"));
     }
-    step(Authz::Authorizer(Arc::new(Subject {
-        user: User::service_account(namespace, name),
-        policy: subject.policy.clone(),
-    })))
+    step(Authz::Authorizer(
+        subject.of_service_account(namespace, name),
+    ))
 }
 
-fn narrowed(args: &[Val], set: fn(&mut ResourceRequest, String)) -> Result<Val, Fail> {
+fn narrowed(args: &[Val], set: fn(&mut ResourceCheck, String)) -> Result<Val, Fail> {
     let Authz::Resource(subject, request) = of(args)? else {
         return Err(Fail::no_overload());
     };
@@ -166,20 +184,10 @@ fn narrowed(args: &[Val], set: fn(&mut ResourceRequest, String)) -> Result<Val, 
 
 fn check(args: &[Val]) -> Result<Val, Fail> {
     let verb = text(args, 1)?;
-    let (subject, wanted) = match of(args)? {
-        Authz::Path(subject, path) => (
-            subject,
-            Attributes {
-                verb: verb.to_owned(),
-                object: Wanted::Path(path.clone()),
-            },
-        ),
-        Authz::Resource(subject, request) => (subject, Attributes::resource(verb, request.clone())),
+    let decision = match of(args)? {
+        Authz::Path(subject, path) => subject.to_path(verb, path),
+        Authz::Resource(subject, check) => subject.to_resource(verb, check),
         _ => return Err(Fail::no_overload()),
     };
-    let decision = subject.policy.decide(&subject.user, &wanted);
-    step(Authz::Decision {
-        allowed: decision.allowed,
-        reason: decision.reason,
-    })
+    step(Authz::Decision(decision))
 }

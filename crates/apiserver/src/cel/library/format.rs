@@ -4,11 +4,10 @@
 
 use super::strings::text;
 use super::url::Url;
-use crate::apimachinery::formats;
+use crate::apimachinery::{formats, string_formats};
 use crate::cel::eval::Fail;
 use crate::cel::functions::Row;
 use crate::cel::value::Val;
-use crate::custom;
 
 /// A format with its check.
 #[derive(Debug)]
@@ -130,7 +129,7 @@ fn completed(prefix: &str) -> String {
 }
 
 fn of_schema(format: &str, text: &str, problem: &str) -> Vec<String> {
-    match custom::fits_format(format, text) {
+    match string_formats::fits(format, text) {
         true => Vec::new(),
         false => vec![problem.to_owned()],
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::types::{Decl, Field, Object, Type};
+use super::value::ListKind;
+use super::{Declarations, Program};
 use crate::apimachinery::errors::{list, text};
-use crate::cel::types::{Decl, Field, Object, Type};
-use crate::cel::value::ListKind;
-use crate::cel::{Declarations, Program};
 
 /// The types of the variables of admission.
 pub(crate) fn declarations(params: bool, authorizer: bool) -> Declarations {
@@ -40,7 +40,7 @@ fn texts() -> Decl {
 }
 
 /// The variable `request`.
-pub(super) fn request() -> Decl {
+pub(crate) fn request() -> Decl {
     let text = || of(Type::Text);
     let kind = || {
         let fields = [("group", text()), ("version", text()), ("kind", text())];
@@ -91,7 +91,7 @@ pub(super) fn request() -> Decl {
 }
 
 /// The variable `namespaceObject`.
-pub(super) fn namespace() -> Decl {
+pub(crate) fn namespace() -> Decl {
     let text = || of(Type::Text);
     let time = || of(Type::Timestamp);
     let labels = || Decl::map(of(Type::Text), u64::MAX);
@@ -219,7 +219,7 @@ impl Expressions {
 
 /// The conditions under which a policy or webhook applies.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions(pub(super) Vec<Expression>);
+pub(crate) struct Conditions(pub(crate) Vec<Expression>);
 
 impl Conditions {
     pub(crate) fn is_empty(&self) -> bool {
@@ -238,28 +238,28 @@ impl Conditions {
 
 /// A requirement of a policy.
 #[derive(Debug)]
-pub(super) struct Validation {
-    pub(super) expression: Expression,
-    pub(super) message: String,
-    pub(super) message_expression: Option<Expression>,
-    pub(super) reason: Option<String>,
+pub(crate) struct Validation {
+    pub(crate) expression: Expression,
+    pub(crate) message: String,
+    pub(crate) message_expression: Option<Expression>,
+    pub(crate) reason: Option<String>,
 }
 
 /// A compiled policy.
 #[derive(Debug)]
-pub(super) struct Policy {
-    pub(super) name: String,
-    pub(super) constraints: Value,
-    pub(super) param_kind: Option<(String, String)>,
-    pub(super) ignores_failures: bool,
-    pub(super) conditions: Conditions,
-    pub(super) variables: Vec<(String, Expression)>,
-    pub(super) validations: Vec<Validation>,
-    pub(super) annotations: Vec<Expression>,
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    pub(crate) constraints: Value,
+    pub(crate) param_kind: Option<(String, String)>,
+    pub(crate) ignores_failures: bool,
+    pub(crate) conditions: Conditions,
+    pub(crate) variables: Vec<(String, Expression)>,
+    pub(crate) validations: Vec<Validation>,
+    pub(crate) annotations: Vec<Expression>,
 }
 
 impl Policy {
-    pub(super) fn compile(policy: &Value) -> Self {
+    pub(crate) fn compile(policy: &Value) -> Self {
         let spec = &policy["spec"];
         let kind = &spec["paramKind"];
         let has_params = kind.is_object();

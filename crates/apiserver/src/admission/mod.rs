@@ -9,6 +9,7 @@
 
 mod accounts;
 mod amounts;
+mod calls;
 mod limits;
 mod matching;
 mod pod_security;

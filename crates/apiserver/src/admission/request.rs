@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::webhooks::Calls;
+use super::calls::Calls;
 use crate::auth::User;
 use crate::route::Target;
 use crate::status::Status;

@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use regex::Regex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
-
-use super::rules::Rule;
 
 /// One node of the schema, which describes the value at one place. The validation of structural
 /// schemas decides which fields a node can have.
@@ -59,6 +57,29 @@ pub(crate) struct Schema {
     pub(super) rules: Vec<Rule>,
     #[serde(skip)]
     compiled: OnceLock<Option<Regex>>,
+}
+
+/// A rule as written. The names in JSON are Go's, as in upstream's error messages.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+#[serde(rename_all(serialize = "PascalCase", deserialize = "camelCase"))]
+pub(super) struct Rule {
+    pub(super) rule: String,
+    pub(super) message: String,
+    pub(super) message_expression: String,
+    pub(super) reason: Option<String>,
+    pub(super) field_path: String,
+    pub(super) optional_old_self: Option<bool>,
+}
+
+impl Rule {
+    /// The rule in messages about failures of its evaluation.
+    pub(super) fn shown(&self) -> &str {
+        match self.message.is_empty() {
+            true => self.rule.trim(),
+            false => self.message.trim(),
+        }
+    }
 }
 
 /// How a list identifies its elements.

@@ -77,7 +77,7 @@ impl Server {
                 }?;
                 let aggregated = form.view == View::Discovery;
                 let document = self.discovery(route, aggregated)?.to_string();
-                let tag = format!("\"{:X}\"", fingerprint(document.as_bytes()));
+                let tag = format!("\"{:X}\"", discovery::fingerprint(document.as_bytes()));
                 let unchanged = header(parts, &IF_NONE_MATCH) == tag;
                 let kind = if aggregated {
                     discovery::AGGREGATED
@@ -102,11 +102,4 @@ impl Server {
             }
         }
     }
-}
-
-/// The FNV-1a hash, good enough to tell discovery documents apart.
-pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

@@ -13,10 +13,11 @@ mod client;
 mod review;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::calls::{Answer, Call, Calls, Key, Kind};
 use super::matching::{Matched, is_exempt};
 use super::policies::Inputs;
 use super::request::{Operation, Request};
@@ -24,58 +25,6 @@ use crate::Server;
 use crate::apimachinery::errors::{list, text};
 use crate::cel::policy::Conditions;
 use crate::status::Status;
-use review::{Answer, Kind};
-
-/// The calls of one request of a client.
-#[derive(Debug, Default)]
-pub(crate) struct Calls(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    answers: HashMap<Key, Result<Answer, String>>,
-    pending: Option<Call>,
-    /// Random texts, which must not change when the write is handled again.
-    drawn: HashMap<String, String>,
-}
-
-/// Identifies a call, so that each one is made once.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    webhook: String,
-    round: usize,
-    operation: &'static str,
-    object: String,
-    /// The resource version of the old object. After a lost race the webhook is asked again.
-    version: String,
-}
-
-/// A call that a write waits for.
-#[derive(Debug)]
-pub(crate) struct Call {
-    key: Key,
-    kind: Kind,
-    webhook: Value,
-    /// The request for the webhook, without its UID.
-    request: Value,
-}
-
-impl Calls {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The call that the last attempt of the write needs.
-    pub(crate) fn pending(&self) -> Option<Call> {
-        self.state().pending.take()
-    }
-
-    /// The text that `draw` makes, the same one for each `purpose`.
-    pub(crate) fn drawn(&self, purpose: &str, draw: impl FnOnce() -> String) -> String {
-        let mut state = self.state();
-        let drawn = state.drawn.entry(purpose.to_owned());
-        drawn.or_insert_with(draw).clone()
-    }
-}
 
 /// The webhooks of the latest revision, by the plural of their configurations.
 #[derive(Debug, Default)]
@@ -321,6 +270,6 @@ impl Server {
         let body = self
             .post_to(&call.webhook["clientConfig"], seconds, &review)
             .await?;
-        Answer::parse(&body, call.kind, version, uid)
+        review::answer(&body, call.kind, version, uid)
     }
 }

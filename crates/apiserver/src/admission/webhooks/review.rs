@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::super::calls::{Answer, Kind};
 use super::super::matching::Matched;
 use super::super::request::Request;
 use crate::apimachinery::errors::{list, text};
@@ -15,88 +16,54 @@ use crate::kinds::Resource;
 use crate::patch;
 use crate::status::Status;
 
-/// The two kinds of webhooks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Mutating,
-    Validating,
-}
-
-impl Kind {
-    pub(super) fn plural(self) -> &'static str {
-        match self {
-            Self::Mutating => "mutatingwebhookconfigurations",
-            Self::Validating => "validatingwebhookconfigurations",
-        }
+/// Reads an answer to the request with this UID.
+pub(super) fn answer(body: &Value, kind: Kind, version: &str, uid: &str) -> Result<Answer, String> {
+    let invalid = |why: String| Err(format!("received invalid webhook response: {why}"));
+    let (found, group_version) = (text(body, "kind"), text(body, "apiVersion"));
+    if found != "AdmissionReview" || !group_version.starts_with("admission.k8s.io/") {
+        return Err(format!(
+            "failed to call webhook: no kind {found:?} is registered for version {group_version:?} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\""
+        ));
     }
-}
-
-/// A valid answer.
-#[derive(Debug, Clone)]
-pub(super) struct Answer {
-    pub(super) allowed: bool,
-    /// A `Status` that explains a refusal; null without one.
-    pub(super) status: Value,
-    pub(super) warnings: Vec<String>,
-    /// A JSON patch.
-    pub(super) patch: Option<Value>,
-}
-
-impl Answer {
-    /// Reads an answer to the request with this UID.
-    pub(super) fn parse(
-        body: &Value,
-        kind: Kind,
-        version: &str,
-        uid: &str,
-    ) -> Result<Self, String> {
-        let invalid = |why: String| Err(format!("received invalid webhook response: {why}"));
-        let (found, group_version) = (text(body, "kind"), text(body, "apiVersion"));
-        if found != "AdmissionReview" || !group_version.starts_with("admission.k8s.io/") {
-            return Err(format!(
-                "failed to call webhook: no kind {found:?} is registered for version {group_version:?} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\""
-            ));
+    let response = &body["response"];
+    if !response.is_object() {
+        return invalid("webhook response was absent".to_owned());
+    }
+    let (encoded, patch_type) = (text(response, "patch"), response["patchType"].as_str());
+    if version == "v1" {
+        let echoed = text(response, "uid");
+        if echoed != uid {
+            return invalid(format!("expected response.uid={uid:?}, got {echoed:?}"));
         }
-        let response = &body["response"];
-        if !response.is_object() {
-            return invalid("webhook response was absent".to_owned());
-        }
-        let (encoded, patch_type) = (text(response, "patch"), response["patchType"].as_str());
-        if version == "v1" {
-            let echoed = text(response, "uid");
-            if echoed != uid {
-                return invalid(format!("expected response.uid={uid:?}, got {echoed:?}"));
+        let problem = match (kind, encoded.is_empty(), patch_type) {
+            (Kind::Validating, false, _) => "validating webhook may not return response.patch",
+            (Kind::Validating, true, Some(_)) => {
+                "validating webhook may not return response.patchType"
             }
-            let problem = match (kind, encoded.is_empty(), patch_type) {
-                (Kind::Validating, false, _) => "validating webhook may not return response.patch",
-                (Kind::Validating, true, Some(_)) => {
-                    "validating webhook may not return response.patchType"
-                }
-                (Kind::Mutating, false, None) => {
-                    "webhook returned response.patch but not response.patchType"
-                }
-                (Kind::Mutating, true, Some(_)) => {
-                    "webhook returned response.patchType but not response.patch"
-                }
-                _ => "",
-            };
-            if !problem.is_empty() {
-                return invalid(problem.to_owned());
+            (Kind::Mutating, false, None) => {
+                "webhook returned response.patch but not response.patchType"
             }
-        }
-        let warnings = list(response, "warnings").iter().filter_map(Value::as_str);
-        let allowed = response["allowed"] == true;
-        let patch = match encoded.is_empty() || !allowed {
-            true => None,
-            false => Some(decoded(encoded, patch_type.unwrap_or("JSONPatch"))?),
+            (Kind::Mutating, true, Some(_)) => {
+                "webhook returned response.patchType but not response.patch"
+            }
+            _ => "",
         };
-        Ok(Self {
-            allowed,
-            status: response["status"].clone(),
-            warnings: warnings.map(str::to_owned).collect(),
-            patch,
-        })
+        if !problem.is_empty() {
+            return invalid(problem.to_owned());
+        }
     }
+    let warnings = list(response, "warnings").iter().filter_map(Value::as_str);
+    let allowed = response["allowed"] == true;
+    let patch = match encoded.is_empty() || !allowed {
+        true => None,
+        false => Some(decoded(encoded, patch_type.unwrap_or("JSONPatch"))?),
+    };
+    Ok(Answer {
+        allowed,
+        status: response["status"].clone(),
+        warnings: warnings.map(str::to_owned).collect(),
+        patch,
+    })
 }
 
 fn decoded(encoded: &str, patch_type: &str) -> Result<Value, String> {

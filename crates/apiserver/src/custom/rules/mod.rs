@@ -12,37 +12,13 @@ mod path;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::schema::{ListType, Schema};
+use super::schema::{ListType, Rule, Schema};
 use crate::cel::types::{Decl, Type};
 use crate::cel::value::Val;
 use crate::cel::{Declarations, Fail, Program, Sizes, Variables, cost};
 use crate::fielderror::{FieldError, Problem};
-
-/// A rule as written. The names in JSON are Go's, as in upstream's error messages.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
-#[serde(default)]
-#[serde(rename_all(serialize = "PascalCase", deserialize = "camelCase"))]
-pub(in crate::custom) struct Rule {
-    pub(super) rule: String,
-    message: String,
-    message_expression: String,
-    reason: Option<String>,
-    field_path: String,
-    optional_old_self: Option<bool>,
-}
-
-impl Rule {
-    /// The rule in messages about failures of its evaluation.
-    fn shown(&self) -> &str {
-        match self.message.is_empty() {
-            true => self.rule.trim(),
-            false => self.message.trim(),
-        }
-    }
-}
 
 /// A rule with its programs; an error is the text about the source.
 #[derive(Debug)]

@@ -2,41 +2,13 @@
 //!
 //! Upstream: `interpreter` of cel-go.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::ast::{Expr, Fold, Kind, Select};
 use super::cost;
+use super::fail::Fail;
 use super::functions;
 use super::value::{Key, Val};
-
-/// Why an evaluation has no result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fail {
-    /// The cost exceeded the limit.
-    Cost,
-    /// The words of cel-go.
-    Error(String),
-}
-
-impl Fail {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Fail::Error(message.into())
-    }
-
-    pub(super) fn no_overload() -> Self {
-        Self::new("no such overload")
-    }
-}
-
-impl fmt::Display for Fail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fail::Cost => f.write_str("operation cancelled: actual cost limit exceeded"),
-            Fail::Error(message) => f.write_str(message),
-        }
-    }
-}
 
 /// The values of the variables of an expression.
 pub(crate) trait Variables {

@@ -1,21 +1,11 @@
 //! The table of all functions: signatures for the checker, implementations for evaluation.
-//!
-//! A signature reads `name(argument types) result`. A leading dot marks a method, whose target is
-//! the first argument. Capital letters are parameters of types.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::eval::Fail;
 use super::library;
+use super::row::Call;
 use super::types::Type;
-use super::value::Val;
-
-/// The implementation of a function. The target of a method is the first argument.
-pub(super) type Call = fn(&[Val]) -> Result<Val, Fail>;
-
-/// A signature with its implementation.
-pub(super) type Row = (&'static str, Call);
 
 /// One way to call a function.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! cel-go.
 
 use super::ast::{Expr, Fold, Kind, Select};
-use super::parser::Parser;
+use super::nodes::Nodes;
 use super::value::Val;
 
 /// The variable in which a comprehension collects its result.
@@ -12,7 +12,7 @@ pub(super) const ACCUMULATOR: &str = "@result";
 
 /// The call, or its expansion if it is a macro.
 pub(super) fn expand(
-    parser: &mut Parser,
+    nodes: &mut Nodes,
     at: usize,
     name: String,
     target: Option<Expr>,
@@ -20,27 +20,27 @@ pub(super) fn expand(
 ) -> Expr {
     let Some(target) = target else {
         if name == "has" && args.len() == 1 {
-            return presence(parser, at, args);
+            return presence(nodes, at, args);
         }
-        return call(parser, at, name, None, args);
+        return call(nodes, at, name, None, args);
     };
     let macro_of = match (&*name, args.len()) {
         ("all" | "exists" | "exists_one" | "existsOne" | "filter", 2) => Some(1),
         ("map", 2 | 3) => Some(1),
         ("all" | "exists" | "existsOne", 3) => Some(2),
         ("transformList" | "transformMap" | "transformMapEntry", 3 | 4) => Some(2),
-        ("optMap" | "optFlatMap", 2) => return optional(parser, at, &name, target, args),
-        ("sortBy", 2) => return sorted(parser, at, target, args),
+        ("optMap" | "optFlatMap", 2) => return optional(nodes, at, &name, target, args),
+        ("sortBy", 2) => return sorted(nodes, at, target, args),
         _ => None,
     };
     match macro_of {
-        Some(variables) => comprehension(parser, at, &name, target, args, variables),
-        None => call(parser, at, name, Some(target), args),
+        Some(variables) => comprehension(nodes, at, &name, target, args, variables),
+        None => call(nodes, at, name, Some(target), args),
     }
 }
 
 fn call(
-    parser: &mut Parser,
+    nodes: &mut Nodes,
     at: usize,
     function: String,
     target: Option<Expr>,
@@ -51,17 +51,17 @@ fn call(
         target: target.map(Box::new),
         args,
     };
-    parser.node(at, kind)
+    nodes.node(at, kind)
 }
 
-fn presence(parser: &mut Parser, at: usize, mut args: Vec<Expr>) -> Expr {
+fn presence(nodes: &mut Nodes, at: usize, mut args: Vec<Expr>) -> Expr {
     let arg = args.remove(0);
     match arg.kind {
         Kind::Select {
             operand,
             field,
             form: Select::Value,
-        } => parser.node(
+        } => nodes.node(
             at,
             Kind::Select {
                 operand,
@@ -70,18 +70,18 @@ fn presence(parser: &mut Parser, at: usize, mut args: Vec<Expr>) -> Expr {
             },
         ),
         kind => {
-            parser.report(arg.at, "invalid argument to has() macro");
+            nodes.report(arg.at, "invalid argument to has() macro");
             Expr { kind, ..arg }
         }
     }
 }
 
 /// The name of an iteration variable. An error is reported if the argument is no plain name.
-fn variable(parser: &mut Parser, arg: &Expr, problem: &str) -> String {
+fn variable(nodes: &mut Nodes, arg: &Expr, problem: &str) -> String {
     match &arg.kind {
         Kind::Ident(name) => name.clone(),
         _ => {
-            parser.report(arg.at, problem);
+            nodes.report(arg.at, problem);
             String::new()
         }
     }
@@ -89,13 +89,13 @@ fn variable(parser: &mut Parser, arg: &Expr, problem: &str) -> String {
 
 /// Builds the nodes of one expansion, all at the place of the macro.
 struct Builder<'a> {
-    parser: &'a mut Parser,
+    nodes: &'a mut Nodes,
     at: usize,
 }
 
 impl Builder<'_> {
     fn literal(&mut self, value: Val) -> Expr {
-        self.parser.node(self.at, Kind::Literal(value))
+        self.nodes.node(self.at, Kind::Literal(value))
     }
 
     fn bool(&mut self, value: bool) -> Expr {
@@ -107,16 +107,16 @@ impl Builder<'_> {
     }
 
     fn ident(&mut self, name: &str) -> Expr {
-        self.parser.node(self.at, Kind::Ident(name.to_owned()))
+        self.nodes.node(self.at, Kind::Ident(name.to_owned()))
     }
 
     fn call(&mut self, function: &str, args: Vec<Expr>) -> Expr {
-        self.parser.call(self.at, function, args)
+        self.nodes.call(self.at, function, args)
     }
 
     fn list(&mut self, items: Vec<Expr>) -> Expr {
         let items = items.into_iter().map(|item| (item, false)).collect();
-        self.parser.node(self.at, Kind::List(items))
+        self.nodes.node(self.at, Kind::List(items))
     }
 
     /// `accumulator + [item]`
@@ -136,7 +136,7 @@ impl Builder<'_> {
 }
 
 fn comprehension(
-    parser: &mut Parser,
+    nodes: &mut Nodes,
     at: usize,
     name: &str,
     target: Expr,
@@ -144,18 +144,18 @@ fn comprehension(
     variables: usize,
 ) -> Expr {
     const PROBLEM: &str = "argument must be a simple name";
-    let var = variable(parser, &args[0], PROBLEM);
+    let var = variable(nodes, &args[0], PROBLEM);
     let var2 = (variables == 2).then(|| {
-        let second = variable(parser, &args[1], PROBLEM);
+        let second = variable(nodes, &args[1], PROBLEM);
         if !second.is_empty() && second == var {
-            parser.report(args[1].at, &format!("duplicate variable name: {second}"));
+            nodes.report(args[1].at, &format!("duplicate variable name: {second}"));
         }
         second
     });
     let element = args[variables - 1].clone();
     let body = args.pop().expect("macros have a body");
     let filter = (args.len() > variables).then(|| args.remove(variables));
-    let mut b = Builder { parser, at };
+    let mut b = Builder { nodes, at };
     let accumulator = b.accumulator();
     let (init, condition, step, result) = match name {
         "all" => {
@@ -202,7 +202,7 @@ fn comprehension(
             };
             let inserted = b.call("cel.@mapInsert", args);
             let step = b.filtered(filter, inserted);
-            let init = b.parser.node(at, Kind::Map(Vec::new()));
+            let init = b.nodes.node(at, Kind::Map(Vec::new()));
             (init, b.bool(true), step, accumulator)
         }
     };
@@ -216,7 +216,7 @@ fn comprehension(
         step,
         result,
     };
-    b.parser.node(at, Kind::Fold(Box::new(fold)))
+    b.nodes.node(at, Kind::Fold(Box::new(fold)))
 }
 
 /// `result` with `name` bound to `value`.
@@ -231,20 +231,20 @@ fn bind(b: &mut Builder<'_>, name: String, value: Expr, result: Expr) -> Expr {
         accumulator: name,
         result,
     };
-    b.parser.node(b.at, Kind::Fold(Box::new(fold)))
+    b.nodes.node(b.at, Kind::Fold(Box::new(fold)))
 }
 
 /// `x.optMap(v, e)` is `x.hasValue() ? optional.of(e with v = x.value()) : optional.none()`. The
 /// target is bound to a name, so that nested macros do not multiply it.
-fn optional(parser: &mut Parser, at: usize, name: &str, target: Expr, mut args: Vec<Expr>) -> Expr {
+fn optional(nodes: &mut Nodes, at: usize, name: &str, target: Expr, mut args: Vec<Expr>) -> Expr {
     const TARGET: &str = "@optional";
     let problem = format!("{name}() variable name must be a simple identifier");
-    let var = variable(parser, &args[0], &problem);
+    let var = variable(nodes, &args[0], &problem);
     let body = args.remove(1);
-    let mut b = Builder { parser, at };
+    let mut b = Builder { nodes, at };
     let (first, second) = (b.ident(TARGET), b.ident(TARGET));
-    let has = call(b.parser, at, "hasValue".to_owned(), Some(first), Vec::new());
-    let value = call(b.parser, at, "value".to_owned(), Some(second), Vec::new());
+    let has = call(b.nodes, at, "hasValue".to_owned(), Some(first), Vec::new());
+    let value = call(b.nodes, at, "value".to_owned(), Some(second), Vec::new());
     let mut bound = bind(&mut b, var, value, body);
     if name == "optMap" {
         bound = b.call("optional.of", vec![bound]);
@@ -255,13 +255,13 @@ fn optional(parser: &mut Parser, at: usize, name: &str, target: Expr, mut args: 
 }
 
 /// `l.sortBy(v, key)` sorts by the keys of all elements.
-fn sorted(parser: &mut Parser, at: usize, target: Expr, args: Vec<Expr>) -> Expr {
+fn sorted(nodes: &mut Nodes, at: usize, target: Expr, args: Vec<Expr>) -> Expr {
     const INPUT: &str = "@__sortBy_input__";
-    let mut b = Builder { parser, at };
+    let mut b = Builder { nodes, at };
     let (input, again) = (b.ident(INPUT), b.ident(INPUT));
-    let keys = comprehension(b.parser, at, "map", input, args, 1);
+    let keys = comprehension(b.nodes, at, "map", input, args, 1);
     let result = call(
-        b.parser,
+        b.nodes,
         at,
         "@sortByAssociatedKeys".to_owned(),
         Some(again),

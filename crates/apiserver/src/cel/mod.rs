@@ -12,12 +12,16 @@ mod check;
 pub(crate) mod cost;
 mod estimate;
 mod eval;
+mod fail;
 mod functions;
 mod lexer;
 mod library;
 mod macros;
+mod nodes;
+mod objects;
 mod parser;
 pub(crate) mod policy;
+mod row;
 mod source;
 mod time;
 pub(crate) mod types;
@@ -31,8 +35,9 @@ use std::fmt;
 
 pub(crate) use check::Variables as Declarations;
 pub(crate) use estimate::Sizes;
-pub(crate) use eval::{Fail, Variables};
-pub(crate) use library::authz::{Access, Authz, Decision, ResourceCheck};
+pub(crate) use eval::Variables;
+pub(crate) use fail::Fail;
+pub(crate) use objects::authz::{Access, Decision, ResourceCheck};
 
 use ast::Expr;
 use types::Type;

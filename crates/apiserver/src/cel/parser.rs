@@ -6,6 +6,7 @@ use super::ast::{Expr, Kind, Select};
 use super::functions::type_named;
 use super::lexer::{Token, TokenKind, tokens};
 use super::macros;
+use super::nodes::Nodes;
 use super::source::Issue;
 use super::value::Val;
 
@@ -14,8 +15,6 @@ const MAX_LENGTH: usize = 100_000;
 /// The most expressions inside of each other, such as parentheses. cel-go allows 250, and has a
 /// stack that grows.
 const MAX_NESTING: usize = 60;
-/// The most levels of a syntax tree, which long sums reach too.
-const MAX_DEPTH: usize = 250;
 
 /// The tokens with which an operand can begin, as ANTLR lists them.
 const OPERANDS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
@@ -64,30 +63,27 @@ pub(super) fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
         tokens,
         at: 0,
         depth: 0,
-        ids: 0,
-        issues: Vec::new(),
+        nodes: Nodes::default(),
     };
     let parsed = parser.expression().and_then(|expr| {
         parser.end()?;
         Ok(expr)
     });
     match parsed {
-        Ok(expr) if parser.issues.is_empty() => Ok(expr),
-        Ok(_) => Err(parser.issues),
+        Ok(expr) if parser.nodes.issues.is_empty() => Ok(expr),
+        Ok(_) => Err(parser.nodes.issues),
         Err(issue) => {
-            parser.issues.push(issue);
-            Err(parser.issues)
+            parser.nodes.issues.push(issue);
+            Err(parser.nodes.issues)
         }
     }
 }
 
-pub(super) struct Parser {
+struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
-    ids: usize,
-    /// Errors after which parsing goes on.
-    issues: Vec<Issue>,
+    nodes: Nodes,
 }
 
 impl Parser {
@@ -152,46 +148,7 @@ impl Parser {
         })
     }
 
-    /// A new node at `at`.
-    pub(super) fn node(&mut self, at: usize, kind: Kind) -> Expr {
-        self.ids += 1;
-        let mut node = Expr {
-            id: self.ids,
-            at,
-            depth: kind.inner_depth() + 1,
-            kind,
-        };
-        if node.depth > MAX_DEPTH {
-            self.report(
-                at,
-                &format!("expression recursion limit exceeded: {MAX_DEPTH}"),
-            );
-            // The report refuses the expression, so a leaf can stand for the rest of it.
-            node.kind = Kind::Literal(Val::Null);
-            node.depth = 1;
-        }
-        node
-    }
-
-    pub(super) fn call(&mut self, at: usize, function: &str, args: Vec<Expr>) -> Expr {
-        let function = function.to_owned();
-        let kind = Kind::Call {
-            function,
-            target: None,
-            args,
-        };
-        self.node(at, kind)
-    }
-
-    /// Notes an error and goes on.
-    pub(super) fn report(&mut self, at: usize, message: &str) {
-        self.issues.push(Issue {
-            at,
-            message: message.to_owned(),
-        });
-    }
-
-    pub(super) fn expression(&mut self) -> Result<Expr, Issue> {
+    fn expression(&mut self) -> Result<Expr, Issue> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
             return Err(Issue {
@@ -206,7 +163,8 @@ impl Parser {
                 let then = self.disjunction()?;
                 self.expect(":")?;
                 let otherwise = self.expression()?;
-                self.call(at, "_?_:_", vec![condition, then, otherwise])
+                self.nodes
+                    .call(at, "_?_:_", vec![condition, then, otherwise])
             }
         };
         self.depth -= 1;
@@ -240,7 +198,7 @@ impl Parser {
             while let Some(left) = rest.next() {
                 match (rest.next(), signs.next()) {
                     (Some(right), Some(at)) => {
-                        joined.push(self.call(at, function, vec![left, right]));
+                        joined.push(self.nodes.call(at, function, vec![left, right]));
                         between.extend(signs.next());
                     }
                     _ => joined.push(left),
@@ -262,7 +220,7 @@ impl Parser {
             };
             let at = self.advance().at;
             let right = self.sum()?;
-            left = self.call(at, function, vec![left, right]);
+            left = self.nodes.call(at, function, vec![left, right]);
         }
     }
 
@@ -280,7 +238,7 @@ impl Parser {
         while let Some((_, function)) = signs.iter().find(|(sign, _)| self.is(sign)) {
             let at = self.advance().at;
             let right = operand(self)?;
-            left = self.call(at, function, vec![left, right]);
+            left = self.nodes.call(at, function, vec![left, right]);
         }
         Ok(left)
     }
@@ -302,7 +260,7 @@ impl Parser {
             return Ok(operand);
         }
         let function = if sign == "!" { "!_" } else { "-_" };
-        Ok(self.call(start, function, vec![operand]))
+        Ok(self.nodes.call(start, function, vec![operand]))
     }
 
     fn member(&mut self) -> Result<Expr, Issue> {
@@ -321,7 +279,7 @@ impl Parser {
                 }
                 if !optional && let Some(at) = self.take("(") {
                     let args = self.arguments()?;
-                    operand = macros::expand(self, at, token.text, Some(operand), args);
+                    operand = macros::expand(&mut self.nodes, at, token.text, Some(operand), args);
                     continue;
                 }
                 let form = if optional {
@@ -334,10 +292,10 @@ impl Parser {
                     field: token.text,
                     form,
                 };
-                operand = self.node(at, kind);
+                operand = self.nodes.node(at, kind);
                 let type_named = operand.qualified_name().and_then(|name| type_named(&name));
                 if let Some(named) = type_named {
-                    operand = self.node(at, Kind::Literal(Val::Type(named)));
+                    operand = self.nodes.node(at, Kind::Literal(Val::Type(named)));
                 }
             } else if let Some(at) = self.take("[") {
                 let function = if self.take("?").is_some() {
@@ -347,7 +305,7 @@ impl Parser {
                 };
                 let index = self.expression()?;
                 self.expect("]")?;
-                operand = self.call(at, function, vec![operand, index]);
+                operand = self.nodes.call(at, function, vec![operand, index]);
             } else if self.is("{") && operand.qualified_name().is_some() {
                 operand = self.structure(operand)?;
             } else {
@@ -374,7 +332,7 @@ impl Parser {
         }
         self.expect("}")?;
         let name = name.qualified_name().unwrap_or_default();
-        Ok(self.node(at, Kind::Struct(name, fields)))
+        Ok(self.nodes.node(at, Kind::Struct(name, fields)))
     }
 
     fn arguments(&mut self) -> Result<Vec<Expr>, Issue> {
@@ -442,12 +400,12 @@ impl Parser {
                 });
             }
             _ if negative => {
-                let operand = self.node(token.at, Kind::Literal(value));
-                return Ok(self.call(token.at, "-_", vec![operand]));
+                let operand = self.nodes.node(token.at, Kind::Literal(value));
+                return Ok(self.nodes.call(token.at, "-_", vec![operand]));
             }
             value => value,
         };
-        Ok(self.node(token.at, Kind::Literal(value)))
+        Ok(self.nodes.node(token.at, Kind::Literal(value)))
     }
 
     /// An identifier, constant or function.
@@ -464,17 +422,18 @@ impl Parser {
             _ => None,
         };
         if let Some(value) = constant {
-            return Ok(self.node(token.at, Kind::Literal(value)));
+            return Ok(self.nodes.node(token.at, Kind::Literal(value)));
         }
         if RESERVED.contains(&&*token.text) {
-            self.report(token.at, &format!("reserved identifier: {}", token.text));
+            self.nodes
+                .report(token.at, &format!("reserved identifier: {}", token.text));
         }
         match self.take("(") {
             Some(at) => {
                 let args = self.arguments()?;
-                Ok(macros::expand(self, at, token.text, None, args))
+                Ok(macros::expand(&mut self.nodes, at, token.text, None, args))
             }
-            None => Ok(self.node(token.at, Kind::Ident(token.text))),
+            None => Ok(self.nodes.node(token.at, Kind::Ident(token.text))),
         }
     }
 
@@ -489,7 +448,7 @@ impl Parser {
             }
         }
         self.expect("]")?;
-        Ok(self.node(at, Kind::List(items)))
+        Ok(self.nodes.node(at, Kind::List(items)))
     }
 
     fn map(&mut self) -> Result<Expr, Issue> {
@@ -505,7 +464,7 @@ impl Parser {
             }
         }
         self.expect("}")?;
-        Ok(self.node(at, Kind::Map(entries)))
+        Ok(self.nodes.node(at, Kind::Map(entries)))
     }
 }
 

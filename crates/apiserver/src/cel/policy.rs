@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::types::{Decl, Field, Object, Type};
-use super::value::ListKind;
+use super::types::{Decl, Field, ListKind, Object, Type};
 use super::{Declarations, Program};
 use crate::apimachinery::errors::{list, text};
 

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::value::ListKind;
-
 /// The type of an expression or value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Type {
@@ -50,6 +48,15 @@ pub(crate) struct Field {
     /// The name in JSON, which expressions may have to escape.
     pub(crate) json: String,
     pub(crate) decl: Arc<Decl>,
+}
+
+/// `x-kubernetes-list-type`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Atomic,
+    Set,
+    /// With the keys of an element.
+    Map(Arc<[String]>),
 }
 
 /// A type with the sizes of its values.

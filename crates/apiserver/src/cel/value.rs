@@ -12,13 +12,13 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::library::authz::Authz;
-use super::library::cidr::Cidr;
-use super::library::format::NamedFormat;
-use super::library::semver::Semver;
-use super::library::url::Url;
+use super::objects::authz::{Access, Authz, ResourceCheck};
+use super::objects::cidr::Cidr;
+use super::objects::format::NamedFormat;
+use super::objects::semver::Semver;
+use super::objects::url::Url;
 use super::time;
-use super::types::{Decl, Type};
+use super::types::{Decl, Field, ListKind, Type};
 use crate::schema::quantity::Quantity;
 
 /// A value during evaluation. Clones are cheap.
@@ -53,15 +53,6 @@ pub(crate) enum Val {
 pub(crate) struct List {
     pub(crate) items: Vec<Val>,
     pub(crate) kind: ListKind,
-}
-
-/// `x-kubernetes-list-type`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ListKind {
-    Atomic,
-    Set,
-    /// With the keys of an element.
-    Map(Arc<[String]>),
 }
 
 /// A key of a map. Unsigned integers that fit are signed ones, because both are equal as keys.
@@ -125,6 +116,16 @@ impl Val {
 
     pub(crate) fn some(value: Val) -> Self {
         Val::Optional(Some(Arc::new(value)))
+    }
+
+    /// The variable `authorizer`.
+    pub(crate) fn authorizer(subject: Arc<dyn Access>) -> Self {
+        Val::Authz(Arc::new(Authz::Authorizer(subject)))
+    }
+
+    /// The variable `authorizer.requestResource`.
+    pub(crate) fn request_resource(subject: Arc<dyn Access>, resource: ResourceCheck) -> Self {
+        Val::Authz(Arc::new(Authz::Resource(subject, resource)))
     }
 
     /// The type of the value; elements have any type.
@@ -217,7 +218,7 @@ impl Val {
         match (&decl.ty, value) {
             (_, Value::Null) => Val::Null,
             (Type::Object(object), Value::Object(fields)) => {
-                let entry = |(name, field): (&String, &super::types::Field)| {
+                let entry = |(name, field): (&String, &Field)| {
                     let value = fields.get(&field.json)?;
                     Some((Key::text(name), Self::declared(value, &field.decl)))
                 };

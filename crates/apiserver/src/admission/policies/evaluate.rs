@@ -14,7 +14,7 @@ use super::access::Subject;
 use crate::Server;
 use crate::cel::policy::{self, Conditions, Expression, Policy};
 use crate::cel::value::Val;
-use crate::cel::{Authz, Fail, ResourceCheck, Variables, cost};
+use crate::cel::{Fail, ResourceCheck, Variables, cost};
 use crate::status::Status;
 
 /// Why a policy refuses or warns.
@@ -101,8 +101,8 @@ impl<'a> Inputs<'a> {
                 Val::declared(&namespace.to_value(), &policy::namespace())
             }),
             params: Val::Null,
-            resource: Authz::resource(subject.clone(), wanted),
-            authorizer: Authz::authorizer(subject),
+            resource: Val::request_resource(subject.clone(), wanted),
+            authorizer: Val::authorizer(subject),
             variables: RefCell::default(),
             programs: &[],
             spent: Cell::new(0),

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::time;
 use crate::cel::value::Val;
 

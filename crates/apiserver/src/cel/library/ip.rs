@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
-use super::strings::text;
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use super::args::text;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::Val;
 
 pub(super) const ROWS: &[Row] = &[

@@ -5,8 +5,8 @@
 
 use std::cmp::Ordering;
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::Val;
 
 /// The rows of a function for every type of elements that has an order.
@@ -15,7 +15,7 @@ macro_rules! comparable {
         [
             (
                 concat!(".", $name, "(list(int)) ", $result, "int"),
-                $call as crate::cel::functions::Call,
+                $call as crate::cel::row::Call,
             ),
             (concat!(".", $name, "(list(uint)) ", $result, "uint"), $call),
             (

@@ -2,10 +2,11 @@
 //!
 //! The set is the one of `k8s.io/apiserver/pkg/cel/environment` in version 1.36.
 
-pub(crate) mod authz;
-pub(crate) mod cidr;
+mod args;
+mod authz;
+mod cidr;
 mod convert;
-pub(crate) mod format;
+mod format;
 mod ip;
 mod lists;
 mod operators;
@@ -13,13 +14,13 @@ mod optional;
 mod printf;
 mod quantity;
 mod regex;
-pub(crate) mod semver;
+mod semver;
 mod sets;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 
-use super::functions::Row;
+use super::row::Row;
 
 /// The rows of all functions.
 pub(super) const TABLES: &[&[Row]] = &[

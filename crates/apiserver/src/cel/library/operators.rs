@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::{Key, Val};
 
 pub(super) const ROWS: &[Row] = &[

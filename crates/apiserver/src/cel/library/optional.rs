@@ -2,8 +2,8 @@
 //!
 //! Upstream: `cel/library.go` of cel-go.
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::Val;
 
 pub(super) const ROWS: &[Row] = &[

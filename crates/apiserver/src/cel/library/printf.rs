@@ -2,9 +2,9 @@
 //!
 //! Upstream: `ext/formatting.go` of cel-go.
 
+use super::args::text;
 use super::convert;
-use super::strings::text;
-use crate::cel::eval::Fail;
+use crate::cel::fail::Fail;
 use crate::cel::value::{Key, Val};
 
 const DEFAULT_PRECISION: usize = 6;

@@ -4,8 +4,8 @@
 
 use std::cmp::Ordering;
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::Val;
 use crate::schema::quantity::{BAD_QUANTITY, Quantity};
 

@@ -7,8 +7,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use regex::Regex;
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::Val;
 
 pub(super) const ROWS: &[Row] = &[

@@ -2,11 +2,11 @@
 //!
 //! Upstream: `ext/strings.go` of cel-go, version 2 of the extension.
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
-use crate::cel::value::Val;
-
+use super::args::text;
 use super::printf;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
+use crate::cel::value::Val;
 
 pub(super) const ROWS: &[Row] = &[
     (".contains(string, string) bool", |args| {
@@ -50,13 +50,6 @@ pub(super) const ROWS: &[Row] = &[
         ))
     }),
 ];
-
-pub(super) fn text(args: &[Val], index: usize) -> Result<&str, Fail> {
-    match args.get(index) {
-        Some(Val::Text(text)) => Ok(text),
-        _ => Err(Fail::no_overload()),
-    }
-}
 
 fn number(args: &[Val], index: usize) -> Result<Option<i64>, Fail> {
     match args.get(index) {

@@ -5,8 +5,8 @@
 use jiff::Zoned;
 use jiff::tz::{Offset, TimeZone};
 
-use crate::cel::eval::Fail;
-use crate::cel::functions::Row;
+use crate::cel::fail::Fail;
+use crate::cel::row::Row;
 use crate::cel::value::Val;
 
 /// The rows of one part of a timestamp, in UTC or in a named zone.

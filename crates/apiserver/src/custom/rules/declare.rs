@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::schema::{ListType, Schema};
-use crate::cel::types::{Decl, Field, Object, Type, escape};
-use crate::cel::value::ListKind;
+use crate::cel::types::{Decl, Field, ListKind, Object, Type, escape};
 
 /// The largest request, which limits every value without a limit of its own.
 pub(super) const MAX_REQUEST: u64 = 3 * 1024 * 1024;

@@ -4,9 +4,9 @@
 
 use serde_json::{Value, json};
 
+use super::difference::difference;
 use super::errors::{Errors, at, list, text};
-use super::pod::{difference, warnings::fraction};
-use super::{formats, selector};
+use super::{formats, fraction, selector};
 use crate::apimachinery::path::Path;
 use crate::schema::quantity::Quantity;
 
@@ -119,7 +119,7 @@ pub(super) fn warnings(path: &Path<'_>, spec: &Value) -> Vec<String> {
     let resources = path.child("resources");
     for side in ["requests", "limits"] {
         let amount = &spec["resources"][side]["storage"];
-        fraction(&resources.child(side).key("storage"), amount, &mut warnings);
+        fraction::warn(&resources.child(side).key("storage"), amount, &mut warnings);
     }
     warnings
 }

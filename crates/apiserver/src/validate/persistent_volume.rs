@@ -5,12 +5,13 @@
 
 use serde_json::Value;
 
+use super::difference::difference;
 use super::errors::{Errors, at, list, text};
 use super::pod::volume_sources::{
     Rule, Source, aws_disk, azure_disk, csi_driver, fibre_channel, flex, flocker, gce_disk,
     host_path, iscsi, monitors, nfs, quobyte, rbd, required, secret_ref, storage_os,
 };
-use super::pod::{self, difference, warnings::selector_terms};
+use super::pod::{self, warnings::selector_terms};
 use super::{claim, formats};
 use crate::apimachinery::path::Path;
 use crate::schema::quantity::Quantity;

@@ -6,13 +6,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::spec::Pod;
+use super::context::Pod;
+use super::ports::{PROTOCOLS, port_number};
 use super::{
     Errors, Path, env, formats, list, mounts, number, probes, resources, restart, security, text,
 };
-
-/// Protocols of ports.
-pub(in super::super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
 
@@ -171,21 +169,6 @@ fn ports(path: &Path<'_>, ports: &[Value], errors: &mut Errors) {
             number => port_number(path.child("hostPort"), number, errors),
         }
         errors.choice(path.child("protocol"), text(port, "protocol"), &PROTOCOLS);
-    }
-}
-
-/// Checks a port number.
-pub(in super::super) fn port_number(field: impl Into<String>, number: i64, errors: &mut Errors) {
-    if !(1..=65535).contains(&number) {
-        errors.invalid(field, number, "must be between 1 and 65535, inclusive");
-    }
-}
-
-/// Checks a port number, or the name of a port.
-pub(in super::super) fn port_number_or_name(path: &Path<'_>, port: &Value, errors: &mut Errors) {
-    match port {
-        Value::String(name) => errors.complaints(path, name, formats::port_name(name)),
-        other => port_number(path, other.as_i64().unwrap_or(0), errors),
     }
 }
 

@@ -6,9 +6,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::spec::Pod;
-use super::update::{difference, fixed_annotations};
+use super::context::Pod;
+use super::update::fixed_annotations;
 use super::{Errors, Path, annotations, at, containers, list, text, whole};
+use crate::validate::difference::difference;
 
 /// Fields that only other containers have, in upstream's order.
 const NOT_ALLOWED: [&str; 9] = [

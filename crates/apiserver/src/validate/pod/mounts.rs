@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::spec::Pod;
+use super::context::Pod;
 use super::{Errors, Path, is_true, list, text};
 
 /// Checks mounts and devices of the container at `path`.

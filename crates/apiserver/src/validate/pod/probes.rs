@@ -4,8 +4,8 @@
 
 use serde_json::Value;
 
-use super::containers::{port_number, port_number_or_name};
-use super::spec::Pod;
+use super::context::Pod;
+use super::ports::{port_number, port_number_or_name};
 use super::{Errors, Path, formats, list, number, text};
 
 /// Checks the probes of a container.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::context::Pod;
 use super::internal::{CLAIM, form};
 use super::restart::is_sidecar;
-use super::spec::Pod;
 use super::{Errors, Path, annotations, formats, list, text};
 use crate::schema::quantity::Quantity;
 

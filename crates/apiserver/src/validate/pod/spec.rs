@@ -2,25 +2,13 @@
 //!
 //! Upstream: `ValidatePodSpec`.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 
+use super::context::Pod;
 use super::{
     Errors, Path, affinity, containers, env, ephemeral, formats, list, meta, network, placement,
     resources, security, text, volumes, windows,
 };
-
-/// The parts of a pod spec that the checks of its containers need.
-pub(super) struct Pod<'a> {
-    pub(super) spec: &'a Value,
-    /// Valid volumes by name.
-    pub(super) volumes: HashMap<&'a str, &'a Value>,
-    /// Names of the resource claims.
-    pub(super) claims: Vec<&'a str>,
-    pub(super) grace_seconds: Option<i64>,
-    pub(super) host_users: bool,
-}
 
 /// Checks a spec. `metadata` is that of a pod; templates pass none.
 pub(super) fn check(path: &Path<'_>, spec: &Value, metadata: Option<&Value>, errors: &mut Errors) {

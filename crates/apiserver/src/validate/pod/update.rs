@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::internal::{SELECTOR_TERM, form};
 use super::{Errors, Path, annotations, at, containers, list, placement, text, whole};
+use crate::validate::difference::difference;
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
                      `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
@@ -227,27 +228,4 @@ fn with_mutable_parts(new: &Value, old: &Value) -> Value {
         restore(&mut spec, stored, name);
     }
     spec
-}
-
-/// The top-level fields that differ. Upstream shows a longer diff of the whole spec.
-pub(in super::super) fn difference(old: &Value, new: &Value) -> String {
-    let names = |spec: &Value| {
-        spec.as_object()
-            .map(|fields| fields.keys().cloned().collect::<Vec<_>>())
-            .unwrap_or_default()
-    };
-    let mut all = names(old);
-    all.extend(names(new));
-    all.sort_unstable();
-    all.dedup();
-    let changed = all.iter().filter(|name| at(old, name) != at(new, name));
-    changed
-        .map(|name| {
-            format!(
-                "- {name:?}: {}\n+ {name:?}: {}\n",
-                at(old, name),
-                at(new, name)
-            )
-        })
-        .collect()
 }

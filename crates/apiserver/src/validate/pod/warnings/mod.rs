@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::annotations::{APP_ARMOR, SECCOMP_OF_CONTAINER};
 use super::{Path, addresses, at, each_container, formats, list, number, text};
-use crate::schema::quantity::Quantity;
-use crate::validate::claim;
+use crate::validate::{claim, fraction};
 
 mod nodes;
 mod overlaps;
@@ -152,7 +151,7 @@ fn collect(path: &Path<'_>, pod: &Value, is_template: bool, warnings: &mut Vec<S
         for name in ["memory", "ephemeral-storage"] {
             for side in ["limits", "requests"] {
                 let amount = &container["resources"][side][name];
-                fraction(&resources.child(side).key(name), amount, warnings);
+                fraction::warn(&resources.child(side).key(name), amount, warnings);
             }
         }
         variables(&path.child("env"), list(container, "env"), warnings);
@@ -222,18 +221,7 @@ fn repeated(path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
 
 fn fractions(path: &Path<'_>, amounts: &Value, warnings: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
-        fraction(&path.key(name), &amounts[name], warnings);
-    }
-}
-
-/// Warns about a fraction of a byte.
-pub(in super::super) fn fraction(path: &Path<'_>, amount: &Value, warnings: &mut Vec<String>) {
-    if let Some(text) = amount.as_str()
-        && Quantity::parse(text).is_some_and(|amount| !amount.is_integer())
-    {
-        warnings.push(format!(
-            "{path}: fractional byte value {text:?} is invalid, must be an integer"
-        ));
+        fraction::warn(&path.key(name), &amounts[name], warnings);
     }
 }
 

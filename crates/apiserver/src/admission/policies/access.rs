@@ -13,7 +13,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    pub(super) fn new(user: User, policy: Arc<Policy>) -> Arc<dyn Access> {
+    pub(super) fn access(user: User, policy: Arc<Policy>) -> Arc<dyn Access> {
         Arc::new(Self { user, policy })
     }
 
@@ -29,7 +29,7 @@ impl Subject {
 impl Access for Subject {
     fn of_service_account(&self, namespace: &str, name: &str) -> Arc<dyn Access> {
         let user = User::service_account(namespace, name);
-        Self::new(user, Arc::clone(&self.policy))
+        Self::access(user, Arc::clone(&self.policy))
     }
 
     fn to_path(&self, verb: &str, path: &str) -> Decision {

@@ -84,7 +84,7 @@ impl<'a> Inputs<'a> {
         };
         let namespace = server.find_object("namespaces", request.namespace());
         let namespace = namespace.filter(|_| !request.target.resource().is("Namespace"));
-        let subject = Subject::new(request.origin.user.clone(), server.policy());
+        let subject = Subject::access(request.origin.user.clone(), server.policy());
         let requested = request.target.resource();
         let wanted = ResourceCheck {
             group: requested.group.to_string(),

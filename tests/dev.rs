@@ -121,7 +121,7 @@ fn a_pod_that_cannot_be_scheduled_is_reported_with_the_reason() {
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: c, image: i, {rest}}}]}}\n"
         )
     };
-    // (manifest, what comes before the pod, reasons)
+    // (manifest, objects before the pod, reasons)
     let cases = [
         (
             pod("nodeSelector: {disk: ssd}"),

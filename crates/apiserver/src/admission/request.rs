@@ -46,7 +46,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// What happens to the object.
+/// The change of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,

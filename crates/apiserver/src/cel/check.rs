@@ -1,4 +1,4 @@
-//! Infers the type of every node, and reports what cannot be evaluated.
+//! Infers the type of every node, and reports expressions without a valid type.
 //!
 //! Upstream: `checker` of cel-go, with the options of `k8s.io/apiserver/pkg/cel/environment`:
 //! elements of list and map literals have one type, numbers of different types can be compared.
@@ -14,7 +14,7 @@ use super::value::Val;
 /// The types of names in expressions.
 pub(crate) type Variables = HashMap<String, Type>;
 
-/// What the checker knows of an expression.
+/// The findings of the checker about an expression.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) result: Type,

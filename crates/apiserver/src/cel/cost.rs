@@ -1,4 +1,4 @@
-//! What evaluation costs. Limits are in these units, so expensive expressions fail here as they do
+//! The costs of evaluation. Limits are in these units, so expensive expressions fail here as they do
 //! upstream.
 //!
 //! Upstream: `interpreter/runtimecost.go` of cel-go, `k8s.io/apiserver/pkg/cel/library/cost.go`.

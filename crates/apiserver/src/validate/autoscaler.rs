@@ -128,7 +128,7 @@ fn check_metric(path: &str, metric: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks the source of a metric: what is measured, and its target.
+/// Checks the source of a metric: the measured object, and the target.
 fn source(path: &str, kind: &str, source: &Value, errors: &mut Errors) {
     match kind {
         "containerResource" | "resource" => {

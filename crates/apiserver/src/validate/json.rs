@@ -20,7 +20,7 @@ pub(super) fn object_problem(bytes: &[u8]) -> Option<String> {
     ))
 }
 
-/// The problem of a text that is no JSON. Go tells the character, and what it looked for. The latter
+/// The problem of a text that is no JSON. Go tells the character, and the token that it expected. The latter
 /// is exact for texts that do not even begin well.
 fn syntax_problem(bytes: &[u8], problem: &serde_json::Error) -> String {
     if problem.classify() == Category::Eof {

@@ -249,7 +249,7 @@ fn csi(path: &Path<'_>, source: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks what an update changes. The source of a volume is immutable.
+/// Checks the changes of an update. The source of a volume is immutable.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (spec, before) = (&new["spec"], &old["spec"]);
     let of = |spec: &Value| {

@@ -104,7 +104,7 @@ impl Scheduler {
         self.state().nodes()
     }
 
-    /// Records the state of a pod, as the informer shows it. Returns what it changes for others.
+    /// Records the state of a pod, as the informer shows it. Returns the changes for other pods.
     pub(super) fn observe(&self, pod: &SimPod) -> Option<Change> {
         let uid = &pod.meta().uid;
         let node = pod.pod.node.as_deref();

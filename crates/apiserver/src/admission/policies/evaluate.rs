@@ -175,7 +175,7 @@ impl Expression {
     }
 }
 
-/// What is left of the cost of one evaluation.
+/// The remaining cost of one evaluation.
 struct Budget(u64);
 
 impl Budget {

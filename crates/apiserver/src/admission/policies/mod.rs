@@ -161,7 +161,7 @@ impl Server {
     }
 }
 
-/// Does what a binding wants to happen after a violation. The audit log is absent, so `Audit` has
+/// Applies the actions of a binding to a violation. The audit log is absent, so `Audit` has
 /// no effect.
 fn act(
     request: &Request<'_>,

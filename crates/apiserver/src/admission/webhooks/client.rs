@@ -1,7 +1,7 @@
 //! Calls webhooks over HTTPS.
 //!
 //! A webhook has a URL, or is a Service. A Service of type `ExternalName` leads to its external
-//! name, such as `localhost`. All other Services have simulated pods, which answer nobody.
+//! name, such as `localhost`. All other Services have simulated pods, which give no answer.
 //!
 //! Upstream: `pkg/util/webhook/client.go` and `pkg/util/proxy` of `k8s.io/apiserver`.
 

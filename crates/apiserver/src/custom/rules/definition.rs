@@ -113,7 +113,7 @@ fn fields(schema: &Schema, field: &str, errors: &mut Errors) {
     }
 }
 
-/// What is known of a node from the nodes above.
+/// The facts about a node that follow from the nodes above it.
 struct Node {
     decl: Option<Arc<Decl>>,
     /// The most values in one object; `None` without a limit.

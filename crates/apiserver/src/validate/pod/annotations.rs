@@ -158,7 +158,7 @@ fn agree(path: &Path<'_>, what: &str, profile: &Value, annotation: &str, errors:
     }
 }
 
-/// Checks that an update keeps what the node has used already.
+/// Checks that an update keeps the annotations that the node has used already.
 /// Upstream: `ValidatePodSpecificAnnotationUpdates`.
 pub(super) fn update(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     for (key, value) in entries(old).filter(|(key, _)| is_fixed(key)) {

@@ -194,7 +194,7 @@ fn host_port_conflicts(path: &Path<'_>, containers: &[Value], errors: &mut Error
     }
 }
 
-/// Checks what happens to a container when its resources change.
+/// Checks the policies for a container whose resources change.
 fn resize_policies(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
     const RESOURCES: [&str; 2] = ["cpu", "memory"];
     const POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];

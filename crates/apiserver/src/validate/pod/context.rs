@@ -1,4 +1,4 @@
-//! What the checks of containers know about their pod.
+//! The facts about a pod that the checks of its containers need.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Values in the form of upstream's internal types, which some errors show.
 //!
 //! Those types have no JSON names, so Go shows the names of their fields, in their order, and null
-//! for what is unset. Upstream: `pkg/apis/core/types.go`.
+//! for unset fields. Upstream: `pkg/apis/core/types.go`.
 
 use serde_json::{Map, Value, json};
 

@@ -171,7 +171,7 @@ pub(super) fn of_container(
     );
 }
 
-/// Checks what a runtime needs beyond the containers.
+/// Checks the resources that a runtime needs beyond the containers.
 pub(in super::super) fn overhead(path: &Path<'_>, limits: &Value, errors: &mut Errors) {
     check(
         path,
@@ -397,7 +397,7 @@ fn consistency(path: &Path<'_>, spec: &Value, resources: &Value, errors: &mut Er
     }
 }
 
-/// What the containers of a pod request together at most, by resource. Init containers run one
+/// The largest sum of requests of the containers of a pod, by resource. Init containers run one
 /// after the other, and sidecars all the time. Upstream: `AggregateContainerRequests`.
 fn aggregate<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     let add = |sums: &mut BTreeMap<&'a str, Quantity>, container: &'a Value| {

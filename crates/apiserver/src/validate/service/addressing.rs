@@ -100,7 +100,7 @@ fn families(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks what an update changes. The second IP and family can come and go.
+/// Checks the changes of an update. The second IP and family can come and go.
 pub(super) fn update(spec: &Value, before: &Value, errors: &mut Errors) {
     if [spec, before]
         .iter()

@@ -1,4 +1,4 @@
-//! Warnings about valid objects that are probably not what the client wants.
+//! Warnings about valid objects that are probably mistakes of the client.
 //!
 //! Upstream: `WarningsOnCreate` and `WarningsOnUpdate` in `pkg/registry`.
 
@@ -119,7 +119,7 @@ fn job(field: &str, spec: &Value) -> Vec<String> {
     warnings
 }
 
-/// Warnings that do not depend on what an update changes.
+/// Warnings that an update repeats, whichever fields it changes.
 fn always(kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     match kind {
         "CronJob" => {

@@ -1,4 +1,4 @@
-//! Warnings about pods and pod templates that are valid, but probably not what the client wants.
+//! Warnings about pods and pod templates that are valid, but probably mistakes of the client.
 //!
 //! Upstream is `pkg/api/pod/warnings.go`.
 

@@ -1,4 +1,5 @@
-//! IP addresses and networks of fields that once accepted sloppy forms.
+//! IP addresses and networks. Fields that once accepted sloppy forms are checked by [`complaints`] and
+//! [`network_complaints`]; newer fields also need the canonical form.
 //!
 //! Upstream is `apimachinery/pkg/util/validation/ip.go`, with the gate StrictIPCIDRValidation.
 
@@ -46,22 +47,39 @@ pub(crate) fn is_dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
     v4 && v6
 }
 
-/// Checks an address. Upstream: `IsValidIPForLegacyField`.
-pub(crate) fn check(field: impl Into<String>, text: &str, errors: &mut Errors) {
-    match sloppy(text) {
-        None => errors.invalid(
-            field,
-            text,
-            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-        ),
-        Some(_) if text.parse::<IpAddr>().is_err() => {
-            errors.invalid(field, text, "must not have leading 0s");
+/// Complaints about an address. Upstream: `IsValidIPForLegacyField`.
+pub(crate) fn complaints(text: &str) -> Vec<String> {
+    let complaint = match sloppy(text) {
+        None => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        Some(_) if text.parse::<IpAddr>().is_err() => "must not have leading 0s",
+        Some(address) if is_mapped(address) => "must not be an IPv4-mapped IPv6 address",
+        Some(_) => return Vec::new(),
+    };
+    vec![complaint.to_owned()]
+}
+
+/// Complaints about an address in a newer field. Upstream: `IsValidIP`.
+pub(crate) fn canonical_complaints(text: &str) -> Vec<String> {
+    canonical(
+        text,
+        complaints(text),
+        sloppy(text).map(|address| address.to_string()),
+    )
+}
+
+/// Adds the complaint about a valid `text` that is not in its canonical form.
+fn canonical(text: &str, complaints: Vec<String>, canonical: Option<String>) -> Vec<String> {
+    match canonical {
+        Some(canonical) if complaints.is_empty() && canonical != text => {
+            vec![format!("must be in canonical form (\"{canonical}\")")]
         }
-        Some(address) if is_mapped(address) => {
-            errors.invalid(field, text, "must not be an IPv4-mapped IPv6 address");
-        }
-        Some(_) => {}
+        _ => complaints,
     }
+}
+
+/// Checks an address.
+pub(crate) fn check(field: impl fmt::Display, text: &str, errors: &mut Errors) {
+    errors.complaints(field, text, complaints(text));
 }
 
 /// Checks that other hosts can reach an address. Upstream: `ValidateEndpointIP`.
@@ -104,20 +122,35 @@ pub(crate) fn check_reachable(field: &Path<'_>, text: &str, errors: &mut Errors)
 
 /// An address with the length of its network's prefix.
 #[derive(Clone, Copy)]
-struct Network {
+pub(crate) struct Network {
     address: IpAddr,
     length: u32,
 }
 
 impl Network {
     /// Reads a network as old Go releases did.
-    fn sloppy(text: &str) -> Option<Self> {
+    pub(crate) fn sloppy(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/')?;
         let network = Self {
             address: sloppy(address)?,
             length: decimal(length)?,
         };
         (network.length <= network.bits()).then_some(network)
+    }
+
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.address.is_ipv4()
+    }
+
+    /// Whether `other` is a part of this network, and smaller.
+    pub(crate) fn strictly_contains(self, other: Self) -> bool {
+        let cut = Self {
+            length: self.length,
+            ..other
+        };
+        other.is_ipv4() == self.is_ipv4()
+            && other.length > self.length
+            && cut.masked().address == self.masked().address
     }
 
     fn bits(self) -> u32 {
@@ -160,8 +193,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// Checks a network. Upstream: `IsValidCIDRForLegacyField`.
-pub(crate) fn check_network(field: impl Into<String>, text: &str, errors: &mut Errors) {
+/// Complaints about a network. Upstream: `IsValidCIDRForLegacyField`.
+pub(crate) fn network_complaints(text: &str) -> Vec<String> {
     let complaint = match Network::sloppy(text) {
         None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
         Some(_) if !Network::is_strict(text) => "must not have leading 0s in IP or prefix length",
@@ -169,9 +202,23 @@ pub(crate) fn check_network(field: impl Into<String>, text: &str, errors: &mut E
         Some(network) if network.masked().address != network.address => {
             "must not have bits set beyond the prefix length"
         }
-        Some(_) => return,
+        Some(_) => return Vec::new(),
     };
-    errors.invalid(field, text, complaint);
+    vec![complaint.to_owned()]
+}
+
+/// Complaints about a network in a newer field. Upstream: `IsValidCIDR`.
+pub(crate) fn canonical_network_complaints(text: &str) -> Vec<String> {
+    canonical(
+        text,
+        network_complaints(text),
+        Network::sloppy(text).map(|network| network.to_string()),
+    )
+}
+
+/// Checks a network.
+pub(crate) fn check_network(field: impl fmt::Display, text: &str, errors: &mut Errors) {
+    errors.complaints(field, text, network_complaints(text));
 }
 
 /// The warning about an address in an unusual form. Upstream: `GetWarningsForIP`.

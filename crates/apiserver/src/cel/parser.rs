@@ -8,6 +8,7 @@ use super::lexer::{Token, TokenKind, tokens};
 use super::macros;
 use super::nodes::Nodes;
 use super::source::Issue;
+use super::types::RESERVED;
 use super::value::Val;
 
 /// The most characters, as cel-go's.
@@ -18,26 +19,6 @@ const MAX_NESTING: usize = 60;
 
 /// The tokens with which an operand can begin, as ANTLR lists them.
 const OPERANDS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 const RELATIONS: [(&str, &str); 6] = [
     ("<", "_<_"),

@@ -171,12 +171,11 @@ impl fmt::Display for Type {
     }
 }
 
-/// The words that no field in an expression can be called.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
+/// Words of the grammar, besides the reserved ones.
+const WORDS: [&str; 4] = ["true", "false", "null", "in"];
+
+/// Words that are no names, for later versions of the language.
+pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",
@@ -201,7 +200,7 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|letter: char| letter.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if WORDS.contains(&name) || RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "_.-/".contains(letter);

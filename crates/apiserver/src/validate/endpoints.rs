@@ -4,13 +4,14 @@
 //! `pkg/apis/core/validation`.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
+use super::formats;
 use super::pod::port_number;
-use super::{address, formats};
+use crate::apimachinery::addresses;
+use crate::apimachinery::path::Path;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MAX_ENDPOINTS: usize = 1000;
@@ -90,9 +91,9 @@ fn node_name(field: &str, name: &Value, errors: &mut Errors) {
 fn slice_address(kind: &str, field: &str, index: usize, address: &str, errors: &mut Errors) {
     let own = format!("{field}[{index}]");
     let (complaints, family) = match kind {
-        "IPv4" => (address::ip_complaints(address), "must be an IPv4 address"),
+        "IPv4" => (addresses::complaints(address), "must be an IPv4 address"),
         "IPv6" => (
-            address::canonical_ip_complaints(address),
+            addresses::canonical_complaints(address),
             "must be an IPv6 address",
         ),
         "FQDN" => return domain_name(&own, address, errors),
@@ -104,7 +105,7 @@ fn slice_address(kind: &str, field: &str, index: usize, address: &str, errors: &
     if address.contains(':') == (kind == "IPv4") {
         errors.invalid(field, address, family);
     }
-    endpoint_ip(&own, address, errors);
+    addresses::check_reachable(&Path::new(&own), address, errors);
 }
 
 /// A domain name with at least two labels. It may end in a dot.
@@ -122,39 +123,6 @@ fn domain_name(field: &str, name: &str, errors: &mut Errors) {
             name,
             "should be a domain with at least two segments separated by dots",
         );
-    }
-}
-
-/// Refuses addresses that no endpoint can have.
-fn endpoint_ip(field: &str, text: &str, errors: &mut Errors) {
-    let Some(address) = address::parse_ip(text) else {
-        return errors.invalid(field, text, "must be a valid IP address");
-    };
-    if address.is_unspecified() {
-        let why = format!("may not be unspecified ({text})");
-        errors.invalid(field, text, why);
-    }
-    if address.is_loopback() {
-        let why = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
-        errors.invalid(field, text, why);
-    }
-    let (is_local, is_local_group) = match address {
-        IpAddr::V4(address) => (
-            address.is_link_local(),
-            address.octets()[..3] == [224, 0, 0],
-        ),
-        IpAddr::V6(address) => (
-            address.is_unicast_link_local(),
-            address.segments()[0] & 0xff0f == 0xff02,
-        ),
-    };
-    if is_local {
-        let why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
-        errors.invalid(field, text, why);
-    }
-    if is_local_group {
-        let why = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
-        errors.invalid(field, text, why);
     }
 }
 
@@ -217,7 +185,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
 fn endpoint_address(field: &str, address: &Value, errors: &mut Errors) {
     let at_ip = format!("{field}.ip");
     let ip = text(address, "ip");
-    errors.complaints(&at_ip, ip, address::ip_complaints(ip));
+    errors.complaints(&at_ip, ip, addresses::complaints(ip));
     let hostname = text(address, "hostname");
     if !hostname.is_empty() {
         let complaints = formats::label(hostname);
@@ -228,5 +196,5 @@ fn endpoint_address(field: &str, address: &Value, errors: &mut Errors) {
         at(address, "nodeName"),
         errors,
     );
-    endpoint_ip(&at_ip, ip, errors);
+    addresses::check_reachable(&Path::new(&at_ip), ip, errors);
 }

@@ -11,7 +11,6 @@ use crate::apimachinery::{formats, meta};
 use crate::custom;
 use crate::fielderror::FieldError;
 
-mod address;
 mod autoscaler;
 mod certificates;
 mod claim;

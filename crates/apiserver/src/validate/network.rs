@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use super::address::{self, Cidr};
 use super::errors::{Errors, at, list, text};
 use super::pod::port_number;
 use super::{formats, selector};
+use crate::apimachinery::addresses::{self, Network};
 
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
@@ -325,9 +325,9 @@ fn address_block(field: &str, block: &Value, known: &[&str], errors: &mut Errors
     }
     let check = |field: String, text: &str, errors: &mut Errors| {
         if !known.contains(&text) {
-            errors.complaints(&field, text, address::cidr_complaints(text));
+            errors.complaints(&field, text, addresses::network_complaints(text));
         }
-        Cidr::parse(text)
+        Network::sloppy(text)
     };
     let Some(all) = check(format!("{field}.cidr"), text_of, errors) else {
         return;
@@ -355,12 +355,12 @@ pub(super) fn service_cidr(object: &Value, errors: &mut Errors) {
     }
     for (index, cidr) in cidrs.iter().enumerate() {
         let cidr = cidr.as_str().unwrap_or("");
-        let complaints = address::canonical_cidr_complaints(cidr);
+        let complaints = addresses::canonical_network_complaints(cidr);
         errors.complaints(format!("{FIELD}[{index}]"), cidr, complaints);
     }
     let families: Vec<_> = cidrs
         .iter()
-        .filter_map(|cidr| Cidr::parse(cidr.as_str()?).map(Cidr::is_ipv4))
+        .filter_map(|cidr| Network::sloppy(cidr.as_str()?).map(Network::is_ipv4))
         .collect();
     if let [one, other] = families[..]
         && one == other

@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::address::{self, Cidr};
 use super::errors::{Errors, at, list, text};
 use super::{meta, pod};
+use crate::apimachinery::addresses::{self, Network};
 
 pub(super) fn revision(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "revision");
@@ -77,12 +77,12 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
         errors.complaints(
             format!("{CIDRS}[{index}]"),
             range,
-            address::cidr_complaints(range),
+            addresses::network_complaints(range),
         );
     }
     let families: Vec<bool> = ranges
         .iter()
-        .filter_map(|range| Cidr::parse(range.as_str()?).map(Cidr::is_ipv4))
+        .filter_map(|range| Network::sloppy(range.as_str()?).map(Network::is_ipv4))
         .collect();
     if ranges.len() > 2 || matches!(families[..], [one, other] if one == other) {
         let why = "may specify no more than one CIDR for each IP family";

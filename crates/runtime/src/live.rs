@@ -210,7 +210,7 @@ const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// `text` escaped for a value of a query.
-fn escaped(text: &str) -> PercentEncode<'_> {
+pub(crate) fn escaped(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, OUTSIDE_VALUES)
 }
 

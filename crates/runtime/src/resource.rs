@@ -136,6 +136,8 @@ pub static LEASES: ResourceType =
     ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
 /// core/v1 configmaps.
 pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "configmaps", true);
+/// core/v1 secrets.
+pub static SECRETS: ResourceType = ResourceType::builtin("", "Secret", "secrets", true);
 /// core/v1 serviceaccounts.
 pub static SERVICE_ACCOUNTS: ResourceType =
     ResourceType::builtin("", "ServiceAccount", "serviceaccounts", true);

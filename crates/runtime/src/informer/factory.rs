@@ -52,6 +52,8 @@ type Start = Box<dyn FnOnce(&Tasks, CancellationToken) + Send>;
 struct Informer {
     id: TypeId,
     resource: &'static ResourceType,
+    /// Whether the cache has all objects of the resource.
+    is_whole: bool,
     shared: Box<dyn Any + Send>,
     followed: Arc<dyn Followed>,
     synced: watch::Receiver<bool>,
@@ -119,15 +121,23 @@ impl InformerFactory {
         {
             return shared.clone();
         }
-        let shared = SharedInformer::<T>::new(self.inner.metrics.of(T::RESOURCE));
+        let is_whole = T::FIELDS.is_empty();
+        let form = if is_whole {
+            Form::Whole
+        } else {
+            Form::Selected(T::FIELDS)
+        };
+        let metrics = self.inner.metrics.of(T::RESOURCE, T::FIELDS);
+        let shared = SharedInformer::<T>::new(metrics);
         let (running, source, resync) = (
             shared.clone(),
-            self.source(Cow::Borrowed(T::RESOURCE), Form::Whole),
+            self.source(Cow::Borrowed(T::RESOURCE), form),
             self.inner.resync,
         );
         informers.push(Informer {
             id: TypeId::of::<T>(),
             resource: T::RESOURCE,
+            is_whole,
             followed: Arc::new(shared.clone()),
             shared: Box::new(shared.clone()),
             synced: shared.shared.synced(),
@@ -148,8 +158,8 @@ impl InformerFactory {
 
     /// The metadata of all objects of `resource`, for resources that only discovery knows.
     ///
-    /// If [`InformerFactory::shared`] made an informer of the type in that version before, both
-    /// share its watch. Otherwise this is an informer over metadata only, the same for every
+    /// If [`InformerFactory::shared`] made an informer of all objects of the type in that version
+    /// before, both share its watch. Otherwise this is an informer over metadata only, the same for every
     /// caller. It runs between [`MetadataInformer::start`] and [`MetadataInformer::stop`].
     pub fn metadata(&self, resource: &ResourceType) -> MetadataInformer {
         let same = |found: &ResourceType| {
@@ -159,7 +169,7 @@ impl InformerFactory {
         if let Some(informer) = self
             .informers()
             .iter()
-            .find(|informer| same(informer.resource))
+            .find(|informer| informer.is_whole && same(informer.resource))
         {
             return MetadataInformer::over(Arc::clone(&informer.followed));
         }

@@ -98,22 +98,27 @@ impl InformerMetrics {
         Ok(metrics)
     }
 
-    pub(super) fn of(&self, resource: &ResourceType) -> ResourceMetrics {
+    /// The handles of an informer of `resource` with the field selector `fields`. A selector is part
+    /// of our label, because other informers may have the rest of the resource.
+    pub(super) fn of(&self, resource: &ResourceType, fields: &str) -> ResourceMetrics {
         // Upstream derives the label from the kind, even if the real plural differs.
         let derived = format!("{}s", resource.kind.to_lowercase());
         let upstream = [NAME, &resource.group, &resource.version, &derived];
         // The reflector applies each change when it arrives, so this queue is always empty.
         self.queued.with_label_values(&upstream).set(0);
-        self.with_latency(resource, Some(self.latency.with_label_values(&upstream)))
+        let mut label = resource.to_string();
+        if !fields.is_empty() {
+            label = format!("{label}[{fields}]");
+        }
+        self.with_latency(label, Some(self.latency.with_label_values(&upstream)))
     }
 
     /// The handles of a metadata informer, which upstream does not report.
     pub(super) fn of_metadata(&self, resource: &ResourceType) -> ResourceMetrics {
-        self.with_latency(resource, None)
+        self.with_latency(resource.to_string(), None)
     }
 
-    fn with_latency(&self, resource: &ResourceType, latency: Option<Histogram>) -> ResourceMetrics {
-        let resource = resource.to_string();
+    fn with_latency(&self, resource: String, latency: Option<Histogram>) -> ResourceMetrics {
         let ours = [resource.as_str()];
         ResourceMetrics {
             latency,

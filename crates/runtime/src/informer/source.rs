@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::client::{ApiClient, ApiError, Target};
+use crate::live::escaped;
 use crate::resource::ResourceType;
 
 /// A watch: one frame per item.
@@ -22,6 +23,8 @@ pub(super) trait ListWatch: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Whole,
+    /// Whole objects, only those that this field selector matches.
+    Selected(&'static str),
     /// `PartialObjectMetadata`; a server that cannot cut objects down sends them whole, which reads
     /// the same.
     Metadata,
@@ -31,6 +34,8 @@ pub(super) enum Form {
 pub(super) struct Collection {
     client: ApiClient,
     resource: Cow<'static, ResourceType>,
+    /// The field selector as a part of a query; empty for all objects.
+    filter: String,
 }
 
 impl Collection {
@@ -40,7 +45,15 @@ impl Collection {
         } else {
             client
         };
-        Self { client, resource }
+        let filter = match form {
+            Form::Selected(fields) => format!("&fieldSelector={}", escaped(fields)),
+            Form::Whole | Form::Metadata => String::new(),
+        };
+        Self {
+            client,
+            resource,
+            filter,
+        }
     }
 
     fn target(&self) -> Target<'_> {
@@ -55,11 +68,13 @@ impl Collection {
 
 impl ListWatch for Collection {
     fn list<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>> {
-        Box::pin(self.client.list(self.target(), query))
+        let query = format!("{query}{}", self.filter);
+        Box::pin(async move { self.client.list(self.target(), &query).await })
     }
 
     fn watch<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>> {
-        Box::pin(self.client.watch(self.target(), query))
+        let query = format!("{query}{}", self.filter);
+        Box::pin(async move { self.client.watch(self.target(), &query).await })
     }
 }
 

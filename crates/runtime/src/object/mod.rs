@@ -142,6 +142,9 @@ impl fmt::Debug for ObjectKey {
 pub trait Object: Send + Sync + Sized + 'static {
     /// The resource that an informer lists and watches.
     const RESOURCE: &'static ResourceType;
+    /// The field selector of the lists and watches of an informer; empty for all objects. It keeps
+    /// other objects of the resource out of the cache, such as Secrets of users.
+    const FIELDS: &'static str = "";
 
     /// Decodes one object from the JSON that the API server sent.
     ///

@@ -34,6 +34,9 @@
 //! annotation, and a serde attribute renames the field to the annotation's key;
 //! [`Annotations`](super::Annotations) keeps all of them. Further structs are parts of the object.
 //!
+//! `selects "type=Opaque"` after the resource restricts the cache to the objects that this field
+//! selector matches.
+//!
 //! `keeps document` after the resource adds the served [`Document`](super::Document), for objects
 //! that a controller PUTs. A field with a type from elsewhere needs `Deserialize` and `Default`.
 //!
@@ -45,6 +48,7 @@ macro_rules! view {
     (
         $(#[$doc:meta])*
         $vis:vis struct $name:ident: $resource:ident
+            $(, selects $fields:literal)?
             $(, annotations: $annotations:ty)?
             $(, keeps $document:ident $(without $apart:ident: $apart_type:ty)?)? {
             $($(#[$field_doc:meta])* $field_vis:vis $field:ident: $type:ty,)*
@@ -73,6 +77,7 @@ macro_rules! view {
 
         impl $crate::object::Object for $name {
             const RESOURCE: &'static $crate::resource::ResourceType = &$crate::resource::$resource;
+            $(const FIELDS: &'static str = $fields;)?
 
             fn decode(json: &[u8]) -> Result<Self, $crate::object::DecodeError> {
                 #[derive(serde::Deserialize)]

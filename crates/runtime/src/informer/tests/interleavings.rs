@@ -29,7 +29,7 @@ fn informer() -> SharedInformer<Node> {
     SharedInformer::new(
         InformerMetrics::register(&Registry::new())
             .unwrap()
-            .of(Node::RESOURCE),
+            .of(Node::RESOURCE, ""),
     )
 }
 

@@ -253,7 +253,7 @@ impl TestInformer {
         let informer = SharedInformer::new(
             InformerMetrics::register(&registry)
                 .unwrap()
-                .of(Node::RESOURCE),
+                .of(Node::RESOURCE, ""),
         );
         let changes = record_changes(&informer);
         Self {

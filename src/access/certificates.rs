@@ -22,6 +22,9 @@ use steersman_runtime::x509;
 
 use super::user::User;
 
+/// The attribute that upstream uses for the UID of a user.
+const UID: x509::ObjectIdentifier = x509::ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
+
 /// A bundle of certificate authorities that client certificates are verified against.
 #[derive(Debug)]
 pub(crate) struct Authorities(Arc<dyn ClientCertVerifier>);
@@ -85,18 +88,12 @@ impl Holder {
             subject, not_after, ..
         } = x509::Certificate::read(certificate)?;
         let mut holder = Self {
+            common_name: subject.common_name().to_owned(),
+            organizations: subject.organizations().map(str::to_owned).collect(),
+            uids: subject.values(UID).map(str::to_owned).collect(),
             not_after,
-            ..Self::default()
+            fingerprint: String::new(),
         };
-        for (kind, value) in subject {
-            match kind[..] {
-                [2, 5, 4, 3] => holder.common_name = value,
-                [2, 5, 4, 10] => holder.organizations.push(value),
-                // The object identifier that upstream uses for the UID of a user.
-                [1, 3, 6, 1, 4, 1, 57683, 2] => holder.uids.push(value),
-                _ => {}
-            }
-        }
         for byte in digest(&SHA256, certificate).as_ref() {
             let _ = write!(holder.fingerprint, "{byte:02x}");
         }

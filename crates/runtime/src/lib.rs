@@ -9,6 +9,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+mod asn1;
 pub mod cidr;
 pub mod client;
 pub mod clock;

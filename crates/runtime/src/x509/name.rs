@@ -1,0 +1,125 @@
+//! Distinguished names: the subjects of certificates and of requests.
+
+use crate::asn1::{Elements, Error, ObjectIdentifier, Result, Tag};
+
+/// `CN`.
+pub const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+/// `O`.
+pub const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+
+/// The attributes of a name, in order. The sets of attributes are flattened, as in Go's
+/// `pkix.Name`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Name {
+    /// Content of the object identifier, and the value.
+    attributes: Vec<(Vec<u8>, String)>,
+}
+
+impl Name {
+    /// The values of all attributes of this type, in order.
+    pub fn values(&self, attribute: ObjectIdentifier) -> impl Iterator<Item = &str> {
+        self.attributes
+            .iter()
+            .filter(move |(found, _)| found == attribute.as_bytes())
+            .map(|(_, value)| &**value)
+    }
+
+    /// The last common name; empty without one. It is the user name in client certificates.
+    pub fn common_name(&self) -> &str {
+        self.values(COMMON_NAME).last().unwrap_or_default()
+    }
+
+    /// The organizations. They are the groups in client certificates.
+    pub fn organizations(&self) -> impl Iterator<Item = &str> {
+        self.values(ORGANIZATION)
+    }
+
+    /// Reads the sequence of sets that a name is.
+    pub(super) fn read(mut names: Elements<'_>) -> Result<Self> {
+        let mut attributes = Vec::new();
+        while !names.is_empty() {
+            let mut set = Elements::of(names.content(Tag::Set)?)?;
+            while !set.is_empty() {
+                let mut attribute = set.sequence()?;
+                let kind = attribute.content(Tag::ObjectIdentifier)?.to_vec();
+                let (tag, value) = attribute.any()?;
+                attribute.end()?;
+                attributes.push((kind, text(tag, value)?));
+            }
+        }
+        Ok(Self { attributes })
+    }
+}
+
+/// The text of an attribute. Upstream: `parseASN1String` of crypto/x509.
+fn text(tag: Tag, value: &[u8]) -> Result<String> {
+    let text = match tag {
+        Tag::TeletexString => Some(value.iter().map(|byte| char::from(*byte)).collect()),
+        Tag::BmpString if value.len() % 2 == 0 => {
+            let units = value
+                .chunks(2)
+                .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+            Some(
+                char::decode_utf16(units)
+                    .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+                    .collect(),
+            )
+        }
+        Tag::Utf8String
+        | Tag::PrintableString
+        | Tag::Ia5String
+        | Tag::NumericString
+        | Tag::VisibleString => String::from_utf8(value.to_vec()).ok(),
+        _ => None,
+    };
+    text.ok_or_else(|| Error::from(tag.value_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asn1::{element, oid, sequence};
+
+    #[test]
+    fn values_are_decoded_by_their_string_type() {
+        // (type of the string, bytes, text)
+        let cases: &[(Tag, &[u8], Option<&str>)] = &[
+            (Tag::Utf8String, "é".as_bytes(), Some("é")),
+            (Tag::Utf8String, b"\xff", None),
+            (Tag::PrintableString, b"a", Some("a")),
+            (Tag::Ia5String, b"a@b", Some("a@b")),
+            (Tag::NumericString, b"1 2", Some("1 2")),
+            (Tag::TeletexString, b"\xe9", Some("é")),
+            (Tag::BmpString, b"\0a\0b", Some("ab")),
+            (Tag::BmpString, b"\0a\0", None),
+            (Tag::BmpString, b"\xd8\0", Some("\u{fffd}")),
+            (Tag::OctetString, b"a", None),
+        ];
+        for (tag, bytes, expected) in cases {
+            let attribute = sequence(&[&oid(COMMON_NAME), &element(*tag, bytes)]);
+            let name = element(Tag::Set, &attribute);
+            let read = Name::read(Elements::of(&name).unwrap());
+            let common_name = read.ok().map(|name| name.common_name().to_owned());
+            assert_eq!(common_name.as_deref(), *expected, "{tag} {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_common_name_counts_and_sets_are_flattened() {
+        let attribute = |kind, value: &str| {
+            sequence(&[&oid(kind), &element(Tag::Utf8String, value.as_bytes())])
+        };
+        let set = |attributes: &[Vec<u8>]| element(Tag::Set, &attributes.concat());
+        let name = [
+            set(&[attribute(ORGANIZATION, "a"), attribute(ORGANIZATION, "b")]),
+            set(&[attribute(COMMON_NAME, "first")]),
+            set(&[attribute(ORGANIZATION, "c")]),
+            set(&[attribute(COMMON_NAME, "last")]),
+            set(&[]),
+        ];
+        let name = Name::read(Elements::of(&name.concat()).unwrap()).unwrap();
+        assert_eq!(name.common_name(), "last");
+        assert_eq!(name.organizations().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(Name::default().common_name(), "");
+    }
+}

@@ -28,6 +28,7 @@ pub mod history;
 pub mod informer;
 pub mod intern;
 pub mod keyed;
+pub mod keys;
 pub mod labels;
 pub mod leader;
 pub mod live;

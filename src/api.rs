@@ -17,6 +17,7 @@ use steersman_runtime::client::{
     self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, Target,
     Transports, WriteGate, user_agent,
 };
+use steersman_runtime::controller::{ClusterCredentials, MANAGERS_IDENTITIES};
 use steersman_runtime::resource::LEASES;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -50,6 +51,8 @@ pub struct Connection {
     pub authorization: Option<Delegate>,
     /// Number of distinct connections, for the metric of connections.
     pub connections: usize,
+    /// Keys and certificates of the cluster that no flag names as files.
+    pub credentials: ClusterCredentials,
     /// The transports that these connections share; `None` for clients from other sources.
     pub transports: Option<Transports>,
 }
@@ -78,6 +81,8 @@ impl Connection {
             connection.connections += 1;
         }
         connection.transports = Some(transports);
+        connection.credentials.root_ca =
+            client::inline_authority(config.kubeconfig.as_deref())?.into();
         if let Some(Serving {
             access: Access::Delegated(settings),
             ..
@@ -148,6 +153,7 @@ impl Connection {
             authentication,
             authorization,
             connections: 1,
+            credentials: ClusterCredentials::default(),
             transports,
         }
     }
@@ -218,14 +224,15 @@ impl Clients {
 
     /// A client for a controller, which can write while `gate` is open. With
     /// `--use-service-account-credentials`, it uses the service account `identity`, else the
-    /// manager's credentials.
+    /// manager's credentials. [`MANAGERS_IDENTITIES`] always have the latter.
     pub(crate) fn make_for_controller(
         &self,
         identity: &str,
         timeout: Duration,
         gate: &Arc<dyn WriteGate>,
     ) -> ApiClient {
-        let client = if self.service_account_credentials {
+        let client = if self.service_account_credentials && !MANAGERS_IDENTITIES.contains(&identity)
+        {
             let accounts = self
                 .make("controller-manager", timeout)
                 .fenced(Arc::clone(gate));

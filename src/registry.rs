@@ -20,7 +20,10 @@ pub struct ControllerRegistry {
 /// The result of evaluating `--controllers`.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Controllers to run, in the order of the table.
+    /// The token controller, if the table has it. `--controllers` does not decide about it: it runs
+    /// if there is a private key, and is built before all others.
+    pub tokens: Option<Descriptor>,
+    /// Other controllers to run, in the order of the table.
     pub enabled: Vec<Descriptor>,
     /// Controllers of the table, and of clouds, that are not selected.
     pub disabled: Vec<&'static str>,
@@ -171,7 +174,9 @@ impl ControllerRegistry {
             gate.is_none_or(|(_, gate)| is_on(gate))
         };
         for descriptor in &self.descriptors {
-            if !decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
+            if descriptor.name == TOKENS {
+                selection.tokens = Some(*descriptor);
+            } else if !decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
                 selection.disabled.push(descriptor.name);
             } else if has_gate(descriptor.name) {
                 selection.enabled.push(*descriptor);
@@ -213,6 +218,9 @@ fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static
     names.sort_unstable();
     names
 }
+
+/// The controller that upstream marks with `requiresSpecialHandling`.
+const TOKENS: &str = "serviceaccount-token-controller";
 
 /// Controllers that `*` does not select.
 const OFF_BY_DEFAULT: &[&str] = &[
@@ -444,6 +452,24 @@ mod tests {
                 && !by_default.contains(&"bootstrap-signer-controller")
         );
         assert_eq!(missing("*,-job").len(), by_default.len() - 1);
+    }
+
+    #[test]
+    fn no_item_of_the_list_turns_the_token_controller_off() {
+        let registry = registry().with(controller(TOKENS, &["serviceaccount-token"], true));
+        for list in ["*", "", "deployment", "-serviceaccount-token", TOKENS] {
+            let selection = registry.select(&items(list), |_| true).unwrap();
+            assert!(selection.tokens.is_some(), "{list}");
+            let lists = [selection.disabled, selection.gated, selection.missing];
+            let enabled = selection.enabled.iter().map(|descriptor| descriptor.name);
+            assert!(
+                !lists
+                    .concat()
+                    .into_iter()
+                    .chain(enabled)
+                    .any(|name| name == TOKENS)
+            );
+        }
     }
 
     #[test]

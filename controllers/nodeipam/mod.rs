@@ -38,7 +38,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::client::ApiClient;
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::controller::{
+    Controller, ControllerContext, Descriptor, InitError, switched_off,
+};
 use steersman_runtime::informer::SharedInformer;
 use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::object::{Node, ObjectKey};
@@ -84,7 +86,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     };
     let ranges = Ranges::from_flags(&ctx.options).map_err(|error| failed(error.into()))?;
     let Some(ranges) = ranges else {
-        return Ok(Box::new(SwitchedOff));
+        return Ok(switched_off());
     };
     let metrics = ctx
         .metrics(IpamMetrics::register)
@@ -111,19 +113,6 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client,
         metrics,
     }))
-}
-
-/// The controller without `--allocate-node-cidrs`.
-struct SwitchedOff;
-
-impl Controller for SwitchedOff {
-    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { stop.cancelled().await })
-    }
-
-    fn is_switched_off(&self) -> bool {
-        true
-    }
 }
 
 struct NodeIpamController {

@@ -270,10 +270,8 @@ impl Config {
                 .map(|gate| format!("--feature-gates={gate}")),
         );
         let is_enabled = |name: &str| {
-            controllers
-                .enabled
-                .iter()
-                .any(|descriptor| descriptor.name == name)
+            let mut all = controllers.tokens.iter().chain(&controllers.enabled);
+            all.any(|descriptor| descriptor.name == name)
         };
         let without_workers = options.without_workers(is_enabled);
         let timeout = options.duration("controller-shutdown-timeout").to_std();

@@ -177,7 +177,10 @@ impl Manager {
             resync,
             &self.registry,
         )?;
-        for descriptor in &self.config.controllers.enabled {
+        let controllers = &self.config.controllers;
+        // Without a private key, the token controller needs no caches of Secrets.
+        let tokens = controllers.tokens.iter().filter(|_| self.has_account_key());
+        for descriptor in tokens.chain(&controllers.enabled) {
             descriptor.watch(&informers);
         }
         if self.config.standby_informers {
@@ -197,6 +200,16 @@ impl Manager {
         Term::new(&self, &shared, &stop, elector.as_ref())
             .run(elector)
             .await
+    }
+
+    /// Whether there is a private key for tokens of ServiceAccounts.
+    fn has_account_key(&self) -> bool {
+        let flag = self
+            .config
+            .options()
+            .text("service-account-private-key-file");
+        let credentials = &self.clients.connection().credentials;
+        !flag.is_empty() || credentials.account_key.is_some()
     }
 
     /// Prepares leader election, with its Events and its health check.

@@ -22,6 +22,7 @@ use super::{Manager, RunError, jittered};
 use crate::api::{check_lock, wait_for_api_server};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
+use crate::registry::Selection;
 
 /// Time limit of one attempt of a controller's request. kube-apiserver ends a request itself after
 /// a minute (`--request-timeout`). This limit is longer, because that answer names the cause and
@@ -241,6 +242,7 @@ impl<'a> Term<'a> {
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
         context.features = manager.config.features.for_controllers();
+        context.credentials = manager.clients.connection().credentials.clone();
         context
     }
 
@@ -250,7 +252,10 @@ impl<'a> Term<'a> {
             tracing::info!(controller = name, "{message}");
         }
         let mut built = Vec::new();
-        for descriptor in &self.manager.config.controllers.enabled {
+        let Selection {
+            tokens, enabled, ..
+        } = &self.manager.config.controllers;
+        for descriptor in tokens.iter().chain(enabled) {
             let controller = (descriptor.init)(context)
                 .inspect_err(|error| tracing::error!(controller = descriptor.name, %error, "Error initializing a controller"))?;
             if controller.is_switched_off() {

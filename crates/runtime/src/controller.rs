@@ -44,7 +44,7 @@ pub struct Descriptor {
     pub reads: &'static [Read],
     /// Its other RBAC rules: writes and live reads.
     pub rules: &'static [Rule],
-    /// Builds the controller. Performs no IO.
+    /// Builds the controller. Sends no request; it may read the files that its flags name.
     pub init: fn(&ControllerContext) -> Result<Box<dyn Controller>, InitError>,
 }
 
@@ -56,6 +56,16 @@ impl Descriptor {
             .map(Read::rule)
             .chain(self.rules.iter().copied())
             .collect()
+    }
+
+    /// The rules that the manager's own identity needs with `--use-service-account-credentials`:
+    /// those of the informers. A controller of [`MANAGERS_IDENTITIES`] needs all its rules there.
+    pub fn rules_of_manager(&self) -> Vec<Rule> {
+        let rules = self.all_rules().into_iter();
+        if MANAGERS_IDENTITIES.contains(&self.identity) {
+            return rules.collect();
+        }
+        rules.filter_map(|rule| rule.of_informers()).collect()
     }
 
     /// Requests all caches of the controller from `informers`.
@@ -86,6 +96,42 @@ pub trait Controller: Send + 'static {
     fn is_switched_off(&self) -> bool {
         false
     }
+}
+
+/// The controller of an `init` whose flags disable it.
+pub fn switched_off() -> Box<dyn Controller> {
+    Box::new(SwitchedOff)
+}
+
+struct SwitchedOff;
+
+impl Controller for SwitchedOff {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { stop.cancelled().await })
+    }
+
+    fn is_switched_off(&self) -> bool {
+        true
+    }
+}
+
+/// The identity of the shared informers.
+pub const INFORMERS: &str = "shared-informers";
+
+/// The identities that keep the manager's credentials with `--use-service-account-credentials`: the
+/// informers, which all controllers share, and the token controller, which depends on no token.
+/// Upstream: `rootClientBuilder` in `cmd/kube-controller-manager/app`.
+pub const MANAGERS_IDENTITIES: [&str; 2] = [INFORMERS, "tokens-controller"];
+
+/// Keys and certificates of the cluster that no flag names as files.
+#[derive(Clone, Default)]
+pub struct ClusterCredentials {
+    /// Certificates of the API server's authority, in PEM, for an empty `--root-ca-file`: the
+    /// `certificate-authority-data` of the kubeconfig. Empty if the kubeconfig has none.
+    pub root_ca: Arc<[u8]>,
+    /// The private key, in PEM, that signs tokens of ServiceAccounts, for an empty
+    /// `--service-account-private-key-file`. Only a cluster within this process has one.
+    pub account_key: Option<Arc<str>>,
 }
 
 /// Makes the API client of a controller identity, such as `deployment-controller`.
@@ -165,6 +211,8 @@ pub struct ControllerContext {
     pub term_start_rv: u64,
     /// Feature gates; their defaults unless set.
     pub features: FeatureGates,
+    /// Keys and certificates that no flag names as files.
+    pub credentials: ClusterCredentials,
     shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
@@ -207,6 +255,7 @@ impl ControllerContext {
             event_gate: None,
             term_start_rv: 0,
             features: FeatureGates::default(),
+            credentials: ClusterCredentials::default(),
             shared,
         }
     }

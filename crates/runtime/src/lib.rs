@@ -22,6 +22,7 @@ pub mod events;
 pub mod evictions;
 pub mod expectations;
 pub mod features;
+pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod history;
@@ -44,6 +45,7 @@ pub mod rbac;
 pub mod reads;
 pub mod reload;
 pub mod resource;
+pub mod root_ca;
 pub mod scheduling;
 pub mod status_pace;
 mod sync;

@@ -40,6 +40,16 @@ impl Read {
         }
     }
 
+    /// Objects of type `O`, which the controller lists from the API server as
+    /// [`INFORMERS`](crate::controller::INFORMERS), without a cache. The rule is that of an informer,
+    /// since the identity is.
+    pub const fn listed<O: Object>() -> Self {
+        Self {
+            rule: Inform::<O>::RULE,
+            watch: |_| {},
+        }
+    }
+
     /// The right that the shared informer needs.
     pub const fn rule(&self) -> Rule {
         self.rule

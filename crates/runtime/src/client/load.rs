@@ -38,6 +38,24 @@ pub fn load_config(
     }
 }
 
+/// The `certificate-authority-data` of the current context in `kubeconfig`, decoded. Empty if the
+/// context names a file or nothing, and for the service account of a pod. client-go calls it
+/// `CAData`.
+///
+/// # Errors
+/// If the kubeconfig is unreadable or invalid.
+pub fn inline_authority(kubeconfig: Option<&Path>) -> Result<Vec<u8>, ConfigError> {
+    let Some(path) = kubeconfig.filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let file = Kubeconfig::read(path)?;
+    let data = file.current()?.cluster.certificate_authority_data;
+    let decoded = data.map(|data| decode("certificate-authority-data", &data));
+    decoded
+        .unwrap_or_else(|| Ok(Vec::new()))
+        .map_err(|problem| file.refused(problem))
+}
+
 /// Loads the configuration as kubectl does.
 ///
 /// The first of these that exists is used: `kubeconfig`, the merged files of the variable

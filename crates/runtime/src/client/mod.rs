@@ -55,7 +55,7 @@ pub use connect::{anonymous, connect, host};
 pub use decision::{Aggregate, Decision};
 pub use error::ApiError;
 pub use failure::{ConfigError, ConnectError};
-pub use load::{load_config, load_config_as_kubectl};
+pub use load::{inline_authority, load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;
 pub use service::{HttpService, ResponseBody};
 pub use transports::Transports;

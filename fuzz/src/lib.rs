@@ -16,14 +16,14 @@ use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
 use steersman_controllers::{cronjob, deployment};
 use steersman_options::duration::GoDuration;
-use steersman_runtime::fuzzing;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{
-    CronJob, Deployment, Job, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet,
-    ReplicationController,
+    BootstrapToken, ClusterInfo, ClusterRole, CronJob, Deployment, Job, Namespace, Node, Object,
+    ObjectMetadata, Pod, ReplicaSet, ReplicationController,
 };
 use steersman_runtime::template::{self, PodTemplate};
 use steersman_runtime::x509::Certificate;
+use steersman_runtime::{fuzzing, gotime};
 
 /// A fuzz target: takes any bytes, and panics when an assertion fails.
 pub type Target = fn(&[u8]);
@@ -63,6 +63,9 @@ pub fn wire(data: &[u8]) {
         }
     }
     for read in [
+        read::<BootstrapToken>,
+        read::<ClusterInfo>,
+        read::<ClusterRole>,
         read::<CronJob>,
         read::<Deployment>,
         read::<Job>,
@@ -144,6 +147,14 @@ pub fn selectors(data: &[u8]) {
 /// Values in text form: durations, quantities, numbers or percentages.
 pub fn values(data: &[u8]) {
     for text in texts(data).take(4) {
+        if let Some(time) = gotime::parse_rfc3339(text) {
+            let printed = time.to_string();
+            let is_year_of_go = !printed.starts_with('-');
+            assert!(
+                !is_year_of_go || gotime::parse_rfc3339(&printed) == Some(time),
+                "{text:?}"
+            );
+        }
         if let Ok(duration) = text.parse::<GoDuration>() {
             assert_eq!(duration.to_string().parse(), Ok(duration), "{text:?}");
         }

@@ -25,9 +25,11 @@ pub mod features;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gotime;
 pub mod history;
 pub mod informer;
 pub mod intern;
+pub mod jws;
 pub mod keyed;
 pub mod keys;
 pub mod labels;

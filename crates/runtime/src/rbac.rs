@@ -3,7 +3,8 @@
 //! Each descriptor lists its rules; the chart's roles are generated from them. Upstream keeps its
 //! rules in `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`.
 
-/// One rule of a role: it allows all `verbs` on all `resources` of all `groups`.
+/// One rule of a role: it allows all `verbs` on all `resources` of all `groups`. Its JSON is that of
+/// upstream's `PolicyRule`, so it lacks the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
     /// API groups. The core group is the empty string; `*` means all groups.
@@ -12,8 +13,15 @@ pub struct Rule {
     /// Plural resource names such as `deployments`, or subresources such as `deployments/status`;
     /// `*` means all.
     pub resources: &'static [&'static str],
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// Names of the objects; empty for all objects.
+    #[serde(rename = "resourceNames", skip_serializing_if = "<[_]>::is_empty")]
+    pub names: &'static [&'static str],
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, and verbs
+    /// that are no requests, such as `escalate`.
     pub verbs: &'static [&'static str],
+    /// The namespace of the Role; `None` for a ClusterRole.
+    #[serde(skip)]
+    pub namespace: Option<&'static str>,
 }
 
 impl Rule {
@@ -32,8 +40,22 @@ impl Rule {
         Self {
             groups,
             resources,
+            names: &[],
             verbs,
+            namespace: None,
         }
+    }
+
+    /// The same for the objects with these names.
+    #[must_use]
+    pub const fn named(self, names: &'static [&'static str]) -> Self {
+        Self { names, ..self }
+    }
+
+    /// The same within `namespace`; `None` for the whole cluster.
+    #[must_use]
+    pub const fn within(self, namespace: Option<&'static str>) -> Self {
+        Self { namespace, ..self }
     }
 
     /// The part of this rule that the shared informers need: `list` and `watch`.

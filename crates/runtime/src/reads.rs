@@ -67,7 +67,7 @@ struct Inform<O>(PhantomData<O>);
 impl<O: Object> Inform<O> {
     const GROUPS: &'static [&'static str] = &[text(&O::RESOURCE.group)];
     const RESOURCES: &'static [&'static str] = &[text(&O::RESOURCE.plural)];
-    const RULE: Rule = Rule::new(Self::GROUPS, Self::RESOURCES, Rule::INFORM);
+    const RULE: Rule = Rule::new(Self::GROUPS, Self::RESOURCES, Rule::INFORM).within(O::NAMESPACE);
 }
 
 #[allow(clippy::ptr_arg, reason = "the deref of a Cow is not const")]
@@ -81,7 +81,7 @@ const fn text(name: &'static Cow<'static, str>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Pod, ReplicaSet};
+    use crate::object::{BootstrapToken, Pod, ReplicaSet};
 
     #[test]
     fn the_right_to_read_follows_from_the_type() {
@@ -91,5 +91,10 @@ mod tests {
         );
         let replica_sets = Rule::new(&["apps"], &["replicasets"], &["list", "watch"]);
         assert_eq!(Read::by_controller::<ReplicaSet>().rule(), replica_sets);
+        let tokens = Rule::new(&[""], &["secrets"], &["list", "watch"]);
+        assert_eq!(
+            Read::of::<BootstrapToken>().rule(),
+            tokens.within(Some("kube-system"))
+        );
     }
 }

@@ -154,6 +154,13 @@ pub static RESOURCE_CLAIMS: ResourceType = device("ResourceClaim", "resourceclai
 pub static RESOURCE_SLICES: ResourceType = device("ResourceSlice", "resourceslices", false);
 /// resource.k8s.io/v1 deviceclasses.
 pub static DEVICE_CLASSES: ResourceType = device("DeviceClass", "deviceclasses", false);
+/// rbac.authorization.k8s.io/v1 clusterroles.
+pub static CLUSTER_ROLES: ResourceType = ResourceType::builtin(
+    "rbac.authorization.k8s.io",
+    "ClusterRole",
+    "clusterroles",
+    false,
+);
 /// authentication.k8s.io/v1 tokenreviews.
 pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin(
     "authentication.k8s.io",

@@ -125,7 +125,7 @@ impl InformerFactory {
         let form = if is_whole {
             Form::Whole
         } else {
-            Form::Selected(T::FIELDS)
+            Form::Selected(T::FIELDS, T::NAMESPACE)
         };
         let metrics = self.inner.metrics.of(T::RESOURCE, T::FIELDS);
         let shared = SharedInformer::<T>::new(metrics);

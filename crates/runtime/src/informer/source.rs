@@ -23,19 +23,20 @@ pub(super) trait ListWatch: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Whole,
-    /// Whole objects, only those that this field selector matches.
-    Selected(&'static str),
+    /// Whole objects, only those in this namespace that this field selector matches.
+    Selected(&'static str, Option<&'static str>),
     /// `PartialObjectMetadata`; a server that cannot cut objects down sends them whole, which reads
     /// the same.
     Metadata,
 }
 
-/// The API server's collection of one resource, over all namespaces.
+/// The API server's collection of one resource, over all namespaces or in one.
 pub(super) struct Collection {
     client: ApiClient,
     resource: Cow<'static, ResourceType>,
     /// The field selector as a part of a query; empty for all objects.
     filter: String,
+    namespace: Option<&'static str>,
 }
 
 impl Collection {
@@ -45,21 +46,24 @@ impl Collection {
         } else {
             client
         };
-        let filter = match form {
-            Form::Selected(fields) => format!("&fieldSelector={}", escaped(fields)),
-            Form::Whole | Form::Metadata => String::new(),
+        let (filter, namespace) = match form {
+            Form::Selected(fields, namespace) => {
+                (format!("&fieldSelector={}", escaped(fields)), namespace)
+            }
+            Form::Whole | Form::Metadata => (String::new(), None),
         };
         Self {
             client,
             resource,
             filter,
+            namespace,
         }
     }
 
     fn target(&self) -> Target<'_> {
         Target {
             resource: &self.resource,
-            namespace: None,
+            namespace: self.namespace,
             name: None,
             subresource: None,
         }
@@ -92,10 +96,9 @@ mod tests {
     use crate::client::{ClientMetrics, ClientSettings};
     use crate::resource;
 
-    #[tokio::test]
-    async fn requests_go_to_the_collection_over_all_namespaces() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&asked);
+    /// A client that records path and media type of each request.
+    fn recording(asked: &Arc<Mutex<Vec<String>>>) -> ApiClient {
+        let log = Arc::clone(asked);
         let service = tower::service_fn(move |request: Request<Body>| {
             let accept = request.headers()["accept"]
                 .to_str()
@@ -116,7 +119,13 @@ mod tests {
             timeout: Duration::from_secs(5),
         };
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-        let client = ApiClient::new(kube::Client::new(service, "default"), settings, metrics);
+        ApiClient::new(kube::Client::new(service, "default"), settings, metrics)
+    }
+
+    #[tokio::test]
+    async fn requests_go_to_the_collection_over_all_namespaces() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let client = recording(&asked);
         let source = Collection::new(
             client.clone(),
             Cow::Borrowed(&resource::REPLICA_SETS),
@@ -159,6 +168,27 @@ mod tests {
             [
                 format!("{list} {}", partial("List")),
                 format!("{watch} {}", partial(""))
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_selection_is_requested_in_its_namespace() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let source = Collection::new(
+            recording(&asked),
+            Cow::Borrowed(&resource::CONFIG_MAPS),
+            Form::Selected("metadata.name=a", Some("kube-public")),
+        );
+        source.list("limit=500").await.unwrap();
+        source.watch("resourceVersion=7").await.map(drop).unwrap();
+        let path = "/api/v1/namespaces/kube-public/configmaps";
+        let selector = "fieldSelector=metadata.name%3Da application/json";
+        assert_eq!(
+            *asked.lock().unwrap(),
+            [
+                format!("{path}?limit=500&{selector}"),
+                format!("{path}?watch=true&resourceVersion=7&{selector}"),
             ]
         );
     }

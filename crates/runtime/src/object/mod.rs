@@ -9,6 +9,9 @@
 //! Controllers never write a view back. They patch the fields that they own. Where upstream PUTs
 //! a whole object, the view keeps the served [`Document`], so unknown fields survive the write.
 
+mod bootstrap_token;
+mod cluster_info;
+mod cluster_role;
 mod conditions;
 mod controller_revision;
 mod cron_job;
@@ -42,6 +45,9 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
+pub use bootstrap_token::{BootstrapToken, BootstrapTokenData, SecretValue, TokenLife};
+pub use cluster_info::ClusterInfo;
+pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use conditions::{ConditionState, Conditions};
 pub use controller_revision::{ControllerRevision, DataDigest};
 pub use cron_job::{ActiveJob, ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus};
@@ -145,6 +151,8 @@ pub trait Object: Send + Sync + Sized + 'static {
     /// The field selector of the lists and watches of an informer; empty for all objects. It keeps
     /// other objects of the resource out of the cache, such as Secrets of users.
     const FIELDS: &'static str = "";
+    /// The namespace of those requests, and of the right to send them; `None` for all namespaces.
+    const NAMESPACE: Option<&'static str> = None;
 
     /// Decodes one object from the JSON that the API server sent.
     ///

@@ -35,7 +35,7 @@
 //! [`Annotations`](super::Annotations) keeps all of them. Further structs are parts of the object.
 //!
 //! `selects "type=Opaque"` after the resource restricts the cache to the objects that this field
-//! selector matches.
+//! selector matches; `selects "type=Opaque" in "kube-system"`, to those in one namespace.
 //!
 //! `keeps document` after the resource adds the served [`Document`](super::Document), for objects
 //! that a controller PUTs. A field with a type from elsewhere needs `Deserialize` and `Default`.
@@ -48,7 +48,7 @@ macro_rules! view {
     (
         $(#[$doc:meta])*
         $vis:vis struct $name:ident: $resource:ident
-            $(, selects $fields:literal)?
+            $(, selects $fields:literal $(in $namespace:literal)?)?
             $(, annotations: $annotations:ty)?
             $(, keeps $document:ident $(without $apart:ident: $apart_type:ty)?)? {
             $($(#[$field_doc:meta])* $field_vis:vis $field:ident: $type:ty,)*
@@ -77,7 +77,10 @@ macro_rules! view {
 
         impl $crate::object::Object for $name {
             const RESOURCE: &'static $crate::resource::ResourceType = &$crate::resource::$resource;
-            $(const FIELDS: &'static str = $fields;)?
+            $(
+                const FIELDS: &'static str = $fields;
+                $(const NAMESPACE: Option<&'static str> = Some($namespace);)?
+            )?
 
             fn decode(json: &[u8]) -> Result<Self, $crate::object::DecodeError> {
                 #[derive(serde::Deserialize)]

@@ -49,7 +49,11 @@ fn controllers() -> String {
         )
         .unwrap();
         for rule in rules {
-            writeln!(text, "    - {}", serde_json::to_string(rule).unwrap()).unwrap();
+            let mut line = serde_json::to_string(rule).unwrap();
+            if let Some(namespace) = rule.namespace {
+                line = line.replacen('{', &format!(r#"{{"namespace":"{namespace}","#), 1);
+            }
+            writeln!(text, "    - {line}").unwrap();
         }
     };
     for controller in steersman_controllers::ALL {

@@ -177,7 +177,8 @@ class Renderings(unittest.TestCase):
             self.assertIn(message, str(refused.exception))
 
     def test_the_first_item_that_names_a_controller_decides_for_it(self):
-        every = [controller["name"] for controller in yaml.safe_load((CHART / "files/controllers.yaml").read_text())]
+        known = yaml.safe_load((CHART / "files/controllers.yaml").read_text())
+        every = [controller["name"] for controller in known if controller["enabledByDefault"]]
         cases = [
             (["*"], every),
             (["replicaset", "deployment"], ["deployment-controller", "replicaset-controller"]),
@@ -249,6 +250,12 @@ class Renderings(unittest.TestCase):
         rule = {"apiGroups": [""], "resources": ["pods"]}
         self.assertEqual(pods, [{**rule, "verbs": ["list", "watch"]}, {**rule, "verbs": ["delete"]}])
         self.assertNotIn("*", json.dumps(rules(controllers=["deployment", "replicaset", "podgc"])))
+        made = objects({"controllers": ["tokencleaner"]})
+        role = made[("Role", "steersman-controllers")]
+        rule = {"apiGroups": [""], "resources": ["secrets"]}
+        self.assertEqual(role["rules"], [{**rule, "verbs": ["list", "watch"]}, {**rule, "verbs": ["delete"]}])
+        self.assertEqual(role["metadata"]["namespace"], "kube-system")
+        self.assertFalse(made[("ClusterRole", "steersman")]["rules"])
         for rule in rules(controllers=["*"], useServiceAccountCredentials=True):
             self.assertEqual(rule["verbs"], ["list", "watch"])
 

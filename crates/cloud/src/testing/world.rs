@@ -30,6 +30,10 @@ const INFORMERS: &str = "shared-informers";
 /// Prefix of the names of users with the rules of a loop.
 const USERS: &str = "confined:";
 
+fn user_name(identity: &str) -> String {
+    format!("{USERS}{identity}")
+}
+
 pub(crate) struct World {
     pub(crate) cluster: DevCluster,
     pub(crate) cloud: Arc<FakeCloud>,
@@ -54,9 +58,10 @@ impl World {
     pub(crate) fn context(&self, controllers: &[Descriptor]) -> ControllerContext {
         let watched = controllers.iter().flat_map(Descriptor::all_rules);
         let watched: Vec<Rule> = watched.filter_map(|rule| rule.of_informers()).collect();
-        self.allow(INFORMERS, &watched);
+        self.cluster.allow(&user_name(INFORMERS), &watched);
         for descriptor in controllers {
-            self.allow(descriptor.identity, &descriptor.all_rules());
+            self.cluster
+                .allow(&user_name(descriptor.identity), &descriptor.all_rules());
         }
         let cluster = self.cluster.clone();
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
@@ -67,7 +72,7 @@ impl World {
                 burst: 0,
                 timeout: Duration::from_secs(30),
             };
-            let user = User::new(format!("{USERS}{identity}"), [""; 0]);
+            let user = User::new(user_name(identity), [""; 0]);
             ApiClient::new(cluster.client_as(user), settings, metrics.clone())
         });
         let registry = Registry::new();
@@ -106,20 +111,6 @@ impl World {
             stop.cancel();
             tasks.join(Duration::from_secs(60)).await;
         }
-    }
-
-    fn allow(&self, identity: &str, rules: &[Rule]) {
-        let name = format!("{USERS}{identity}");
-        let group = "rbac.authorization.k8s.io";
-        let version = format!("{group}/v1");
-        let role = json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
-        let binding = json!({
-            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-        });
-        self.cluster.load(role).unwrap();
-        self.cluster.load(binding).unwrap();
     }
 
     pub(crate) async fn create(&self, object: Value) {

@@ -21,6 +21,7 @@ use steersman_runtime::clock::Clock;
 mod builder;
 mod error;
 pub mod manifests;
+mod rights;
 mod running;
 mod snapshot;
 

@@ -17,4 +17,11 @@ if [ -z "${KUBECTL:-}" ] || [ -z "${PYTHON:-}" ]; then
   export KUBECTL="${KUBECTL:-$PWD/.venv/bin/kubectl}" PYTHON="${PYTHON:-$PWD/.venv/bin/python}"
 fi
 
+# Stories record the rights that their requests need. After all of them, a check finds unused rights.
+STEERSMAN_RIGHTS="$(mktemp -d)"
+export STEERSMAN_RIGHTS
+trap 'rm -r "$STEERSMAN_RIGHTS"' EXIT
 cargo test --workspace "$@"
+if [ $# = 0 ]; then
+  cargo test --workspace --lib every_rule_is_needed_by_a_story -- --ignored
+fi

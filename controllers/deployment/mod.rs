@@ -89,7 +89,7 @@ const RULES: &[Rule] = &[
     Rule::new(
         &["apps"],
         &["replicasets"],
-        &["create", "delete", "get", "patch", "update"],
+        &["create", "delete", "patch", "update"],
     ),
     Rule::EVENTS,
 ];

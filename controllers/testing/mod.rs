@@ -14,6 +14,7 @@ pub(crate) mod log;
 pub(crate) mod pods;
 mod replay;
 mod restore;
+mod rights;
 mod scale;
 mod staleness;
 mod takeover;

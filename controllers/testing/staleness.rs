@@ -395,7 +395,7 @@ async fn a_stale_cache_causes_no_duplicate_writes_of_a_deployment() {
             .until("rolled out", |_| is_rolled_out(&world, "one", 4))
             .await;
         world.at_rest().await;
-        world.cluster.clear_requests();
+        world.clear_requests();
         let faults = world.cluster.faults();
         let old = name(world.state().replica_set("one"));
         let change = json!({"spec": {"replicas": 5, "template": template("two")}});
@@ -457,7 +457,7 @@ async fn recreate_creates_no_new_pods_while_the_cache_shows_old_pods() {
         .until("rolled out", |_| is_rolled_out(&world, "one", 3))
         .await;
     world.at_rest().await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.cluster.faults().stall_watches("pods");
     world
         .patch(
@@ -600,7 +600,7 @@ async fn a_new_leader_lists_replica_sets_live_before_a_rollout() {
         between["spec"]["replicas"] = json!(1);
         between["status"] = json!({"replicas": 0});
         world.cluster.load(between).unwrap();
-        world.cluster.clear_requests();
+        world.clear_requests();
         let change = json!({"spec": {"replicas": 5, "template": template("three")}});
         world.patch("deployments", "web", change).await;
         keep_touching(&world, "deployments", "web").await;

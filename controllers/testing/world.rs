@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::Registry;
-use serde_json::{Value, json};
+use serde_json::Value;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::faults::{self, Matcher, RuleId};
 use steersman_devcluster::nodes::{self, NodesConfig};
@@ -24,7 +24,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use tower::Service;
 
-use super::NAMESPACE;
+use super::{NAMESPACE, rights};
 
 /// Start time of a test, in seconds since the epoch.
 const BEGIN: i64 = 1_700_000_000;
@@ -121,9 +121,9 @@ impl World {
                 .iter()
                 .filter(|d| d.identity == descriptor.identity);
             let rules: Vec<Rule> = sharing.flat_map(Descriptor::all_rules).collect();
-            allow(&cluster, descriptor.identity, &rules);
+            cluster.allow(&user_name(descriptor.identity), &rules);
         }
-        allow(&cluster, INFORMERS, &watched_by(crate::ALL));
+        cluster.allow(&user_name(INFORMERS), &watched_by(crate::ALL));
         let clients: ClientFactory = Arc::new(move |identity: &str| {
             let is_confined = identity == INFORMERS
                 || crate::ALL
@@ -179,7 +179,8 @@ impl World {
     ) {
         self.controllers.stop.cancel();
         self.controllers.tasks.join(Duration::from_secs(60)).await;
-        allow(&self.cluster, INFORMERS, &watched_by(controllers));
+        self.cluster
+            .allow(&user_name(INFORMERS), &watched_by(controllers));
         let context = configure(context(&self.clients, &self.clock));
         (self.informers, self.registry) = (context.informers.clone(), context.registry.clone());
         self.controllers = run(controllers, &context).await;
@@ -216,6 +217,7 @@ impl World {
     ///
     /// All watches end. The next watch of each type gets the status 410 (Expired).
     pub(crate) fn restore(&mut self, backup: &Snapshot) {
+        self.check_rights();
         let lost = std::mem::replace(&mut self.cluster, backup.fork());
         *self.current.cluster() = self.cluster.clone();
         let requests = lost.requests();
@@ -318,6 +320,20 @@ impl World {
     }
 }
 
+impl World {
+    /// The writes of the client `identity` so far: verb, path and status code.
+    pub(crate) fn writes_by(&self, identity: &str) -> Vec<String> {
+        let (user, requests) = (user_name(identity), self.cluster.requests());
+        let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
+        let writes = requests
+            .iter()
+            .filter(|r| r.user == user && is_write(&r.verb));
+        writes
+            .map(|r| format!("{} {} {}", r.verb, r.path, r.status))
+            .collect()
+    }
+}
+
 /// The current cluster of a [`World`], shared with all clients.
 #[derive(Clone)]
 struct CurrentCluster(Arc<Mutex<DevCluster>>);
@@ -334,15 +350,23 @@ impl CurrentCluster {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let requests = self
-            .cluster
-            .requests()
-            .into_iter()
-            .filter(|r| r.denied && r.user.starts_with(USERS));
-        let denied: Vec<_> = requests
-            .map(|r| format!("{} may not {} {}", r.user, r.verb, r.path))
+impl World {
+    /// Empties the log of requests, after a check of the rights that they needed.
+    pub(crate) fn clear_requests(&self) {
+        self.check_rights();
+        self.cluster.clear_requests();
+    }
+
+    /// Records the rights that the logged requests needed. Panics if one was refused.
+    fn check_rights(&self) {
+        let requests = self.cluster.requests();
+        let confined = requests
+            .iter()
+            .filter_map(|r| Some((r.user.strip_prefix(USERS)?, r)));
+        rights::record(confined.clone());
+        let denied: Vec<_> = confined
+            .filter(|(_, r)| r.denied)
+            .map(|(_, r)| format!("{} may not {} {}", r.user, r.verb, r.path))
             .collect();
         assert!(
             denied.is_empty() || std::thread::panicking(),
@@ -351,11 +375,17 @@ impl Drop for World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        self.check_rights();
+    }
+}
+
 /// Prefix of the user names of controllers.
 const USERS: &str = "confined:";
 
 /// The identity of the shared informers.
-const INFORMERS: &str = "shared-informers";
+pub(super) const INFORMERS: &str = "shared-informers";
 
 fn user_name(identity: &str) -> String {
     format!("{USERS}{identity}")
@@ -368,29 +398,6 @@ fn watched_by(controllers: &[Descriptor]) -> Vec<Rule> {
         .flat_map(Descriptor::all_rules)
         .filter_map(|rule| rule.of_informers())
         .collect()
-}
-
-/// Gives the user of `identity` exactly these rules.
-fn allow(cluster: &DevCluster, identity: &str, rules: &[Rule]) {
-    let name = user_name(identity);
-    let group = "rbac.authorization.k8s.io";
-    let api_version = format!("{group}/v1");
-    let role = json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
-    let binding = json!({
-        "apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-    });
-    for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
-        // An unchanged rule must not add a revision, because tests compare revisions.
-        let is_there = |known: &Value| {
-            known["metadata"]["name"] == object["metadata"]["name"]
-                && known["rules"] == object["rules"]
-        };
-        if !cluster.objects(plural).iter().any(is_there) {
-            cluster.load(object).unwrap();
-        }
-    }
 }
 
 /// A context with its own informers and metrics.

@@ -73,7 +73,7 @@ async fn a_node_is_patched_only_when_its_annotation_differs() {
     for (ttl, patched) in cases {
         let mut world = World::bare().await;
         world.cluster.create(node("a", ttl)).await.unwrap();
-        world.cluster.clear_requests();
+        world.clear_requests();
         world.restart(&[DESCRIPTOR]).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(world.patches(), usize::from(patched), "{ttl:?}");
@@ -141,7 +141,7 @@ async fn after_a_restart_all_nodes_are_counted_before_the_first_patch() {
             .await
             .unwrap();
     }
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.restart(&[DESCRIPTOR]).await;
     world.until_all_have("30").await;
     assert_eq!(world.patches(), 600);

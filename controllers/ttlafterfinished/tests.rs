@@ -259,7 +259,7 @@ async fn a_terminating_job_is_left_alone() {
     world.end("Complete").await;
     tokio::time::sleep(SECOND * 10).await;
     assert!(world.is_deleted());
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.restart(&[DESCRIPTOR]).await;
     world
         .patch(

@@ -243,7 +243,7 @@ async fn replace_deletes_the_running_job_first() {
         .await;
     world.pass_until("2026-03-10T12:00:30Z").await;
     assert_eq!(world.active_jobs(), ["c-29552400"]);
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.pass_until("2026-03-10T12:01:30Z").await;
     assert_eq!(
         (world.jobs(), world.active_jobs()),
@@ -429,7 +429,7 @@ async fn a_restart_at_rest_writes_nothing() {
     world.pass_until("2026-03-10T12:02:10Z").await;
     world.end_job("c-29552401", "Complete").await;
     world.pass_until("2026-03-10T12:02:20Z").await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.restart(&[DESCRIPTOR]).await;
     world.pass_until("2026-03-10T12:02:50Z").await;
     assert_eq!(world.writes(), [""; 0]);

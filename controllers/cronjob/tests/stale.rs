@@ -34,7 +34,7 @@ async fn a_job_that_the_status_lacks_is_recorded_and_not_repeated() {
             world.end_job("c-29552400", "Complete").await;
         }
         world.cluster.faults().remove(rejected);
-        world.cluster.clear_requests();
+        world.clear_requests();
         world.restart(&[DESCRIPTOR]).await;
         tokio::time::sleep(A_WHILE).await;
         let status = world.cron_job_status();

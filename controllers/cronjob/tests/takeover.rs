@@ -46,7 +46,7 @@ async fn a_new_manager_writes_nothing_at_rest() {
         }
     }
     world.pass_until("2026-03-10T12:01:20Z").await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.restart(&[DESCRIPTOR]).await;
     world.pass_until("2026-03-10T12:01:50Z").await;
     assert_eq!(world.writes(), [""; 0]);

@@ -14,7 +14,7 @@ async fn a_new_leader_writes_nothing_about_evicted_pods() {
     let evictions = Evictions::with(&[slice, claim, held]).await;
     evictions.pass(1000).await;
     assert_eq!(evictions.terminating(), [POD]);
-    evictions.0.cluster.clear_requests();
+    evictions.0.clear_requests();
     let events = evictions.events();
     let evictions = evictions.started(&[DESCRIPTOR]).await;
     evictions.pass(60_000).await;

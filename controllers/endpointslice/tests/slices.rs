@@ -177,6 +177,22 @@ async fn a_terminating_slice_does_not_count() {
     assert_eq!(world.slices().len(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slice_of_another_address_type_is_deleted() {
+    let world = World::with_service(json!({})).await;
+    let labels = json!({
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        "kubernetes.io/service-name": NAME,
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "FQDN",
+        "metadata": {"name": "names", "labels": labels}, "endpoints": [],
+    });
+    let creation = async { drop(world.create(slice).await) };
+    assert_eq!(world.writes_of(creation).await, ["delete 200"]);
+    assert_eq!(world.slices().len(), 1);
+}
+
 /// Upstream: `TestServiceExternalNameTypeSync`, and the transition of selectors.
 #[tokio::test(start_paused = true)]
 async fn slices_stay_when_a_service_no_longer_selects_pods() {

@@ -1,6 +1,8 @@
 //! Custom resources as owners and dependents, and CustomResourceDefinitions that are created and
 //! deleted.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 const DEFINITION: &str =
@@ -134,16 +136,24 @@ async fn dependents_of_custom_resources_are_deleted_with_the_definition() {
 async fn all_controllers_share_one_list_and_one_watch_per_type() {
     let mut world = World::bare().await;
     world.define().await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.restart(crate::ALL).await;
     tokio::time::sleep(A_WHILE).await;
-    let counts = world.cluster.request_counts("kube-controller-manager");
+    // The requests of each path and field selector: some views select the objects of their resource.
     let of = |verb: &str| -> Vec<(String, u64)> {
-        counts
-            .iter()
-            .filter(|((found, _), _)| found == verb)
-            .map(|((_, resource), count)| (resource.clone(), *count))
-            .collect()
+        let requests = world.cluster.requests();
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for request in requests.iter().filter(|request| request.verb == verb) {
+            let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+            let selector = query
+                .split('&')
+                .find(|part| part.starts_with("fieldSelector="));
+            let resource = path.rsplit('/').next().unwrap_or_default();
+            *counts
+                .entry(format!("{resource}{}", selector.unwrap_or_default()))
+                .or_default() += 1;
+        }
+        Vec::from_iter(counts)
     };
     let watches = of("watch");
     for needed in [

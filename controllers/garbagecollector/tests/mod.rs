@@ -134,7 +134,7 @@ async fn background_deletion_deletes_dependents_level_by_level() {
     let data = json!({"data": {"x": "y"}});
     world.patch("configmaps", "b", data).await;
     tokio::time::sleep(A_WHILE).await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.delete_with("a", "Background").await;
     world.until_config_maps(&["d"]).await;
     tokio::time::sleep(A_WHILE).await;
@@ -151,7 +151,7 @@ async fn a_live_read_decides_about_an_object_that_changed_since_the_watch_showed
     let a = world.config_map("a", &[]).await;
     world.config_map("b", &[(&a, false)]).await;
     tokio::time::sleep(A_WHILE).await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     let config_maps = Qualified {
         name: "configmaps",
         group: "",
@@ -210,7 +210,7 @@ async fn orphans_lose_their_reference_and_stay() {
     world.config_map("b", &[(&a, true)]).await;
     world.config_map("c", &[(&a, false), (&other, false)]).await;
     tokio::time::sleep(A_WHILE).await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.delete_with("a", "Orphan").await;
     world.until_config_maps(&["b", "c", "other"]).await;
     tokio::time::sleep(A_WHILE).await;

@@ -86,7 +86,7 @@ async fn an_object_is_written_in_its_observed_version_or_read_live() {
             let path = cluster.path("configmaps", MAP.2, MAP.3);
             let labels = json!({"metadata": {"labels": {"changed": "1"}}});
             cluster.patch(&path, labels).await.unwrap();
-            cluster.clear_requests();
+            stage.world.clear_requests();
         }
         stage.sync(MAP).await;
         assert_eq!(stage.requests(), requests, "{why}");

@@ -354,7 +354,7 @@ async fn twenty_workers_send_each_write_for_one_owner_once() {
                 None,
             );
         }
-        world.cluster.clear_requests();
+        world.clear_requests();
         world.delete_with("a", policy).await;
         let left = if policy == "Orphan" { DEPENDENTS } else { 0 };
         world

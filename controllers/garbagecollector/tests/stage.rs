@@ -159,7 +159,7 @@ impl Stage {
         collector
             .kinds
             .update(&discover(&(world.clients)("tester")).await.unwrap());
-        world.cluster.clear_requests();
+        world.clear_requests();
         Self {
             world,
             collector: Arc::new(collector),
@@ -182,7 +182,7 @@ impl Stage {
                     .delete(&self.world.cluster.path(plural, id.2, id.3))
                     .await
                     .unwrap();
-                self.world.cluster.clear_requests();
+                self.world.clear_requests();
             }
             Absent(id) => self
                 .collector
@@ -215,7 +215,7 @@ impl Stage {
                     .map(|m| ("OwnerRefInvalidNamespace".to_owned(), (*m).to_owned()))
                     .collect();
                 assert_eq!(events, expected);
-                self.world.cluster.clear_requests();
+                self.world.clear_requests();
             }
             OnlyRetries(ids) => {
                 for _ in 0..2 * ids.len() + 1 {
@@ -290,7 +290,7 @@ impl Stage {
     /// All requests since the last call: verb, resource, name and status code.
     pub(super) fn requests(&self) -> Vec<String> {
         let requests = self.world.cluster.requests();
-        self.world.cluster.clear_requests();
+        self.world.clear_requests();
         requests
             .iter()
             .map(|r| {

@@ -30,7 +30,7 @@ impl World {
         let view = world.cluster.faults().hold_view(stale, before);
         world.start_term(world.cluster.revision()).await;
         tokio::time::sleep(A_WHILE).await;
-        world.cluster.clear_requests();
+        world.clear_requests();
         (world, view)
     }
 
@@ -188,7 +188,7 @@ async fn a_complete_list_is_not_repeated() {
     // A resource version that no cache reaches.
     world.start_term(world.cluster.revision() + 1_000_000).await;
     tokio::time::sleep(A_WHILE).await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.delete_with("a", "Foreground").await;
     world.until_config_maps(&["b", "c"]).await;
     let lists = ["secrets", "pods", "nodes"].map(|plural| world.lists(plural));

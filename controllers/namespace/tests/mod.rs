@@ -152,7 +152,7 @@ impl World {
 async fn a_namespace_is_removed_in_one_pass_after_five_seconds() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
-    world.cluster.clear_requests();
+    world.clear_requests();
     let begin = world.delete_shop().await;
     let took = world.shop_gone(begin).await;
     assert!(
@@ -191,7 +191,7 @@ async fn a_namespace_is_removed_in_one_pass_after_five_seconds() {
 async fn an_active_namespace_causes_no_requests() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
-    world.cluster.clear_requests();
+    world.clear_requests();
     tokio::time::sleep(Duration::from_secs(900)).await;
     assert_eq!(world.controller_requests(), Vec::<String>::new());
     assert_eq!(world.cluster.count("configmaps"), 1);
@@ -333,7 +333,7 @@ async fn objects_with_finalizers_are_reported_and_delay_the_namespace() {
 
     // An estimate of 15 s leads to a pass every 8 s. An unchanged status causes no update.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     tokio::time::sleep(Duration::from_secs(80)).await;
     assert_eq!(
         (
@@ -378,7 +378,7 @@ async fn a_group_with_failed_discovery_delays_only_the_finalizing() {
         "undiscovered types and the namespace stay"
     );
     assert_eq!(world.request_count("finalize"), 0);
-    world.cluster.clear_requests();
+    world.clear_requests();
     tokio::time::sleep(Duration::from_secs(600)).await;
     let passes = world.request_count("get /apis");
     assert!(
@@ -449,7 +449,7 @@ async fn objects_are_deleted_one_by_one_without_deletecollection_and_skipped_wit
         Status::no_such_resource(),
         None,
     );
-    world.cluster.clear_requests();
+    world.clear_requests();
     let begin = world.delete_shop().await;
     world.shop_gone(begin).await;
     let maps: Vec<String> = world

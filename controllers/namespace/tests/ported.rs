@@ -67,7 +67,7 @@ async fn sync_namespace_that_is_terminating() {
         if !discovers {
             world.cluster.faults().hide_from_discovery("apps");
         }
-        world.cluster.clear_requests();
+        world.clear_requests();
         world
             .cluster
             .load(stored("Terminating", finalizers, "1"))
@@ -112,7 +112,7 @@ async fn sync_namespace_that_is_terminating() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_namespace_in_phase_active_becomes_terminating_first() {
     let world = world().await;
-    world.cluster.clear_requests();
+    world.clear_requests();
     world.cluster.faults().reject(
         Matcher::new("update", "namespaces").subresource("status"),
         conflict(),
@@ -182,7 +182,7 @@ async fn a_namespace_recreated_between_retries_stays() {
         .unwrap()
         .remove("deletionTimestamp");
     world.cluster.load(new).unwrap();
-    world.cluster.clear_requests();
+    world.clear_requests();
     let before = world.shop();
     tokio::time::sleep(A_WHILE).await;
     let get = format!("get {SHOP} 200");

@@ -124,7 +124,7 @@ async fn a_new_leader_with_a_stale_cache_gives_no_block_twice() {
     let informers = Matcher::new("watch", "nodes").client("shared-informers");
     let watches = world.cluster.faults().hold_view(informers, before);
     let log = Log::collect();
-    world.cluster.clear_requests();
+    world.clear_requests();
     world
         .restart_with(&[DESCRIPTOR], with_ranges("10.0.0.0/22"))
         .await;

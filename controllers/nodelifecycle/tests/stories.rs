@@ -599,7 +599,7 @@ async fn a_restart_keeps_taints_and_writes_nothing() {
         .until("n1 is tainted", |k| k.taints("n1").len() == 2)
         .await;
     kubelets.pass(60).await;
-    kubelets.world.cluster.clear_requests();
+    kubelets.world.clear_requests();
     let before = kubelets.object("nodes", "n1");
     kubelets.restart(&[DESCRIPTOR]).await;
     kubelets.pass(600).await;
@@ -703,7 +703,7 @@ async fn a_stale_cache_taints_no_node_that_is_ready_again_and_marks_no_pod() {
 async fn an_idle_cluster_costs_no_requests() {
     let kubelets = Kubelets::with(&["a", "b"]).await;
     kubelets.pass(10).await;
-    kubelets.world.cluster.clear_requests();
+    kubelets.world.clear_requests();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(kubelets.requests(), [""; 0]);
 }

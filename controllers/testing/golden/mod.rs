@@ -94,7 +94,7 @@ impl Recording {
             .step(step, &self.world.cluster.requests(), |request| {
                 is_recorded(client, request)
             });
-        self.world.cluster.clear_requests();
+        self.world.clear_requests();
     }
 
     async fn create(&self, object: Value) {

@@ -280,7 +280,7 @@ impl Scenario {
             world.perform(action).await;
             world.at_rest().await;
         }
-        world.cluster.clear_requests();
+        world.clear_requests();
         gate.close_after(change_after.unwrap_or(usize::MAX));
         world.perform(&self.action).await;
         if change_after.is_some() {

@@ -3,6 +3,7 @@
 // Tables of cases are arrays of tuples.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod bootstrapsigner;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
@@ -24,6 +25,7 @@ pub mod statefulset;
 pub mod tainteviction;
 #[cfg(test)]
 mod testing;
+pub mod tokencleaner;
 pub mod ttl;
 pub mod ttlafterfinished;
 
@@ -32,6 +34,7 @@ use steersman_runtime::controller::Descriptor;
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README
 /// table come from this.
 pub const ALL: &[Descriptor] = &[
+    bootstrapsigner::DESCRIPTOR,
     cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
@@ -51,6 +54,7 @@ pub const ALL: &[Descriptor] = &[
     servicecidrs::DESCRIPTOR,
     statefulset::DESCRIPTOR,
     tainteviction::DESCRIPTOR,
+    tokencleaner::DESCRIPTOR,
     ttlafterfinished::DESCRIPTOR,
     ttl::DESCRIPTOR,
 ];

@@ -18,6 +18,7 @@ mod rights;
 mod scale;
 mod staleness;
 mod takeover;
+pub(crate) mod tokens;
 pub(crate) mod world;
 
 use serde_json::{Value, json};

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 pub mod bootstrapsigner;
+pub mod clusterroleaggregation;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
@@ -35,6 +36,7 @@ use steersman_runtime::controller::Descriptor;
 /// table come from this.
 pub const ALL: &[Descriptor] = &[
     bootstrapsigner::DESCRIPTOR,
+    clusterroleaggregation::DESCRIPTOR,
     cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,

@@ -20,7 +20,8 @@ const TABLE: &str = include_str!("bootstrap.txt");
 const GROUP: &str = "rbac.authorization.k8s.io";
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// The objects in the form in which a client creates them.
+/// The objects in the form in which a client creates them. The aggregated roles `admin`, `edit` and
+/// `view` have no rules: those come from the ClusterRole aggregation controller.
 pub(crate) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in TABLE.lines() {
@@ -35,32 +36,7 @@ pub(crate) fn objects() -> Vec<Value> {
             }
         }
     }
-    // Each role aggregates the roles before it, so the order matters.
-    for name in ["view", "edit", "admin"] {
-        aggregate(&mut objects, name);
-    }
     objects
-}
-
-/// Writes the rules of labelled roles into the aggregated role, as upstream's ClusterRole
-/// aggregation controller does.
-fn aggregate(objects: &mut [Value], name: &str) {
-    let label = format!("{AGGREGATE}{name}");
-    let parts = objects
-        .iter()
-        .filter(|object| object["metadata"]["labels"][&label] == "true");
-    let mut rules: Vec<Value> = Vec::new();
-    for rule in parts.flat_map(|part| part["rules"].as_array().into_iter().flatten()) {
-        if !rules.contains(rule) {
-            rules.push(rule.clone());
-        }
-    }
-    let is_aggregated = |object: &&mut Value| {
-        object["aggregationRule"].is_object() && object["metadata"]["name"] == name
-    };
-    if let Some(role) = objects.iter_mut().find(is_aggregated) {
-        role["rules"] = Value::from(rules);
-    }
 }
 
 /// A role without rules, or a binding.

@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::attributes::{Attributes, Wanted};
 use super::rules::Rule;
 use super::user::{User, service_account_name};
-use crate::selectors::selects;
 use crate::store::Object;
 
 /// The decision about a request.
@@ -143,10 +142,14 @@ impl Subject {
 }
 
 impl Policy {
-    /// Compiles a policy from these objects. An aggregated ClusterRole has the rules of the roles
-    /// that it selects, even before a controller has written them into it.
+    /// Compiles a policy from these objects. An aggregated ClusterRole has the rules that a controller
+    /// has written into it.
     pub(crate) fn compile(sources: &Sources<'_>) -> Self {
         let rules = |role: &Value| Arc::from(Rule::all_of(role));
+        let cluster_roles = sources
+            .cluster_roles
+            .iter()
+            .map(|role| (role.name().to_owned(), rules(&role.to_value())));
         let roles = sources
             .roles
             .iter()
@@ -159,7 +162,7 @@ impl Policy {
                 .push(Binding::parse(binding));
         }
         Self {
-            cluster_roles: aggregated(sources.cluster_roles),
+            cluster_roles: cluster_roles.collect(),
             roles: roles.collect(),
             cluster_bindings: sources
                 .cluster_bindings
@@ -262,49 +265,4 @@ fn summary(problems: Vec<String>) -> Option<String> {
         0 | 1 => problems.pop(),
         _ => Some(format!("[{}]", problems.join(", "))),
     }
-}
-
-/// The rules of all ClusterRoles by name, with aggregation resolved.
-fn aggregated(objects: &[Arc<Object>]) -> BTreeMap<String, Arc<[Rule]>> {
-    let roles: Vec<(&Arc<Object>, Value)> = objects
-        .iter()
-        .map(|object| (object, object.to_value()))
-        .collect();
-    let selected = |role: &Value| -> Vec<usize> {
-        let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
-        let is_selected = |object: &Arc<Object>| {
-            selectors
-                .into_iter()
-                .flatten()
-                .any(|selector| selects(selector, object))
-        };
-        if selectors.is_none() {
-            return Vec::new();
-        }
-        (0..roles.len())
-            .filter(|index| is_selected(roles[*index].0))
-            .collect()
-    };
-    let parts: Vec<Vec<usize>> = roles.iter().map(|(_, role)| selected(role)).collect();
-    // Aggregated roles can select each other, so each role is visited once.
-    let of_role = |index: usize| {
-        let (mut rules, mut seen, mut pending) = (Vec::new(), BTreeSet::from([index]), vec![index]);
-        while let Some(next) = pending.pop() {
-            for rule in Rule::all_of(&roles[next].1) {
-                if !rules.contains(&rule) {
-                    rules.push(rule);
-                }
-            }
-            pending.extend(
-                parts[next]
-                    .iter()
-                    .copied()
-                    .filter(|part| seen.insert(*part)),
-            );
-        }
-        rules
-    };
-    (0..roles.len())
-        .map(|index| (roles[index].0.name().to_owned(), Arc::from(of_role(index))))
-        .collect()
 }

@@ -80,6 +80,17 @@ impl State {
         former.filter(is_same).chain([object])
     }
 
+    /// The objects of a plural resource in all versions of the last 2.5 s, deleted objects included.
+    pub fn recent<'a>(&'a self, plural: &'a str) -> impl Iterator<Item = &'a Value> {
+        let former = self
+            .former
+            .iter()
+            .filter(move |(_, (of, _), _)| **of == *plural);
+        former
+            .map(|(_, _, object)| &**object)
+            .chain(self.all(plural))
+    }
+
     pub(crate) fn apply(&mut self, change: &Change) {
         while self
             .former

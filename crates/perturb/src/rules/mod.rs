@@ -4,6 +4,7 @@
 //! may answer an older spec: it is correct if it fits one of the owner's recent versions.
 //! `docs/reliability.md` lists the rules and the places where upstream promises less.
 
+mod bootstrap;
 mod cron;
 mod daemonset;
 mod devices;
@@ -11,11 +12,13 @@ mod endpoints;
 mod jobs;
 mod network;
 mod nodes;
+mod roles;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
 pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
@@ -23,6 +26,8 @@ pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
+
+pub use self::roles::GRANTED;
 
 pub use self::network::{COVERED_ADDRESS, OWN_BLOCK, READY_STAYS};
 pub use cron::{NOT_BEFORE_TTL, ONE_AT_A_TIME, ONE_RUN};

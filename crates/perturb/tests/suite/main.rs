@@ -1,7 +1,9 @@
 //! The scenarios of all controllers, each under its plans.
 //! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
+mod bootstrap;
 mod cloud;
+mod clusterroleaggregation;
 mod cronjob;
 mod daemonset;
 mod deployment;
@@ -94,6 +96,8 @@ const KNOWN: &[(&str, &str)] = &[
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let all = [
+        bootstrap::scenarios(),
+        clusterroleaggregation::scenarios(),
         daemonset::scenarios(),
         cronjob::scenarios(),
         deployment::scenarios(),

@@ -32,6 +32,9 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
         "poddisruptionbudgets" => "/apis/policy/v1",
         "servicecidrs" => return format!("/apis/networking.k8s.io/v1/servicecidrs/{name}"),
         "ipaddresses" => return format!("/apis/networking.k8s.io/v1/ipaddresses/{name}"),
+        "clusterroles" => {
+            return format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
+        }
         "nodes" => return format!("/api/v1/nodes/{name}"),
         "resourceclaims" => "/apis/resource.k8s.io/v1",
         "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),

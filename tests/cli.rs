@@ -233,11 +233,7 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
             warnings[0]
         );
     }
-    for name in [
-        "bootstrap-signer-controller",
-        "token-cleaner-controller",
-        "serviceaccount-controller",
-    ] {
+    for name in ["resourcequota-controller", "serviceaccount-controller"] {
         assert!(
             warnings[1].contains(name),
             "{name} is missing in {}",

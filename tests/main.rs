@@ -19,6 +19,7 @@ mod failover;
 mod harness;
 mod health;
 mod hostile;
+mod join;
 mod kubectl;
 mod kubectl_access;
 mod library;

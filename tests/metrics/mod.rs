@@ -33,7 +33,8 @@ const BOUNDS: &[(&str, &str)] = &[
 ];
 
 /// Upstream's names of the work queues that exist with `--client-ca-file`.
-const QUEUES: [&str; 31] = [
+const QUEUES: [&str; 32] = [
+    "ClusterRoleAggregator",
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",

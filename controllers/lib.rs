@@ -5,6 +5,7 @@
 
 pub mod bootstrapsigner;
 pub mod clusterroleaggregation;
+pub mod clustertrustbundlepublisher;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
@@ -37,6 +38,7 @@ use steersman_runtime::controller::Descriptor;
 pub const ALL: &[Descriptor] = &[
     bootstrapsigner::DESCRIPTOR,
     clusterroleaggregation::DESCRIPTOR,
+    clustertrustbundlepublisher::DESCRIPTOR,
     cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,

@@ -29,9 +29,19 @@ impl ResourceType {
         plural: &'static str,
         namespaced: bool,
     ) -> Self {
+        Self::versioned(group, "v1", kind, plural, namespaced)
+    }
+
+    const fn versioned(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+    ) -> Self {
         Self {
             group: Cow::Borrowed(group),
-            version: Cow::Borrowed("v1"),
+            version: Cow::Borrowed(version),
             kind: Cow::Borrowed(kind),
             plural: Cow::Borrowed(plural),
             namespaced,
@@ -161,6 +171,16 @@ pub static CLUSTER_ROLES: ResourceType = ResourceType::builtin(
     "clusterroles",
     false,
 );
+/// certificates.k8s.io/v1beta1 clustertrustbundles.
+pub static CLUSTER_TRUST_BUNDLES: ResourceType = trust_bundles("v1beta1");
+/// certificates.k8s.io/v1alpha1 clustertrustbundles.
+pub static ALPHA_CLUSTER_TRUST_BUNDLES: ResourceType = trust_bundles("v1alpha1");
+
+const fn trust_bundles(version: &'static str) -> ResourceType {
+    let (kind, plural) = ("ClusterTrustBundle", "clustertrustbundles");
+    ResourceType::versioned("certificates.k8s.io", version, kind, plural, false)
+}
+
 /// authentication.k8s.io/v1 tokenreviews.
 pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin(
     "authentication.k8s.io",

@@ -12,6 +12,7 @@
 mod bootstrap_token;
 mod cluster_info;
 mod cluster_role;
+mod cluster_trust_bundle;
 mod conditions;
 mod controller_revision;
 mod cron_job;
@@ -48,6 +49,9 @@ use std::sync::Arc;
 pub use bootstrap_token::{BootstrapToken, BootstrapTokenData, SecretValue, TokenLife};
 pub use cluster_info::ClusterInfo;
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
+pub use cluster_trust_bundle::{
+    AlphaClusterTrustBundle, ClusterTrustBundle, ClusterTrustBundleSpec,
+};
 pub use conditions::{ConditionState, Conditions};
 pub use controller_revision::{ControllerRevision, DataDigest};
 pub use cron_job::{ActiveJob, ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus};

@@ -42,6 +42,7 @@ pub mod owner;
 pub mod panics;
 pub mod pod_control;
 pub mod process;
+pub mod quantity;
 pub mod rate;
 pub mod rbac;
 pub mod reads;

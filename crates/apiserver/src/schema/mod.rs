@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 pub mod decode;
 pub(crate) mod descriptions;
 pub mod protobuf;
-pub mod quantity;
 pub mod shape;
 pub(crate) mod typed;
+
+pub use steersman_runtime::quantity;
 
 /// The table of types.
 pub(crate) const TABLE: &str = include_str!("types.txt");

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::labels::Labels;
 use steersman_runtime::object::{Object, PodSpec, Uid};
+use steersman_runtime::scheduling::amounts::{Amounts, requests};
 
-use super::amounts::{Amounts, requests};
 use crate::pod::SimPod;
 use crate::rules::{Rules, Term, Who};
 

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Node, Taint};
+use steersman_runtime::scheduling::amounts::Amounts;
 use steersman_runtime::scheduling::{Comparisons, Constraints, untolerated};
 
-use super::amounts::Amounts;
 use crate::rules::HostPort;
 
 /// Key of the taint that an unschedulable node has.

@@ -9,7 +9,6 @@
 //!
 //! Upstream: `pkg/scheduler`. Scores and pre-emption are absent.
 
-mod amounts;
 mod census;
 mod fit;
 #[cfg(test)]
@@ -25,11 +24,11 @@ use steersman_runtime::intern::Sym;
 use steersman_runtime::labels::Labels;
 use steersman_runtime::object::{Object, ObjectKey, Uid};
 use steersman_runtime::scheduling::NodeSelector;
+pub(super) use steersman_runtime::scheduling::amounts::Amounts;
 use tokio::time::Instant;
 
 use super::pod::SimPod;
 use super::rules::{Rules, Spread, Term, Who};
-pub(super) use amounts::Amounts;
 use census::{Census, Counts, Placed, Question, Subject};
 pub(super) use fit::NodeFacts;
 use fit::{Demand, Domains, Load, Refusals, SpreadDemand, has_untolerated_taint, refusal};

@@ -13,7 +13,7 @@ use super::view::view;
 use super::wire::Text;
 use super::{Conditions, Parsed};
 use crate::intern::Sym;
-use crate::template::milli_value;
+use crate::quantity::{Quantity, QuantityError};
 
 /// Annotation with the time for which the kubelet may cache Secrets and ConfigMaps, in seconds.
 pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
@@ -123,9 +123,9 @@ impl Taint {
 pub struct MilliCpu(pub i64);
 
 impl FromStr for MilliCpu {
-    type Err = ();
-    fn from_str(text: &str) -> Result<Self, ()> {
-        milli_value(text).map(Self).ok_or(())
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        text.parse().map(|cpu: Quantity| Self(cpu.milli_value()))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The rules are part of the views, because a view holds the parsed rules of its pod template.
 
+pub mod amounts;
 mod by_node;
 
 pub use self::by_node::PodsByNode;

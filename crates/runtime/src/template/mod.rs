@@ -35,7 +35,6 @@ use serde_json::value::RawValue;
 
 use self::canonical::canonical;
 pub use self::normal::{defaulted, normal};
-pub use self::quantity::milli_value;
 use crate::intern::Memo;
 use crate::labels::Labels;
 

@@ -220,30 +220,6 @@ impl Suffix {
     }
 }
 
-/// The value of the quantity `text` in thousandths, rounded up; `None` for malformed text. Upstream:
-/// `MilliValue`.
-pub fn milli_value(text: &str) -> Option<i64> {
-    let quantity = Quantity::parse(text)?;
-    let digits = quantity.digits().fold(0u128, |value, digit| {
-        value
-            .saturating_mul(10)
-            .saturating_add(u128::from(digit - b'0'))
-    });
-    let decimals = 3 - quantity.fraction.len() as i32;
-    let (value, exponent) = match quantity.suffix {
-        Suffix::Decimal(power) | Suffix::Exponent(power) => (digits, decimals + power),
-        Suffix::Binary(power) => (digits.saturating_mul(1 << power), decimals),
-    };
-    let factor = 10u128.saturating_pow(exponent.unsigned_abs());
-    let value = if exponent < 0 {
-        value.div_ceil(factor)
-    } else {
-        value.saturating_mul(factor)
-    };
-    let value = i64::try_from(value).unwrap_or(i64::MAX);
-    Some(if quantity.negative { -value } else { value })
-}
-
 /// Writes Go's dump of an unset quantity.
 pub(super) fn dump_unset(out: &mut impl Write) -> fmt::Result {
     write_small(out, 0, 0, "", "")
@@ -274,31 +250,6 @@ fn in_nanos(units: u64) -> Natural {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousandths_are_rounded_up() {
-        // (text, thousandths)
-        let cases = [
-            ("4", Some(4000)),
-            ("0", Some(0)),
-            ("250m", Some(250)),
-            ("1.5", Some(1500)),
-            ("0.0001", Some(1)),
-            ("100u", Some(1)),
-            ("2k", Some(2_000_000)),
-            ("1Ki", Some(1_024_000)),
-            ("1e3", Some(1_000_000)),
-            ("-2", Some(-2000)),
-            ("9E", Some(i64::MAX)),
-            ("1e4096", Some(i64::MAX)),
-            ("1e-4096", Some(1)),
-            ("", None),
-            ("4 cores", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(milli_value(text), expected, "{text:?}");
-        }
-    }
 
     #[test]
     fn canonical_texts_are_equal_for_equal_values_only() {

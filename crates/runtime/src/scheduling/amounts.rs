@@ -4,43 +4,47 @@
 
 use std::collections::BTreeMap;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Container, PodSpec, ResourceList};
-use steersman_runtime::template::milli_value;
+use crate::intern::Sym;
+use crate::object::{Container, PodSpec, ResourceList};
+use crate::quantity::Quantity;
 
 /// Amounts by resource name, in thousandths of the unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Amounts(BTreeMap<Sym, i64>);
+pub struct Amounts(BTreeMap<Sym, i64>);
 
 impl Amounts {
     /// The amounts of a served list. Malformed quantities, which the API server refuses, are
     /// missing.
-    pub(crate) fn of(list: &ResourceList) -> Self {
-        let amounts = list
-            .iter()
-            .filter_map(|(name, text)| Some((name.clone(), milli_value(text)?)));
+    pub fn of(list: &ResourceList) -> Self {
+        let amounts = list.iter().filter_map(|(name, text)| {
+            let amount = Quantity::parse(text)?;
+            Some((name.clone(), amount.milli_value()))
+        });
         Self(amounts.collect())
     }
 
     /// The amount of a resource; `None` if the list does not name it.
-    pub(crate) fn get(&self, name: &str) -> Option<i64> {
+    pub fn get(&self, name: &str) -> Option<i64> {
         self.0.get(name).copied()
     }
 
     /// Whether the list names no resource.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Sym, i64)> {
+    /// All amounts, sorted by resource name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Sym, i64)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds all amounts of `other`.
+    pub fn add(&mut self, other: &Self) {
         self.combine(other, i64::saturating_add);
     }
 
-    pub(crate) fn subtract(&mut self, other: &Self) {
+    /// Subtracts all amounts of `other`.
+    pub fn subtract(&mut self, other: &Self) {
         self.combine(other, i64::saturating_sub);
     }
 
@@ -60,7 +64,7 @@ impl Amounts {
 /// The amounts that a node reserves for a pod: those of containers and sidecars together, or of one
 /// init container beside the sidecars before it, whichever is larger. Amounts of the pod as a whole
 /// replace these; the overhead comes on top.
-pub(crate) fn requests(spec: &PodSpec) -> Amounts {
+pub fn requests(spec: &PodSpec) -> Amounts {
     let of = |container: &Container| Amounts::of(&container.resources.requests);
     let mut all = Amounts::default();
     for container in &spec.containers {
@@ -79,8 +83,6 @@ pub(crate) fn requests(spec: &PodSpec) -> Amounts {
         }
     }
     all.raise_to(&starting);
-    let is_of_pods =
-        |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
     for (name, amount) in Amounts::of(&spec.resources.requests).0 {
         if is_of_pods(&name) {
             all.0.insert(name, amount);
@@ -90,12 +92,18 @@ pub(crate) fn requests(spec: &PodSpec) -> Amounts {
     all
 }
 
+/// Whether a pod as a whole can request the resource `name`. Upstream:
+/// `IsSupportedPodLevelResource`.
+pub fn is_of_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::{Object, Pod};
 
     use super::*;
+    use crate::object::{Object, Pod};
 
     fn cpu(spec: Value) -> Option<i64> {
         let json = json!({"metadata": {"name": "p"}, "spec": spec});

@@ -4,6 +4,10 @@
 //! `apimachinery/pkg/api/resource`.
 
 use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// The text of upstream's parse errors.
 pub const BAD_QUANTITY: &str =
@@ -11,6 +15,9 @@ pub const BAD_QUANTITY: &str =
 
 /// Nano-units in one unit. Quantities have no smaller fraction.
 const NANOS: i128 = 1_000_000_000;
+
+/// Nano-units in a thousandth.
+const NANOS_OF_MILLI: i128 = NANOS / 1000;
 
 const DECIMAL: [(&str, i32); 10] = [
     ("n", -9),
@@ -107,6 +114,29 @@ impl Quantity {
         }
     }
 
+    /// An amount of thousandths, such as `500m`.
+    pub fn milli(thousandths: i64) -> Quantity {
+        Quantity {
+            nanos: i128::from(thousandths) * NANOS_OF_MILLI,
+            format: Format::Decimal,
+        }
+    }
+
+    /// An amount of thousandths with a binary suffix if it has one, such as `120Mi`.
+    pub fn milli_binary(thousandths: i64) -> Quantity {
+        Quantity {
+            format: Format::Binary,
+            ..Self::milli(thousandths)
+        }
+    }
+
+    /// The amount in thousandths. Smaller fractions round away from zero, and amounts beyond 64 bits
+    /// are cut. Upstream: `MilliValue`.
+    pub fn milli_value(self) -> i64 {
+        let milli = rounded(self.nanos, NANOS_OF_MILLI);
+        milli.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
     /// The sum in the format of `self`, or of `other` if `self` is zero.
     pub fn plus(self, other: Quantity) -> Quantity {
         let format = if self.is_zero() {
@@ -164,7 +194,7 @@ impl Quantity {
 
     /// Whether the amount has no thousandths. Smaller fractions round to one.
     pub fn is_integer(&self) -> bool {
-        rounded(self.nanos, NANOS / 1000) % 1000 == 0
+        rounded(self.nanos, NANOS_OF_MILLI) % 1000 == 0
     }
 
     /// The canonical text of this amount in its format.
@@ -222,6 +252,46 @@ impl<'a> Parts<'a> {
         })
     }
 }
+
+/// A text that is no quantity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{BAD_QUANTITY}")]
+pub struct QuantityError;
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        Self::parse(text).ok_or(QuantityError)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    /// Decodes a string. A JSON number counts as its decimal text.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct QuantityVisitor;
+        impl Visitor<'_> for QuantityVisitor {
+            type Value = Quantity;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Quantity, E> {
+                self.visit_str(&number.to_string())
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Quantity, E> {
+                self.visit_str(&number.to_string())
+            }
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Quantity, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
+impl Eq for Quantity {}
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
@@ -362,6 +432,79 @@ mod tests {
                 (units, is_integer),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn thousandths_are_rounded_up() {
+        // (text, thousandths)
+        let cases = [
+            ("4", Some(4000)),
+            ("0", Some(0)),
+            ("250m", Some(250)),
+            ("1.5", Some(1500)),
+            ("0.0001", Some(1)),
+            ("100u", Some(1)),
+            ("2k", Some(2_000_000)),
+            ("1Ki", Some(1_024_000)),
+            ("1e3", Some(1_000_000)),
+            ("-2", Some(-2000)),
+            ("9E", Some(i64::MAX)),
+            ("1e-40", Some(1)),
+            ("", None),
+            ("4 cores", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(
+                Quantity::parse(text).map(Quantity::milli_value),
+                expected,
+                "{text:?}"
+            );
+        }
+    }
+
+    /// Upstream: `TestBuildQuantity` in `pkg/controller/podautoscaler`.
+    #[test]
+    fn thousandths_have_the_texts_of_metrics() {
+        // (thousandths, binary, text)
+        let cases = [
+            (500, false, "500m"),
+            (2000, false, "2"),
+            (0, false, "0"),
+            (125_829_120_000, true, "120Mi"),
+            (734_527_488_000, true, "717312Ki"),
+            (894_784_853_333, true, "894784853333m"),
+            (500, true, "500m"),
+            (512_000, true, "512"),
+            (0, true, "0"),
+        ];
+        for (milli, is_binary, text) in cases {
+            let amount = if is_binary {
+                Quantity::milli_binary(milli)
+            } else {
+                Quantity::milli(milli)
+            };
+            assert_eq!(amount.canonical(), text);
+        }
+    }
+
+    #[test]
+    fn json_strings_and_numbers_are_quantities() {
+        let milli = |json: &str| {
+            let quantity: Result<Quantity, _> = serde_json::from_str(json);
+            quantity.ok().map(Quantity::milli_value)
+        };
+        // (JSON, thousandths)
+        let cases = [
+            (r#""250m""#, Some(250)),
+            ("3", Some(3000)),
+            ("-3", Some(-3000)),
+            ("0.5", Some(500)),
+            (r#""many""#, None),
+            ("null", None),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(milli(json), expected, "{json}");
         }
     }
 

@@ -21,14 +21,7 @@ use steersman_runtime::object::{
     StatefulSet, Uid,
 };
 use steersman_runtime::resource::ResourceType;
-
-/// API versions of `Scale` that upstream's scale client reads.
-const SCALE_VERSIONS: [&str; 4] = [
-    "apps/v1beta1",
-    "apps/v1beta2",
-    "autoscaling/v1",
-    "extensions/v1beta1",
-];
+use steersman_runtime::scale::{self, is_readable};
 
 /// Groups of Deployments and ReplicaSets.
 const APPS: &[&str] = &["apps", "extensions"];
@@ -48,18 +41,18 @@ pub(super) enum ScaleError {
     /// A request failed.
     #[error("{0}")]
     Request(#[from] ApiError),
-    /// The API server answered with another kind of object.
-    #[error("{0}: the answer has kind {1} of version {2}, which is no Scale")]
-    NotAScale(String, String, String),
+    /// The subresource `scale` could not be read.
+    #[error("{0}")]
+    Scale(#[from] scale::ScaleError),
 }
 
 impl ScaleError {
     /// True if the same sync may succeed later without a change of the cluster.
     pub(super) fn is_failed_request(&self) -> bool {
         match self {
-            Self::Request(_) => true,
+            Self::Request(_) | Self::Scale(scale::ScaleError::Request(_)) => true,
             Self::Mapping(error) => error.is_failed_request(),
-            Self::NotScalable(_) | Self::NoController(_) | Self::NotAScale(..) => false,
+            Self::NotScalable(_) | Self::NoController(_) | Self::Scale(_) => false,
         }
     }
 }
@@ -184,12 +177,12 @@ impl Scales {
             resource: &mapping.preferred,
             namespace: Some(namespace),
             name: Some(&owner.name),
-            subresource: Some("scale"),
+            subresource: None,
         };
-        let answer = match self.client.get(target).await {
-            Ok(answer) => answer,
+        let found = match scale::Scale::get(&self.client, target).await {
+            Ok(found) => found,
             // Either the object or the whole subresource is absent.
-            Err(error) if error.is_not_found() => {
+            Err(scale::ScaleError::Request(error)) if error.is_not_found() => {
                 return if self.implements_scale(&mapping.resource).await? {
                     Ok(None)
                 } else {
@@ -198,16 +191,9 @@ impl Scales {
             }
             Err(error) => return Err(error.into()),
         };
-        let request = || format!("GET {} {}", mapping.preferred, owner.name);
-        let served: Served = decode(&answer, request())?;
-        if !served.is_scale() {
-            let (kind, version) = (served.kind, served.api_version);
-            return Err(ScaleError::NotAScale(request(), kind, version));
-        }
-        let uid = Uid::new(&served.metadata.uid);
-        Ok((uid == owner.uid).then_some(Scale {
-            uid,
-            replicas: served.spec.replicas,
+        Ok((found.uid == owner.uid).then_some(Scale {
+            uid: found.uid,
+            replicas: found.replicas,
         }))
     }
 
@@ -220,7 +206,11 @@ impl Scales {
         };
         let path = format!("{root}/{}", resource.api_version());
         let answer = self.client.get_path(&path).await?;
-        let list: Resources = decode(&answer, format!("GET {path}"))?;
+        let list: Resources = serde_json::from_slice(&answer).map_err(|source| {
+            let request = format!("GET {path}");
+            let source = source.into();
+            ApiError::Decode { request, source }
+        })?;
         Ok(list.has_scale_of(&resource.plural))
     }
 }
@@ -250,49 +240,6 @@ fn is_cached_kind(owner: &OwnerReference) -> bool {
         "StatefulSet" => group == "apps",
         _ => false,
     }
-}
-
-fn is_readable(version: &str) -> bool {
-    SCALE_VERSIONS.contains(&version)
-}
-
-fn decode<'a, T: Deserialize<'a>>(json: &'a [u8], request: String) -> Result<T, ApiError> {
-    serde_json::from_slice(json).map_err(|source| ApiError::Decode {
-        request,
-        source: source.into(),
-    })
-}
-
-/// A `Scale` of any version.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Served {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    metadata: ServedMeta,
-    #[serde(default)]
-    spec: ServedSpec,
-}
-
-impl Served {
-    fn is_scale(&self) -> bool {
-        self.kind == "Scale" && is_readable(&self.api_version)
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ServedMeta {
-    uid: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ServedSpec {
-    replicas: i32,
 }
 
 /// `APIResourceList` of one group version.

@@ -9,12 +9,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::client::{ApiClient, ApiError, Target};
+use crate::client::{ApiClient, ApiError, Target, escape_query};
 use crate::labels::{Labels, Selector};
 use crate::object::{DecodeError, Identity, Meta, Object, ObjectKey, Parsed, Uid};
 use crate::resource::ResourceType;
@@ -151,7 +150,7 @@ pub async fn with_fields<T: Object>(
     namespace: &str,
     fields: &str,
 ) -> Result<Live<T>, LiveError> {
-    let query = format!("fieldSelector={}", escaped(fields));
+    let query = format!("fieldSelector={}", escape_query(fields));
     listed(client, namespace, &query).await
 }
 
@@ -199,19 +198,7 @@ pub fn seen_at<'a>(
 
 /// The query for the objects that `selector` matches.
 fn label_query(selector: &Selector) -> String {
-    format!("labelSelector={}", escaped(&selector.to_string()))
-}
-
-/// The characters that have to be escaped in a value of a query.
-const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
-
-/// `text` escaped for a value of a query.
-pub(crate) fn escaped(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, OUTSIDE_VALUES)
+    format!("labelSelector={}", escape_query(&selector.to_string()))
 }
 
 /// A page of a list could not be read.
@@ -299,7 +286,7 @@ impl<'a> Pages<'a> {
             self.version = version;
         }
         if !metadata.next.is_empty() {
-            let (filter, next) = (&self.filter, escaped(&metadata.next));
+            let (filter, next) = (&self.filter, escape_query(&metadata.next));
             self.query = Some(format!("{PAGE}{filter}&continue={next}"));
         }
         Ok(Some(items.unwrap_or_default()))
@@ -391,7 +378,7 @@ mod tests {
     #[test]
     fn values_of_a_query_are_escaped() {
         assert_eq!(
-            escaped("a in (b,c), !d_-.~=é").to_string(),
+            escape_query("a in (b,c), !d_-.~=é").to_string(),
             "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9"
         );
     }

@@ -9,9 +9,7 @@ use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::Object;
 
-mod labels;
-
-pub use labels::LabelSelector;
+pub use steersman_runtime::label_selector::LabelSelector;
 
 /// The objects that a request selects.
 #[derive(Debug, Clone, Default)]

@@ -122,6 +122,18 @@ fn escape(segment: &str) -> PercentEncode<'_> {
     utf8_percent_encode(segment, OUTSIDE_SEGMENTS)
 }
 
+/// The characters that must be escaped in a value of a query.
+const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// Escapes `text` for a value of a query.
+pub fn escape_query(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, OUTSIDE_VALUES)
+}
+
 /// The format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {

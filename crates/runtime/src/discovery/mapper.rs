@@ -43,6 +43,16 @@ pub enum MappingError {
         /// True if the discovery of this version failed. A later lookup may find the kind.
         discovery_failed: bool,
     },
+    /// The discovery has no such kind in any version of the group.
+    #[error("no matches for kind {kind:?} in group {group:?}")]
+    NoMatchInGroup {
+        /// The kind.
+        kind: String,
+        /// API group of the lookup; empty for core.
+        group: String,
+        /// True if the discovery of a version of the group failed.
+        discovery_failed: bool,
+    },
     /// The API server did not answer the discovery.
     #[error("{0}")]
     Discovery(#[source] ApiError),
@@ -63,6 +73,9 @@ impl MappingError {
         match self {
             Self::ApiVersion(_) => false,
             Self::NoMatch {
+                discovery_failed, ..
+            }
+            | Self::NoMatchInGroup {
                 discovery_failed, ..
             } => *discovery_failed,
             Self::Discovery(_) => true,
@@ -92,6 +105,27 @@ impl RestMapper {
                 api_version,
             }
         })
+    }
+
+    /// The resources of `kind` in all versions of `group`, each once and in its preferred version.
+    /// The first one is of the first version that has the kind. Never empty.
+    ///
+    /// Upstream: `RESTMappings` for a group and a kind.
+    pub async fn resources(
+        &self,
+        group: &str,
+        kind: &str,
+    ) -> Result<Vec<ResourceType>, MappingError> {
+        let discovery = self.discovery().await.map_err(MappingError::Discovery)?;
+        let found = resources(&discovery, group, kind);
+        if found.is_empty() {
+            return Err(MappingError::NoMatchInGroup {
+                kind: kind.to_owned(),
+                group: group.to_owned(),
+                discovery_failed: discovery.failures.keys().any(|of| of.group == group),
+            });
+        }
+        Ok(found)
     }
 
     /// The last discovery, or a new one if that is too old. A failed discovery is not kept.
@@ -132,6 +166,20 @@ fn map(discovery: &Discovery, group: &str, version: &str, kind: &str) -> Option<
         resource,
         preferred,
     })
+}
+
+fn resources(discovery: &Discovery, group: &str, kind: &str) -> Vec<ResourceType> {
+    let served = discovery.groups.iter().filter(|known| known.name == group);
+    let mappings = served
+        .flat_map(|group| group.versions.iter())
+        .filter_map(|(version, _)| map(discovery, group, version, kind));
+    let mut found: Vec<ResourceType> = Vec::new();
+    for Mapping { preferred, .. } in mappings {
+        if !found.contains(&preferred) {
+            found.push(preferred);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -184,6 +232,20 @@ mod tests {
                 .as_ref()
                 .map(|found| (&*found.resource.version, &*found.preferred.version));
             assert_eq!(versions, expected, "{group}/{version} {kind}");
+        }
+        // (group, kind, resources in their preferred versions)
+        let cases: [(&str, &str, &[&str]); 4] = [
+            ("shop.io", "Kind-of-carts", &["v2/carts"]),
+            ("shop.io", "Kind-of-shelves", &["v1/shelves"]),
+            ("shop.io", "Kind-of-walls", &[]),
+            ("other.io", "Kind-of-carts", &[]),
+        ];
+        for (group, kind, expected) in cases {
+            let found: Vec<String> = resources(&discovery, group, kind)
+                .iter()
+                .map(|found| format!("{}/{}", found.version, found.plural))
+                .collect();
+            assert_eq!(found, expected, "{group} {kind}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The pods that a Service selects, by an index over labels.
+//! The pods that a Service or another selector selects, by an index over labels.
 //!
 //! Upstream reads all pods of a namespace for each sync. Here an index finds the pods with one pair
 //! of key and value, and the selector is compared with these pods only.
@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use crate::informer::{Index, IndexKey, Store};
+use crate::intern::Sym;
+use crate::label_selector::LabelSelector;
 use crate::labels::Labels;
 use crate::object::Pod;
 
@@ -38,8 +40,27 @@ impl PodsByLabel {
 
     /// The pods of `namespace` with all labels of `selector`, sorted by name.
     pub fn selected(&self, namespace: &str, selector: &Labels) -> Vec<Arc<Pod>> {
-        let indexed = selector.iter().filter(|(key, _)| is_indexed(key));
-        let smallest = indexed
+        let pairs = selector.iter();
+        let pairs = pairs.map(|(key, value)| (key.as_str(), value.as_str()));
+        self.filtered(namespace, pairs, |labels| labels.contains_all(selector))
+    }
+
+    /// The pods of `namespace` that `selector` matches, sorted by name.
+    pub fn matching(&self, namespace: &str, selector: &LabelSelector) -> Vec<Arc<Pod>> {
+        self.filtered(namespace, selector.required_pairs(), |labels| {
+            selector.matches(|key| labels.get(key).map(Sym::as_str))
+        })
+    }
+
+    /// The pods whose labels pass `is_selected`. `pairs` are labels that all of these pods have.
+    fn filtered<'a>(
+        &self,
+        namespace: &str,
+        pairs: impl Iterator<Item = (&'a str, &'a str)>,
+        is_selected: impl Fn(&Labels) -> bool,
+    ) -> Vec<Arc<Pod>> {
+        let smallest = pairs
+            .filter(|(key, _)| is_indexed(key))
             .map(|(key, value)| pair(namespace, key, value))
             .min_by_key(|pair| self.index.count(pair));
         let mut pods = match smallest {
@@ -47,9 +68,7 @@ impl PodsByLabel {
             None => self.index.store().in_namespace(namespace),
         };
         // A text that is a key here may be two other labels elsewhere, so namespaces are compared.
-        pods.retain(|pod| {
-            pod.meta.namespace == *namespace && pod.meta.labels.contains_all(selector)
-        });
+        pods.retain(|pod| pod.meta.namespace == *namespace && is_selected(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         pods
     }
@@ -129,6 +148,18 @@ mod tests {
         for (selector, expected) in cases {
             let labels: Labels = serde_json::from_value(selector.clone()).unwrap();
             let found = pods().selected("ns", &labels);
+            let names: Vec<&str> = found.iter().map(|pod| &*pod.meta.name).collect();
+            assert_eq!(names, expected, "{selector}");
+        }
+        // (selector text, names)
+        let cases: [(&str, &[&str]); 4] = [
+            ("app=web,tier!=back", &["b"]),
+            ("app in (web,db)", &["a", "b", "db"]),
+            ("pod-template-hash", &["a", "b"]),
+            ("app=none", &[]),
+        ];
+        for (selector, expected) in cases {
+            let found = pods().matching("ns", &LabelSelector::parse(selector).unwrap());
             let names: Vec<&str> = found.iter().map(|pod| &*pod.meta.name).collect();
             assert_eq!(names, expected, "{selector}");
         }

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::client::{ApiClient, ApiError, Target};
-use crate::live::escaped;
+use crate::client::{ApiClient, ApiError, Target, escape_query};
 use crate::resource::ResourceType;
 
 /// A watch: one frame per item.
@@ -48,7 +47,7 @@ impl Collection {
         };
         let (filter, namespace) = match form {
             Form::Selected(fields, namespace) => {
-                (format!("&fieldSelector={}", escaped(fields)), namespace)
+                (format!("&fieldSelector={}", escape_query(fields)), namespace)
             }
             Form::Whole | Form::Metadata => (String::new(), None),
         };

@@ -2,7 +2,10 @@
 //! notin (i),j,!k,l>1`.
 //!
 //! A recursive descent parser follows upstream's, so that errors appear at the same tokens
-//! (`apimachinery/pkg/labels/selector.go`).
+//! (`apimachinery/pkg/labels/selector.go`). Selectors in specs of objects, and the matching of
+//! interned labels, are in [`crate::labels`].
+
+use std::fmt;
 
 /// A list of requirements that an object must all meet. An empty list selects every object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +20,7 @@ struct Requirement {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Test {
+    Equals(String),
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -36,6 +40,28 @@ impl LabelSelector {
         .map(Self)
     }
 
+    /// The pairs of key and value that every matching label set contains.
+    pub fn required_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .filter_map(|requirement| match &requirement.test {
+                Test::Equals(value) => Some((&*requirement.key, &**value)),
+                _ => None,
+            })
+    }
+
+    /// The operator of the first comparison of numbers. Label selectors in specs of objects have no
+    /// such operators.
+    pub fn comparison(&self) -> Option<&'static str> {
+        self.0
+            .iter()
+            .find_map(|requirement| match requirement.test {
+                Test::GreaterThan(_) => Some("gt"),
+                Test::LessThan(_) => Some("lt"),
+                _ => None,
+            })
+    }
+
     /// Whether the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
@@ -46,6 +72,7 @@ impl LabelSelector {
         self.0.iter().all(|requirement| {
             let value = label(&requirement.key);
             match &requirement.test {
+                Test::Equals(wanted) => value == Some(wanted),
                 Test::In(values) => {
                     value.is_some_and(|value| values.iter().any(|known| known == value))
                 }
@@ -58,6 +85,36 @@ impl LabelSelector {
                 Test::LessThan(bound) => number(value).is_some_and(|value| value < *bound),
             }
         })
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    /// Writes the canonical form: requirements sorted by key, and sorted values. `!=` becomes
+    /// `notin`, as in the conversion of a `Scale`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &[String]| {
+            let mut sorted: Vec<&str> = values.iter().map(String::as_str).collect();
+            sorted.sort_unstable();
+            sorted.dedup();
+            sorted.join(",")
+        };
+        let mut sorted: Vec<&Requirement> = self.0.iter().collect();
+        sorted.sort_by(|a, b| a.key.cmp(&b.key));
+        for (position, Requirement { key, test }) in sorted.into_iter().enumerate() {
+            if position > 0 {
+                f.write_str(",")?;
+            }
+            match test {
+                Test::Equals(value) => write!(f, "{key}={value}"),
+                Test::In(values) => write!(f, "{key} in ({})", list(values)),
+                Test::NotIn(values) => write!(f, "{key} notin ({})", list(values)),
+                Test::Exists => write!(f, "{key}"),
+                Test::DoesNotExist => write!(f, "!{key}"),
+                Test::GreaterThan(bound) => write!(f, "{key}>{bound}"),
+                Test::LessThan(bound) => write!(f, "{key}<{bound}"),
+            }?;
+        }
+        Ok(())
     }
 }
 
@@ -195,7 +252,9 @@ impl<'a> Parser<'a> {
         Ok(match self.take() {
             Token::Word("in") => Test::In(checked(self.values()?, key)?),
             Token::Word("notin") => Test::NotIn(checked(self.values()?, key)?),
-            Token::Symbol("=" | "==") => Test::In(checked(vec![self.value()?], key)?),
+            Token::Symbol("=" | "==") => {
+                Test::Equals(checked(vec![self.value()?], key)?.swap_remove(0))
+            }
             Token::Symbol("!=") => Test::NotIn(checked(vec![self.value()?], key)?),
             Token::Symbol(">") => Test::GreaterThan(integer(&self.value()?)?),
             Token::Symbol("<") => Test::LessThan(integer(&self.value()?)?),
@@ -337,6 +396,27 @@ mod tests {
                 expected,
                 "{text} on {value:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_canonical_form_is_sorted() {
+        // (selector, canonical form)
+        let cases = [
+            ("", ""),
+            ("b==2, a=1", "a=1,b=2"),
+            (
+                "z, !y, x notin (b,a), w in (d)",
+                "w in (d),x notin (a,b),!y,z",
+            ),
+            ("a!=b", "a notin (b)"),
+            ("a>1,b<2", "a>1,b<2"),
+        ];
+        for (text, expected) in cases {
+            let selector = LabelSelector::parse(text).unwrap();
+            assert_eq!(selector.to_string(), expected, "{text}");
+            let again = LabelSelector::parse(expected).unwrap();
+            assert_eq!(again.to_string(), expected);
         }
     }
 

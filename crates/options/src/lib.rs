@@ -148,6 +148,7 @@ impl Options {
     getter!(duration, Duration, GoDuration);
     getter!(int, Int, i64);
     getter!(float32, Float32, f32);
+    getter!(float, Float, f64);
     getter!(text, Text, String);
     getter!(list, List, Vec<String>);
     getter!(gates, Gates, Vec<String>);

@@ -40,6 +40,10 @@ pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
 /// Claims for devices may belong to PodGroups.
 pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceClaims");
+/// `spec.behavior` of a HorizontalPodAutoscaler may set tolerances.
+pub const HPA_CONFIGURABLE_TOLERANCE: Gate = Gate::on("HPAConfigurableTolerance");
+/// A HorizontalPodAutoscaler with `minReplicas: 0` scales its target to zero and back.
+pub const HPA_SCALE_TO_ZERO: Gate = Gate::off("HPAScaleToZero");
 /// A suspended Job loses its start time, so its template becomes mutable.
 pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: Gate =
     Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
@@ -50,6 +54,8 @@ pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion"
 /// The annotation `controller.kubernetes.io/pod-deletion-cost` ranks pods for deletion when a
 /// ReplicaSet scales down.
 pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
+/// Pods as a whole may request resources.
+pub const POD_LEVEL_RESOURCES: Gate = Gate::on("PodLevelResources");
 /// The status of a pod and its conditions carry `observedGeneration`.
 pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerationTracking");
 /// The StatefulSet controller compares revisions of other versions by their meaning.
@@ -61,13 +67,16 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 9] = [
+pub const ALL: [Gate; 12] = [
     DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
+    HPA_CONFIGURABLE_TOLERANCE,
+    HPA_SCALE_TO_ZERO,
     MAX_UNAVAILABLE_STATEFUL_SET,
     MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
     ORDERED_NAMESPACE_DELETION,
     POD_DELETION_COST,
+    POD_LEVEL_RESOURCES,
     POD_OBSERVED_GENERATION_TRACKING,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,

@@ -158,6 +158,14 @@ pub static POD_DISRUPTION_BUDGETS: ResourceType = ResourceType::builtin(
     "poddisruptionbudgets",
     true,
 );
+/// autoscaling/v2 horizontalpodautoscalers.
+pub static HORIZONTAL_POD_AUTOSCALERS: ResourceType = ResourceType {
+    group: Cow::Borrowed("autoscaling"),
+    version: Cow::Borrowed("v2"),
+    kind: Cow::Borrowed("HorizontalPodAutoscaler"),
+    plural: Cow::Borrowed("horizontalpodautoscalers"),
+    namespaced: true,
+};
 /// resource.k8s.io/v1 resourceclaims.
 pub static RESOURCE_CLAIMS: ResourceType = device("ResourceClaim", "resourceclaims", true);
 /// resource.k8s.io/v1 resourceslices.

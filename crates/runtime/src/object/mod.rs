@@ -22,6 +22,7 @@ mod device;
 mod document;
 mod endpoint_slice;
 mod endpoints;
+mod horizontal_pod_autoscaler;
 mod job;
 mod job_policies;
 mod lease;
@@ -69,6 +70,12 @@ pub use endpoint_slice::{
     Addresses, Endpoint, EndpointConditions, EndpointHints, EndpointSlice, EndpointSlicePort,
 };
 pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
+pub use horizontal_pod_autoscaler::{
+    AutoscalerBehavior, AutoscalerSpec, AutoscalerStatus, ContainerResourceMetric,
+    CrossVersionReference, ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier,
+    MetricSelector, MetricSelectorRequirement, MetricSpec, MetricTarget, ObjectMetric, PodsMetric,
+    ResourceMetric, ScalingPolicy, ScalingRules,
+};
 pub use job::{
     CompletionMode, Job, JobSpec, JobStatus, PodReplacementPolicy, UncountedTerminatedPods,
 };

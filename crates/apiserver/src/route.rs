@@ -130,11 +130,58 @@ impl Target {
     }
 }
 
+/// The values of a custom or external metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MetricPath {
+    /// Group and version of the metrics API.
+    pub api_version: String,
+    /// Namespace.
+    pub namespace: String,
+    /// The described objects, such as `ingresses.networking.k8s.io`; empty for external metrics.
+    pub resource: String,
+    /// Name of the described object, or `*`.
+    pub name: String,
+    /// Name of the metric.
+    pub metric: String,
+}
+
+impl MetricPath {
+    /// Whether the metric describes no object.
+    pub fn is_external(&self) -> bool {
+        self.resource.is_empty()
+    }
+
+    /// The values at a path below a group version; `None` for other groups and paths.
+    fn parse(group: &str, version: &str, rest: &[&str]) -> Option<Self> {
+        let (resource, name, (namespace, metric)) = match (group, rest) {
+            ("custom.metrics.k8s.io", ["namespaces", namespace, "metrics", metric]) => {
+                ("namespaces", *namespace, (namespace, metric))
+            }
+            ("custom.metrics.k8s.io", ["namespaces", namespace, resource, name, metric]) => {
+                (*resource, *name, (namespace, metric))
+            }
+            ("external.metrics.k8s.io", ["namespaces", namespace, metric]) => {
+                ("", "", (namespace, metric))
+            }
+            _ => return None,
+        };
+        Some(Self {
+            api_version: format!("{group}/{version}"),
+            namespace: percent_decode(namespace),
+            resource: percent_decode(resource),
+            name: percent_decode(name),
+            metric: percent_decode(metric),
+        })
+    }
+}
+
 /// The document or objects at a path.
 #[derive(Debug)]
 pub enum Route {
     /// Objects of a resource.
     Objects(Target),
+    /// Values of a custom or external metric.
+    MetricValues(MetricPath),
     /// `/api`.
     CoreVersions,
     /// `/apis`.
@@ -225,6 +272,9 @@ impl Route {
         }
         if rest.is_empty() {
             return Self::GroupVersion(group.to_owned(), version.to_owned());
+        }
+        if let Some(path) = MetricPath::parse(group, version, rest) {
+            return Self::MetricValues(path);
         }
         match target(registry, group, version, rest) {
             Some((target, "")) => Self::Objects(target),
@@ -331,6 +381,51 @@ mod tests {
             );
             assert_eq!(found, expected, "{path}");
         }
+    }
+
+    #[test]
+    fn metrics_are_served_below_their_groups() {
+        let registry = Registry::built_in();
+        let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/*/qps";
+        assert!(matches!(Route::parse(&registry, path), Route::Nothing));
+        crate::kinds::metrics()
+            .into_iter()
+            .for_each(|row| registry.add(row));
+        // (path below /apis, namespace|resource|name|metric)
+        let cases = [
+            (
+                "custom.metrics.k8s.io/v1beta2/namespaces/n/pods/*/qps",
+                "n|pods|*|qps",
+            ),
+            (
+                "custom.metrics.k8s.io/v1beta2/namespaces/n/a.b.c/o/m",
+                "n|a.b.c|o|m",
+            ),
+            (
+                "custom.metrics.k8s.io/v1beta2/namespaces/n/metrics/m",
+                "n|namespaces|n|m",
+            ),
+            (
+                "external.metrics.k8s.io/v1beta1/namespaces/n/q%2Fa",
+                "n|||q/a",
+            ),
+        ];
+        for (path, expected) in cases {
+            let Route::MetricValues(found) = Route::parse(&registry, &format!("/apis/{path}"))
+            else {
+                panic!("{path} names a metric")
+            };
+            let MetricPath {
+                namespace,
+                resource,
+                name,
+                metric,
+                ..
+            } = found;
+            assert_eq!(format!("{namespace}|{resource}|{name}|{metric}"), expected);
+        }
+        let path = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods";
+        assert!(matches!(Route::parse(&registry, path), Route::Objects(_)));
     }
 
     #[test]

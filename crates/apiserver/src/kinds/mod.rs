@@ -14,7 +14,7 @@ mod convert;
 mod table;
 
 pub use convert::Conversion;
-pub(crate) use table::rows as built_in;
+pub(crate) use table::{metrics, rows as built_in};
 
 type Text = Cow<'static, str>;
 

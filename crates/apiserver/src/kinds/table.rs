@@ -288,6 +288,37 @@ pub(crate) fn rows() -> Vec<Resource> {
     rows
 }
 
+/// The rows of the metrics APIs, which a cluster has through the aggregation layer. Custom and
+/// external metrics have paths of their own; their rows make the groups known.
+pub(crate) fn metrics() -> [Resource; 4] {
+    let read = |group, version, kind, plural, namespaced, verbs| Resource {
+        verbs,
+        ..row(group, version, kind, plural, namespaced)
+    };
+    let (metrics, custom) = ("metrics.k8s.io", "custom.metrics.k8s.io");
+    let external = "external.metrics.k8s.io";
+    [
+        read(metrics, "v1beta1", "NodeMetrics", "nodes", false, READ),
+        read(metrics, "v1beta1", "PodMetrics", "pods", true, READ),
+        read(
+            custom,
+            "v1beta2",
+            "MetricValueList",
+            "metrics",
+            true,
+            &["get"],
+        ),
+        read(
+            external,
+            "v1beta1",
+            "ExternalMetricValueList",
+            "externalmetrics",
+            true,
+            &["get"],
+        ),
+    ]
+}
+
 fn core() -> Vec<Resource> {
     use Generation::{One, Spec};
     let core = |kind, plural| row("", "v1", kind, plural, true);

@@ -55,6 +55,7 @@ impl Server {
                 "application/jwk-set+json",
                 Body::whole(self.users.key_set().to_string()),
             )),
+            Route::MetricValues(path) => self.metric_values(path, query),
             Route::Metrics => self.metrics_page(),
             Route::Version => Ok(respond(
                 200,

@@ -49,10 +49,12 @@ mod load;
 mod logs;
 mod managers;
 mod metadata;
+mod metric_values;
 mod owners;
 mod patching;
 mod query;
 mod read;
+mod resource_metrics;
 mod reviews;
 mod scale;
 mod services;
@@ -60,6 +62,7 @@ mod subresources;
 mod system;
 mod token_request;
 mod update;
+mod usage;
 mod view;
 mod warnings;
 mod watch;
@@ -268,7 +271,7 @@ impl Server {
             other => {
                 *measured = Labels::of_document(&other, &parts.method, header(parts, &USER_AGENT))
                     .map(|labels| Measured::start(&self.metrics, labels));
-                if other.is_discovery() {
+                if other.is_discovery() || matches!(other, Route::MetricValues(_)) {
                     let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
                     if !self.passes_faults(&seen, fate).await? {
                         return Ok(None);
@@ -423,8 +426,12 @@ impl Server {
         if let Some(part) = call.target.subresource {
             return self.subresource(verb, part, call);
         }
-        if call.target.resource().is("ComponentStatus") {
+        let resource = call.target.resource();
+        if resource.is("ComponentStatus") {
             return self.components(verb, call);
+        }
+        if resource.is("PodMetrics") || resource.is("NodeMetrics") {
+            return self.resource_metrics(verb, call);
         }
         match verb {
             Verb::Get => self.get(call).await,

@@ -307,6 +307,7 @@ impl Builder {
         if let Some(admission) = self.admission {
             server.set_admission(admission);
         }
+        server.serve_metrics();
         let server = Arc::new(server);
         let mut cluster = DevCluster::over(Arc::clone(&server));
         for source in self.objects {

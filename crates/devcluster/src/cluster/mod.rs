@@ -165,6 +165,12 @@ impl DevCluster {
         Self::over(Arc::new(server))
     }
 
+    /// Serves the metrics APIs too, from annotations of pods and from ConfigMaps. Clusters of
+    /// [`DevCluster::builder`] do so from their start.
+    pub fn serve_metrics(&self) {
+        self.server.serve_metrics();
+    }
+
     /// An in-process client, without a network. Must be called inside a Tokio runtime.
     ///
     /// Its user is `admin`, with all permissions.

@@ -19,6 +19,7 @@ pub mod job;
 pub mod namespace;
 pub mod nodeipam;
 pub mod nodelifecycle;
+pub mod podautoscaler;
 pub mod podgc;
 pub mod replicaset;
 pub mod replicationcontroller;
@@ -48,6 +49,7 @@ pub const ALL: &[Descriptor] = &[
     endpointslice::DESCRIPTOR,
     endpointslicemirroring::DESCRIPTOR,
     garbagecollector::DESCRIPTOR,
+    podautoscaler::DESCRIPTOR,
     job::DESCRIPTOR,
     namespace::DESCRIPTOR,
     nodeipam::DESCRIPTOR,

@@ -150,6 +150,15 @@ fn aggregated_roles_contain_the_rules_of_others() {
 }
 
 #[test]
+fn a_deployment_is_autoscaled_by_its_load() {
+    let reason = "the load of this cluster is measured";
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {
+        return;
+    };
+    cluster.script(include_str!("commands/autoscale.txt"));
+}
+
+#[test]
 fn requests_that_need_a_real_kubelet_report_that() {
     let reason = "a real API server forwards these requests to kubelets";
     let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {

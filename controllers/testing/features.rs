@@ -8,7 +8,8 @@ use steersman_runtime::features::{self, FeatureGates, Gate};
 use super::NAMESPACE;
 use super::world::World;
 use crate::{
-    daemonset, deployment, devicetainteviction, job, namespace, podgc, replicaset, statefulset,
+    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, replicaset,
+    statefulset,
 };
 
 const KEEP: &str = "example.com/keep";
@@ -22,6 +23,7 @@ async fn world(gate: Gate, is_on: bool) -> World {
         devicetainteviction::DESCRIPTOR,
         job::DESCRIPTOR,
         namespace::DESCRIPTOR,
+        podautoscaler::DESCRIPTOR,
         podgc::DESCRIPTOR,
         replicaset::DESCRIPTOR,
         statefulset::DESCRIPTOR,
@@ -237,6 +239,49 @@ async fn leaves_the_device_of_its_group(world: &World) -> Value {
     json!(pods[0]["metadata"]["deletionTimestamp"].is_string())
 }
 
+/// The size to which an autoscaler moves a target of `replicas`. The target has one pod, which uses
+/// 110 thousandths of a core and has these fields in its spec. The autoscaler has `behavior`.
+async fn autoscaled(world: &World, replicas: i32, behavior: Value, of_pod: Value) -> Value {
+    world.cluster.serve_metrics();
+    let since = "2020-01-01T00:00:00Z";
+    let condition = |kind| json!({"type": kind, "status": "True", "lastTransitionTime": since});
+    let labels = json!({"app": "scaled"});
+    let mut user = pod("user", NAMESPACE, of_pod);
+    user["metadata"]["labels"] = labels.clone();
+    user["metadata"]["annotations"] = json!({"simulate.steersman.dev/cpu": "110m"});
+    user["spec"]["nodeName"] = json!("n");
+    user["status"] =
+        json!({"phase": "Running", "startTime": since, "conditions": [condition("Ready")]});
+    let metadata = json!({"name": "scaled", "namespace": NAMESPACE});
+    let target = json!({
+        "apiVersion": "v1", "kind": "ReplicationController", "metadata": metadata,
+        "spec": {"replicas": replicas, "selector": labels},
+    });
+    let value = json!({"type": "Utilization", "averageUtilization": 50});
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata,
+        "spec": {
+            "scaleTargetRef": {"kind": "ReplicationController", "name": "scaled", "apiVersion": "v1"},
+            "minReplicas": 1, "maxReplicas": 9, "behavior": behavior,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": value}}],
+        },
+        "status": {"conditions": [condition("ScaledToZero")]},
+    });
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    for object in [node, user, target, autoscaler] {
+        world.cluster.load(object).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let target = world.find("replicationcontrollers", "scaled").unwrap();
+    target["spec"]["replicas"].clone()
+}
+
+/// The `spec` of a pod whose containers request `cpu`.
+fn requesting(cpu: &str) -> Value {
+    let resources = json!({"requests": {"cpu": cpu}});
+    json!({"containers": [{"name": "main", "image": "i", "resources": resources}]})
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_gate_that_controllers_read_has_an_effect() {
     for gate in features::ALL {
@@ -284,6 +329,22 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!(true),
                     json!(false),
                 ),
+                features::HPA_CONFIGURABLE_TOLERANCE => {
+                    let policy = json!({"type": "Pods", "value": 9, "periodSeconds": 15});
+                    let exact = json!({"scaleUp": {"tolerance": "0", "policies": [policy]}});
+                    let found = autoscaled(&world, 1, exact, requesting("200m")).await;
+                    (found, json!(2), json!(1))
+                }
+                features::HPA_SCALE_TO_ZERO => {
+                    let found = autoscaled(&world, 0, Value::Null, requesting("200m")).await;
+                    (found, json!(1), json!(0))
+                }
+                features::POD_LEVEL_RESOURCES => {
+                    let mut spec = requesting("1");
+                    spec["resources"] = json!({"requests": {"cpu": "100m"}});
+                    let found = autoscaled(&world, 1, Value::Null, spec).await;
+                    (found, json!(3), json!(1))
+                }
                 other => panic!("this test lacks a case for {}", other.name),
             };
             assert_eq!(found, if is_on { on } else { off }, "{}={is_on}", gate.name);

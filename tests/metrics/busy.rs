@@ -23,6 +23,7 @@ impl Busy {
     /// Starts a manager, and waits until it leads.
     pub(super) async fn start() -> Self {
         let cluster = DevCluster::new(Clock::system());
+        cluster.serve_metrics();
         cluster.add_token(TOKEN, User::new("prometheus", ["system:monitoring"]));
         for name in ["done-1", "done-2", "done-3"] {
             let spec = json!({"containers": [{"name": "c", "image": "i"}], "nodeName": "gone"});
@@ -47,6 +48,7 @@ impl Busy {
             "--terminated-pod-gc-threshold=1",
             "--kube-api-qps=50",
             "--kube-api-burst=2",
+            "--horizontal-pod-autoscaler-sync-period=1s",
         ];
         Self {
             secured: Secured::start_with_plugin(cluster, &flags).await,
@@ -73,6 +75,7 @@ impl Busy {
         cluster.faults().resume_watches("pods");
         self.wait_for_pods(6).await;
         self.use_services().await;
+        self.use_autoscaler().await;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}});
         cluster.create(node).await.unwrap();
         self.until("node_collector_zone_size{").await;
@@ -115,6 +118,33 @@ impl Busy {
         ] {
             self.until(family).await;
         }
+    }
+
+    /// Creates an autoscaler that keeps its target at one pod.
+    async fn use_autoscaler(&self) {
+        let values = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": "queue", "namespace": "default",
+                "labels": {"simulate.steersman.dev/metrics": "external"},
+            },
+            "data": {"queue": "3"},
+        });
+        let target = json!({"type": "AverageValue", "averageValue": "10"});
+        let metric = json!({"metric": {"name": "queue"}, "target": target});
+        let autoscaler = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "scaled", "namespace": "default"},
+            "spec": {
+                "scaleTargetRef": {"kind": "Deployment", "name": "scaled", "apiVersion": "apps/v1"},
+                "maxReplicas": 1, "metrics": [{"type": "External", "external": metric}],
+            },
+        });
+        for object in [values, deployment("scaled", 1), autoscaler] {
+            self.secured.cluster.create(object).await.unwrap();
+        }
+        self.until("horizontal_pod_autoscaler_controller_desired_replicas{")
+            .await;
     }
 
     /// Causes a little more work.

@@ -33,7 +33,7 @@ const BOUNDS: &[(&str, &str)] = &[
 ];
 
 /// Upstream's names of the work queues that exist with `--client-ca-file`.
-const QUEUES: [&str; 32] = [
+const QUEUES: &[&str] = &[
     "ClusterRoleAggregator",
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
@@ -51,6 +51,7 @@ const QUEUES: [&str; 32] = [
     "garbage_collector_attempt_to_delete",
     "garbage_collector_attempt_to_orphan",
     "garbage_collector_graph_changes",
+    "horizontalpodautoscaler",
     "ipaddresses",
     "job",
     "job_orphan_pod",

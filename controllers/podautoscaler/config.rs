@@ -1,0 +1,55 @@
+//! The flags of the controller, and its feature gates.
+
+use std::time::Duration;
+
+use steersman_runtime::controller::ControllerContext;
+use steersman_runtime::features;
+
+/// The settings of the controller.
+#[derive(Debug, Clone)]
+pub(super) struct Config {
+    /// Time between two syncs of one autoscaler.
+    pub(super) period: Duration,
+    /// Time for which a recommendation prevents a smaller size.
+    pub(super) downscale_window: Duration,
+    /// Deviation of the metric ratio from 1.0 that causes no change.
+    pub(super) tolerance: f64,
+    /// When samples of starting pods count.
+    pub(super) readiness: Readiness,
+    /// Gate `HPAConfigurableTolerance`.
+    pub(super) has_own_tolerances: bool,
+    /// Gate `HPAScaleToZero`.
+    pub(super) scales_to_zero: bool,
+    /// Gate `PodLevelResources`.
+    pub(super) has_pod_level_resources: bool,
+}
+
+/// When CPU samples of starting pods count.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Readiness {
+    /// Time after the start of a pod in which samples from before its readiness are skipped.
+    pub(super) cpu_initialization: Duration,
+    /// Time after the start of a pod in which a change to unready counts as the initial state.
+    pub(super) initial_delay: Duration,
+}
+
+impl Config {
+    pub(super) fn of(ctx: &ControllerContext) -> Self {
+        let time = |name: &str| {
+            let flag = format!("horizontal-pod-autoscaler-{name}");
+            ctx.options.time(&flag)
+        };
+        Self {
+            period: time("sync-period"),
+            downscale_window: time("downscale-stabilization"),
+            tolerance: ctx.options.float("horizontal-pod-autoscaler-tolerance"),
+            readiness: Readiness {
+                cpu_initialization: time("cpu-initialization-period"),
+                initial_delay: time("initial-readiness-delay"),
+            },
+            has_own_tolerances: ctx.features.is_on(features::HPA_CONFIGURABLE_TOLERANCE),
+            scales_to_zero: ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
+            has_pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
+        }
+    }
+}

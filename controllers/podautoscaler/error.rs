@@ -1,0 +1,140 @@
+//! The failures of a sync. Their texts are upstream's.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use steersman_runtime::client::{ApiError, Decision};
+use steersman_runtime::object::DecodeError;
+use steersman_runtime::writes::StatusError;
+
+use super::evaluate::MetricError;
+use super::rescale::TargetError;
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// `apiVersion` of the target is malformed.
+    #[error("invalid API version in scale target reference: {0}")]
+    ApiVersion(#[source] TargetError),
+    /// The kind of the target is not served.
+    #[error("unable to determine resource for scale target reference: {0}")]
+    Kind(#[source] TargetError),
+    /// The size of the target could not be read.
+    #[error("failed to query scale subresource for {reference}: {source}")]
+    Scale {
+        /// Kind, namespace and name of the target.
+        reference: String,
+        /// The read.
+        #[source]
+        source: TargetError,
+    },
+    /// The metrics propose no size.
+    #[error(
+        "failed to compute desired number of replicas based on listed metrics for {reference}: {source}"
+    )]
+    Compute {
+        /// Kind, namespace and name of the target.
+        reference: String,
+        /// The metrics.
+        #[source]
+        source: ComputeError,
+    },
+    /// Some metrics could not be used; the others decided.
+    #[error("{0}")]
+    Metrics(#[source] InvalidMetrics),
+    /// The size of the target could not be written.
+    #[error("failed to rescale {reference}: {source}")]
+    Rescale {
+        /// Kind, namespace and name of the target.
+        reference: String,
+        /// The write.
+        #[source]
+        source: ApiError,
+    },
+    /// The status could not be written.
+    #[error("failed to update status for {name}: {source}")]
+    Status {
+        /// Name of the autoscaler.
+        name: Arc<str>,
+        /// The write.
+        #[source]
+        source: StatusError,
+    },
+    /// The answer to the write of the status is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+/// The metrics propose no size.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ComputeError {
+    /// The target has no selector.
+    #[error("selector is required")]
+    NoSelector(#[source] Decision),
+    /// Several autoscalers select the pods of the target.
+    #[error("pods by selector {selector} are controlled by multiple HPAs: [{autoscalers}]")]
+    Ambiguous {
+        /// The selector.
+        selector: String,
+        /// Namespaces and names.
+        autoscalers: String,
+        /// For the category of the error.
+        #[source]
+        decision: Decision,
+    },
+    /// Too many metrics could not be used.
+    #[error("{0}")]
+    Metrics(#[from] InvalidMetrics),
+}
+
+/// The decision to leave pods without a selector of their own alone.
+const SELECTOR: Decision = Decision("selector_unusable");
+/// The decision to leave a target without a metric alone.
+static NO_METRIC: Decision = Decision("metrics_missing");
+
+/// Metrics that could not be used.
+#[derive(Debug)]
+pub(super) struct InvalidMetrics {
+    /// Number of these metrics.
+    pub(super) bad: usize,
+    /// Number of all metrics.
+    pub(super) all: usize,
+    /// The first failure; `None` for an autoscaler without metrics.
+    pub(super) first: Option<MetricError>,
+}
+
+impl ComputeError {
+    pub(super) fn no_selector() -> Self {
+        Self::NoSelector(SELECTOR)
+    }
+
+    /// The error for `autoscalers`, which all select pods under `selector`.
+    pub(super) fn ambiguous(selector: String, autoscalers: String) -> Self {
+        Self::Ambiguous {
+            selector,
+            autoscalers,
+            decision: SELECTOR,
+        }
+    }
+}
+
+impl fmt::Display for InvalidMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bad, all, first } = self;
+        write!(f, "invalid metrics ({bad} invalid out of {all})")?;
+        match first {
+            Some(first) => write!(f, ", first error is: {first}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for InvalidMetrics {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.first {
+            Some(first) => Some(first),
+            None => Some(&NO_METRIC),
+        }
+    }
+}

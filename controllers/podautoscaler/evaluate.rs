@@ -1,0 +1,440 @@
+//! One metric of an autoscaler: reads it, and computes the size that it proposes.
+//!
+//! metric -> metrics API, cached pods -> `replicas.rs` -> [`Evaluated`] or [`MetricError`]
+//!
+//! Upstream: `computeReplicasForMetric` and the functions that it calls in `horizontal.go`. Its texts
+//! are reproduced with their oddities, since users and alerts read them.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use steersman_runtime::discovery::RestMapper;
+use steersman_runtime::endpointslice::PodsByLabel;
+use steersman_runtime::label_selector::LabelSelector;
+use steersman_runtime::labels::SelectorError;
+use steersman_runtime::object::{
+    ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec, MetricTarget,
+    ObjectMetric, Pod, PodsMetric,
+};
+use steersman_runtime::quantity::Quantity;
+
+use super::config::Config;
+use super::metrics_api::{MetricsApi, ReadError};
+use super::pods::{Groups, Samples, requests};
+use super::replicas::{
+    CalculationError, Proposal, Tolerances, by_ratio, by_share, by_utilization, by_value,
+};
+use super::status;
+
+/// A metric that cannot be used. `Display` is the error of the sync.
+#[derive(Debug, thiserror::Error)]
+#[error("{prefix}{cause}")]
+pub(super) struct MetricError {
+    /// Reason of the Event and of the condition `ScalingActive`.
+    pub(super) reason: &'static str,
+    prefix: String,
+    /// The text of the Event and of the condition.
+    #[source]
+    pub(super) cause: Cause,
+}
+
+impl MetricError {
+    /// Whether the spec of the autoscaler is at fault.
+    pub(super) fn is_of_spec(&self) -> bool {
+        matches!(self.cause, Cause::UnknownType(_))
+    }
+}
+
+/// The cause of a [`MetricError`].
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Cause {
+    /// The use of a resource is unknown.
+    #[error("failed to get {resource} {measure}: {source}")]
+    Resource {
+        resource: String,
+        measure: &'static str,
+        #[source]
+        source: ValueError,
+    },
+    /// The value of another metric is unknown.
+    #[error("{0}")]
+    Value(#[from] ValueError),
+    /// The selector of the metric is invalid.
+    #[error("{0}")]
+    Selector(#[from] SelectorError),
+    /// The metric has no target.
+    #[error("{0}")]
+    NoTarget(&'static str),
+    /// The metric has an unknown type.
+    #[error("unknown metric source type {0:?}")]
+    UnknownType(String),
+}
+
+/// The value of a metric is unknown, or no size follows from it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ValueError {
+    #[error("unable to get metrics for resource {resource}: {source}")]
+    Resource {
+        resource: String,
+        #[source]
+        source: ReadError,
+    },
+    #[error("unable to get metric {metric}: {source}")]
+    Pods {
+        metric: String,
+        #[source]
+        source: ReadError,
+    },
+    /// Upstream's format has its arguments in another order than its words.
+    #[error("unable to get metric {metric}: {kind} on {namespace} {name}/{source}")]
+    Object {
+        metric: String,
+        kind: String,
+        namespace: String,
+        name: String,
+        #[source]
+        source: ReadError,
+    },
+    #[error("unable to get external metric {namespace}/{metric}/{selector}: {source}")]
+    External {
+        namespace: String,
+        metric: String,
+        selector: String,
+        #[source]
+        source: ReadError,
+    },
+    #[error("{0}")]
+    Calculation(#[from] CalculationError),
+}
+
+impl From<CalculationError> for Cause {
+    fn from(error: CalculationError) -> Self {
+        Self::Value(error.into())
+    }
+}
+
+/// A metric that proposes a size.
+#[derive(Debug)]
+pub(super) struct Evaluated {
+    /// The proposed size.
+    pub(super) replicas: i32,
+    /// The metric, as Events and conditions describe it.
+    pub(super) name: String,
+    /// The entry of the status.
+    pub(super) status: Value,
+}
+
+/// The parts that every evaluation needs.
+pub(super) struct Sources {
+    pub(super) api: MetricsApi,
+    pub(super) mapper: RestMapper,
+    pub(super) pods: PodsByLabel,
+}
+
+/// The target of an autoscaler, for the evaluation of its metrics.
+pub(super) struct Subject<'a> {
+    pub(super) sources: &'a Sources,
+    pub(super) config: &'a Config,
+    pub(super) hpa: &'a HorizontalPodAutoscaler,
+    /// Wanted size of the target.
+    pub(super) current: i32,
+    /// Observed size of the target.
+    pub(super) observed: i32,
+    /// Selector of the target's pods.
+    pub(super) selector: &'a LabelSelector,
+    pub(super) now: Timestamp,
+}
+
+impl Subject<'_> {
+    /// Evaluates one metric.
+    pub(super) async fn evaluate(&self, metric: &MetricSpec) -> Result<Evaluated, MetricError> {
+        let failed = |reason, prefix: String| {
+            move |cause| MetricError {
+                reason,
+                prefix,
+                cause,
+            }
+        };
+        match metric {
+            MetricSpec {
+                kind,
+                resource: Some(source),
+                ..
+            } if kind == "Resource" => {
+                let (name, target) = (&*source.name, &source.target);
+                let used = self.resource(name, "", target, "resource").await;
+                let prefix = format!("failed to get {name} resource metric value: ");
+                let found = used.map_err(failed("FailedGetResourceMetric", prefix))?;
+                let status = status::resource(name, found.status);
+                Ok(Evaluated { status, ..found })
+            }
+            MetricSpec {
+                kind,
+                container_resource: Some(source),
+                ..
+            } if kind == "ContainerResource" => {
+                let (name, container) = (&*source.name, &*source.container);
+                let used = self.resource(name, container, &source.target, "container resource");
+                let prefix = format!("failed to get {container} container metric value: ");
+                let found = used
+                    .await
+                    .map_err(failed("FailedGetContainerResourceMetric", prefix))?;
+                let status = status::container_resource(name, container, found.status);
+                Ok(Evaluated { status, ..found })
+            }
+            MetricSpec {
+                kind,
+                pods: Some(source),
+                ..
+            } if kind == "Pods" => {
+                let prefix = "failed to get pods metric value: ".to_owned();
+                let found = self.pods_metric(source).await;
+                found.map_err(failed("FailedGetPodsMetric", prefix))
+            }
+            MetricSpec {
+                kind,
+                object: Some(source),
+                ..
+            } if kind == "Object" => {
+                let mut prefix = "failed to get object metric value: ".to_owned();
+                let found = self.object_metric(source).await;
+                let is_value = |error: &Cause| matches!(error, Cause::Value(_));
+                if source.target.kind == "AverageValue" && found.as_ref().is_err_and(is_value) {
+                    prefix = format!(
+                        "{prefix}failed to get {} object metric: ",
+                        source.metric.name
+                    );
+                }
+                found.map_err(failed("FailedGetObjectMetric", prefix))
+            }
+            MetricSpec {
+                kind,
+                external: Some(source),
+                ..
+            } if kind == "External" => {
+                let name = &source.metric.name;
+                let step = match source.target {
+                    MetricTarget {
+                        average_value: parsed,
+                        ..
+                    } if parsed.0.is_some() => format!("failed to get {name} external metric: "),
+                    MetricTarget { value, .. } if value.0.is_some() => {
+                        format!("failed to get external metric {name}: ")
+                    }
+                    _ => String::new(),
+                };
+                let prefix = format!("failed to get {name} external metric value: {step}");
+                let found = self.external_metric(source).await;
+                found.map_err(failed("FailedGetExternalMetric", prefix))
+            }
+            MetricSpec { kind, .. } => {
+                let cause = Cause::UnknownType(kind.clone());
+                Err(failed("InvalidMetricSourceType", String::new())(cause))
+            }
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        &self.hpa.meta.namespace
+    }
+
+    /// The selected pods, sorted by name.
+    fn selected(&self) -> Vec<Arc<Pod>> {
+        let pods = &self.sources.pods;
+        pods.matching(self.namespace(), self.selector)
+    }
+
+    fn groups(
+        &self,
+        pods: &[Arc<Pod>],
+        samples: &Samples,
+        resource: &str,
+    ) -> Result<Groups, CalculationError> {
+        Groups::of(pods, samples, resource, self.config.readiness, self.now)
+    }
+
+    fn tolerances(&self) -> Tolerances {
+        let common = self.config.tolerance;
+        let behavior = self.hpa.spec.behavior.as_ref();
+        let behavior = behavior.filter(|_| self.config.has_own_tolerances);
+        let own = |tolerance: Option<Quantity>| tolerance.map_or(common, Quantity::to_f64);
+        Tolerances {
+            down: own(behavior.and_then(|behavior| behavior.scale_down.tolerance.0)),
+            up: own(behavior.and_then(|behavior| behavior.scale_up.tolerance.0)),
+        }
+    }
+
+    /// A resource of pods, or of one container. The entry of the status is only the current value.
+    async fn resource(
+        &self,
+        resource: &str,
+        container: &str,
+        target: &MetricTarget,
+        kind: &str,
+    ) -> Result<Evaluated, Cause> {
+        const NO_TARGET: &str = "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set";
+        let wants_value = target.average_value.0.is_some();
+        if !wants_value && target.average_utilization.is_none() {
+            return Err(Cause::NoTarget(NO_TARGET));
+        }
+        let used = self.resource_use(resource, container, target).await;
+        let (replicas, current) = used.map_err(|source| Cause::Resource {
+            resource: resource.to_owned(),
+            measure: if wants_value { "usage" } else { "utilization" },
+            source,
+        })?;
+        let name = if wants_value {
+            format!("{resource} resource")
+        } else {
+            format!("{resource} {kind} utilization (percentage of request)")
+        };
+        Ok(Evaluated {
+            replicas,
+            name,
+            status: current,
+        })
+    }
+
+    /// The proposed size for the use of a resource, and its current value.
+    async fn resource_use(
+        &self,
+        resource: &str,
+        container: &str,
+        target: &MetricTarget,
+    ) -> Result<(i32, Value), ValueError> {
+        let (api, selector) = (&self.sources.api, self.selector.to_string());
+        let samples = api
+            .resource(self.namespace(), &selector, resource, container)
+            .await
+            .map_err(|source| ValueError::Resource {
+                resource: resource.to_owned(),
+                source,
+            })?;
+        let pods = self.selected();
+        let groups = self.groups(&pods, &samples, resource)?;
+        let (current, tolerances) = (self.current, self.tolerances());
+        if let Some(value) = target.average_value.0 {
+            let target = value.milli_value();
+            let found = by_value(current, target, tolerances, &groups, samples)?;
+            return Ok((found.replicas, status::of_resource(resource, found.value)));
+        }
+        let percent = target.average_utilization.unwrap_or_default();
+        let has_pod_level = self.config.has_pod_level_resources;
+        let requests = || requests(&pods, container, resource, has_pod_level);
+        let found = by_utilization(current, percent, tolerances, &groups, samples, requests)?;
+        let value = status::of_utilization(resource, found.value);
+        Ok((found.replicas, value))
+    }
+
+    async fn pods_metric(&self, source: &PodsMetric) -> Result<Evaluated, Cause> {
+        let PodsMetric { metric, target } = source;
+        let (selector, of_metric) = (self.selector.to_string(), metric.query()?);
+        let api = &self.sources.api;
+        let samples = api
+            .of_pods(self.namespace(), &selector, &metric.name, &of_metric)
+            .await
+            .map_err(|source| ValueError::Pods {
+                metric: metric.name.clone(),
+                source,
+            })?;
+        let groups = self.groups(&self.selected(), &samples, "")?;
+        // The API server demands a target; upstream would panic without one.
+        let target = target.average_value.0.map_or(0, Quantity::milli_value);
+        let found = by_value(self.current, target, self.tolerances(), &groups, samples)?;
+        Ok(Evaluated {
+            replicas: found.replicas,
+            name: format!("pods metric {}", metric.name),
+            status: status::pods(metric, status::current("averageValue", found.value)),
+        })
+    }
+
+    async fn object_metric(&self, source: &ObjectMetric) -> Result<Evaluated, Cause> {
+        const NO_TARGET: &str = "invalid object metric source: neither a value target nor an average value target was set";
+        let ObjectMetric {
+            described_object: object,
+            metric,
+            target,
+        } = source;
+        let of_metric = metric.query()?;
+        let (value, average) = (target.value.0, target.average_value.0);
+        let (target, is_share) = match (&*target.kind, value, average) {
+            ("Value", Some(value), _) => (value.milli_value(), false),
+            ("AverageValue", _, Some(average)) => (average.milli_value(), true),
+            _ => return Err(Cause::NoTarget(NO_TARGET)),
+        };
+        let Sources { api, mapper, .. } = self.sources;
+        let usage = api
+            .of_object(mapper, self.namespace(), object, &metric.name, &of_metric)
+            .await
+            .map_err(|source| ValueError::Object {
+                metric: metric.name.clone(),
+                kind: object.kind.clone(),
+                namespace: self.namespace().to_owned(),
+                name: object.name.clone(),
+                source,
+            })?;
+        let (found, field) = self.sized(usage, target, is_share)?;
+        let name = if is_share {
+            // Upstream names it like an external metric.
+            external_name(metric)
+        } else {
+            format!("{} metric {}", object.kind, metric.name)
+        };
+        Ok(Evaluated {
+            replicas: found.replicas,
+            name,
+            status: status::object(object, metric, status::current(field, found.value)),
+        })
+    }
+
+    async fn external_metric(&self, source: &ExternalMetric) -> Result<Evaluated, Cause> {
+        const NO_TARGET: &str = "invalid external metric source: neither a value target nor an average value target was set";
+        let ExternalMetric { metric, target } = source;
+        let (target, is_share) = match (target.average_value.0, target.value.0) {
+            (Some(average), _) => (average.milli_value(), true),
+            (None, Some(value)) => (value.milli_value(), false),
+            (None, None) => return Err(Cause::NoTarget(NO_TARGET)),
+        };
+        let of_metric = metric.query()?;
+        let api = &self.sources.api;
+        let values = api
+            .external(self.namespace(), &metric.name, &of_metric)
+            .await
+            .map_err(|source| ValueError::External {
+                namespace: self.namespace().to_owned(),
+                metric: metric.name.clone(),
+                selector: metric.printed_selector(),
+                source,
+            })?;
+        let usage = values.into_iter().fold(0, i64::saturating_add);
+        let (found, field) = self.sized(usage, target, is_share)?;
+        Ok(Evaluated {
+            replicas: found.replicas,
+            name: external_name(metric),
+            status: status::external(metric, status::current(field, found.value)),
+        })
+    }
+
+    /// The proposal for one value, and the field of the status that shows the value.
+    fn sized(
+        &self,
+        usage: i64,
+        target: i64,
+        is_share: bool,
+    ) -> Result<(Proposal<i64>, &'static str), ValueError> {
+        let tolerances = self.tolerances();
+        if is_share {
+            let found = by_share(self.observed, usage, target, tolerances);
+            return Ok((found, "averageValue"));
+        }
+        let pods = || self.selected();
+        let found = by_ratio(self.current, usage, target, tolerances, pods)?;
+        Ok((found, "value"))
+    }
+}
+
+fn external_name(metric: &MetricIdentifier) -> String {
+    let selector = metric.printed_selector();
+    format!("external metric {}({selector})", metric.name)
+}

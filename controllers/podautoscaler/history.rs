@@ -1,0 +1,115 @@
+//! The memory of each autoscaler: past recommendations, and the changes that it made.
+//!
+//! The memory is lost at a restart, as upstream's. Then a target shrinks only after the window of
+//! stabilization, because its size at the start is the first recommendation.
+//!
+//! Upstream: `recommendations`, `scaleUpEvents` and `scaleDownEvents` in `horizontal.go`.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use steersman_runtime::object::{AutoscalerBehavior, ObjectKey, ScalingRules};
+use steersman_runtime::own_writes::Memory;
+
+/// A number of replicas at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timed {
+    pub(super) replicas: i32,
+    pub(super) at: Timestamp,
+}
+
+/// The memory of one autoscaler. The lists are not sorted, since new entries replace outdated ones.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct History {
+    /// Proposed sizes before stabilization.
+    pub(super) recommendations: Vec<Timed>,
+    /// Numbers of added replicas.
+    pub(super) ups: Vec<Timed>,
+    /// Numbers of removed replicas.
+    pub(super) downs: Vec<Timed>,
+}
+
+impl History {
+    /// Makes the current size the first recommendation.
+    pub(super) fn begin(&mut self, current: i32, now: Timestamp) {
+        if self.recommendations.is_empty() {
+            let (replicas, at) = (current, now);
+            self.recommendations.push(Timed { replicas, at });
+        }
+    }
+
+    /// Records a change of the size. Only rules of the speed read it, so without rules there is no
+    /// record.
+    pub(super) fn resized(
+        &mut self,
+        behavior: Option<&AutoscalerBehavior>,
+        from: i32,
+        to: i32,
+        now: Timestamp,
+    ) {
+        let Some(behavior) = behavior else { return };
+        let (rules, list) = if to > from {
+            (&behavior.scale_up, &mut self.ups)
+        } else {
+            (&behavior.scale_down, &mut self.downs)
+        };
+        let cutoff = before(now, longest_period(rules));
+        let change = Timed {
+            replicas: to.saturating_sub(from).saturating_abs(),
+            at: now,
+        };
+        record(list, change, |old| old.at < cutoff);
+    }
+}
+
+/// Stores `new` in place of the last outdated entry, or else at the end. So the list stays short.
+pub(super) fn record(list: &mut Vec<Timed>, new: Timed, is_outdated: impl Fn(&Timed) -> bool) {
+    match list.iter().rposition(is_outdated) {
+        Some(place) => list[place] = new,
+        None => list.push(new),
+    }
+}
+
+/// The time `span` before `now`.
+pub(super) fn before(now: Timestamp, span: Duration) -> Timestamp {
+    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+    now.checked_sub(span).unwrap_or(Timestamp::MIN)
+}
+
+/// A number of seconds in the API; a negative one is zero.
+pub(super) fn seconds(number: i32) -> Duration {
+    Duration::from_secs(u64::try_from(number).unwrap_or(0))
+}
+
+fn longest_period(rules: &ScalingRules) -> Duration {
+    let periods = rules.policies.iter().map(|policy| policy.period_seconds);
+    seconds(periods.max().unwrap_or(0))
+}
+
+/// The memories of all autoscalers.
+#[derive(Debug, Default)]
+pub(super) struct Histories(Mutex<HashMap<ObjectKey, History>>);
+
+impl Histories {
+    /// Reads or changes the memory of one autoscaler.
+    pub(super) fn of<T>(&self, key: &ObjectKey, use_it: impl FnOnce(&mut History) -> T) -> T {
+        use_it(self.all().entry(key.clone()).or_default())
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, History>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory for Histories {
+    fn forget(&self, owner: &ObjectKey) {
+        self.all().remove(owner);
+    }
+
+    fn history_went_back(&self) {
+        // The changes may never have happened. An empty memory is that of a new process.
+        self.all().clear();
+    }
+}

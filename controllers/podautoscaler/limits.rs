@@ -1,0 +1,193 @@
+//! From a proposed size to the next one: stabilization over time, then limits.
+//!
+//! proposal, history -> [`Normalized`] -> conditions `AbleToScale` and `ScalingLimited`
+//!
+//! Without `spec.behavior`, a target shrinks to the highest recommendation of the window, and at most
+//! doubles. With it, `behavior.rs` has the rules.
+//!
+//! Upstream: `normalizeDesiredReplicas` and `convertDesiredReplicasWithRules` in `horizontal.go`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::history::{History, Timed, before, record};
+
+/// A target at most doubles in one sync.
+const UP_FACTOR: i32 = 2;
+/// A small target grows at least to this size.
+const UP_MINIMUM: i32 = 4;
+
+/// Reason and message of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reason {
+    pub(super) reason: &'static str,
+    pub(super) message: &'static str,
+}
+
+impl Reason {
+    pub(super) const READY: Self = Self {
+        reason: "ReadyForNewScale",
+        message: "recommended size matches current size",
+    };
+    pub(super) const DOWN_STABILIZED: Self = Self {
+        reason: "ScaleDownStabilized",
+        message: "recent recommendations were higher than current one, applying the highest recent recommendation",
+    };
+    pub(super) const UP_STABILIZED: Self = Self {
+        reason: "ScaleUpStabilized",
+        message: "recent recommendations were lower than current one, applying the lowest recent recommendation",
+    };
+    pub(super) const WITHIN_RANGE: Self = Self {
+        reason: "DesiredWithinRange",
+        message: "the desired count is within the acceptable range",
+    };
+    pub(super) const UP_LIMIT: Self = Self {
+        reason: "ScaleUpLimit",
+        message: "the desired replica count is increasing faster than the maximum scale rate",
+    };
+    pub(super) const DOWN_LIMIT: Self = Self {
+        reason: "ScaleDownLimit",
+        message: "the desired replica count is decreasing faster than the maximum scale rate",
+    };
+    pub(super) const TOO_MANY: Self = Self {
+        reason: "TooManyReplicas",
+        message: "the desired replica count is more than the maximum replica count",
+    };
+    pub(super) const TOO_FEW: Self = Self {
+        reason: "TooFewReplicas",
+        message: "the desired replica count is less than the minimum replica count",
+    };
+}
+
+/// The sizes that a decision starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// The wanted size of the target now.
+    pub(super) current: i32,
+    /// The size that the metrics propose.
+    pub(super) proposed: i32,
+    /// Lower limit.
+    pub(super) min: i32,
+    /// Upper limit.
+    pub(super) max: i32,
+}
+
+/// The next size, with its conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Normalized {
+    /// The next size.
+    pub(super) replicas: i32,
+    /// For `AbleToScale`, which is `True`.
+    pub(super) able: Reason,
+    /// For `ScalingLimited`.
+    pub(super) limit: Reason,
+    /// The status of `ScalingLimited`: whether a limit changed the size.
+    pub(super) is_limited: bool,
+}
+
+impl Normalized {
+    /// The result of limiting the size `stabilized` to `replicas`.
+    pub(super) fn new(able: Reason, stabilized: i32, (replicas, limit): (i32, Reason)) -> Self {
+        Self {
+            replicas,
+            able,
+            limit,
+            is_limited: replicas != stabilized,
+        }
+    }
+}
+
+/// The next size without `spec.behavior`. Records the proposal.
+pub(super) fn normalize(
+    history: &mut History,
+    sizes: Sizes,
+    window: Duration,
+    now: Timestamp,
+) -> Normalized {
+    let stabilized = stabilize(&mut history.recommendations, sizes.proposed, window, now);
+    let able = if stabilized == sizes.proposed {
+        Reason::READY
+    } else {
+        Reason::DOWN_STABILIZED
+    };
+    Normalized::new(able, stabilized, limit(sizes, stabilized))
+}
+
+/// The highest recommendation of the window.
+fn stabilize(
+    recommendations: &mut Vec<Timed>,
+    proposed: i32,
+    window: Duration,
+    now: Timestamp,
+) -> i32 {
+    let cutoff = before(now, window);
+    let recent = recommendations.iter().filter(|old| old.at >= cutoff);
+    let highest = recent.map(|old| old.replicas).fold(proposed, i32::max);
+    let new = Timed {
+        replicas: proposed,
+        at: now,
+    };
+    record(recommendations, new, |old| old.at < cutoff);
+    highest
+}
+
+/// The size `wanted` within the limits of `sizes`, and the limit that applies.
+fn limit(sizes: Sizes, wanted: i32) -> (i32, Reason) {
+    let fastest = sizes.current.saturating_mul(UP_FACTOR).max(UP_MINIMUM);
+    let (most, too_many) = if sizes.max > fastest {
+        (fastest, Reason::UP_LIMIT)
+    } else {
+        (sizes.max, Reason::TOO_MANY)
+    };
+    if wanted < sizes.min {
+        (sizes.min, Reason::TOO_FEW)
+    } else if wanted > most {
+        (most, too_many)
+    } else {
+        (wanted, Reason::WITHIN_RANGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Upstream: `TestConvertDesiredReplicasWithRules`.
+    #[test]
+    fn convert_desired_replicas_with_rules() {
+        // (why, current, wanted, min, max, size, reason)
+        let cases = [
+            (
+                "prenormalized desired is less than upper limit and between min and max",
+                3,
+                7,
+                1,
+                10,
+                6,
+                Reason::UP_LIMIT,
+            ),
+            ("within range", 6, 7, 1, 10, 7, Reason::WITHIN_RANGE),
+            ("below min", 3, 0, 2, 10, 2, Reason::TOO_FEW),
+            ("above max", 6, 12, 1, 10, 10, Reason::TOO_MANY),
+            (
+                "a small target grows to four",
+                1,
+                9,
+                1,
+                10,
+                4,
+                Reason::UP_LIMIT,
+            ),
+        ];
+        for (why, current, wanted, min, max, size, reason) in cases {
+            let sizes = Sizes {
+                current,
+                proposed: wanted,
+                min,
+                max,
+            };
+            assert_eq!(limit(sizes, wanted), (size, reason), "{why}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Metrics of the controller, under upstream's names (`pkg/controller/podautoscaler/monitor`).
+
+use std::time::Duration;
+
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
+    exponential_buckets,
+};
+
+/// The change that a sync or a metric leads to: label `action`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Up,
+    Down,
+    None,
+}
+
+impl Action {
+    /// The change from one size to another.
+    pub(super) fn between(from: i32, to: i32) -> Self {
+        match to.cmp(&from) {
+            std::cmp::Ordering::Greater => Self::Up,
+            std::cmp::Ordering::Less => Self::Down,
+            std::cmp::Ordering::Equal => Self::None,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "scale_up",
+            Self::Down => "scale_down",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The origin of a failure: label `error`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The spec of the autoscaler.
+    Spec,
+    /// A computation or a request.
+    Internal,
+    /// No failure.
+    None,
+}
+
+impl Origin {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Spec => "spec",
+            Self::Internal => "internal",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The metric families.
+#[derive(Debug, Clone)]
+pub(super) struct AutoscalerMetrics {
+    reconciliations: IntCounterVec,
+    reconciliation_duration: HistogramVec,
+    computations: IntCounterVec,
+    computation_duration: HistogramVec,
+    /// Number of autoscalers.
+    pub(super) autoscalers: IntGauge,
+    desired_replicas: GaugeVec,
+}
+
+const LABELS: &str = "The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'.";
+
+impl AutoscalerMetrics {
+    /// Registers all families.
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let name = |name: &str| format!("horizontal_pod_autoscaler_controller_{name}");
+        let opts = |of: &str, help: &str| Opts::new(name(of), help);
+        let seconds = |of: &str, help: &str| {
+            let buckets = exponential_buckets(0.001, 2.0, 15)?;
+            Ok::<_, prometheus::Error>(HistogramOpts::new(name(of), help).buckets(buckets))
+        };
+        let first = "Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.";
+        let kind = "The label 'metric_type' corresponds to HPA.spec.metrics[*].type";
+        let metrics = Self {
+            reconciliations: IntCounterVec::new(
+                opts(
+                    "reconciliations_total",
+                    &format!(
+                        "[BETA] Number of reconciliations of HPA controller. {LABELS} {first}"
+                    ),
+                ),
+                &["action", "error"],
+            )?,
+            reconciliation_duration: HistogramVec::new(
+                seconds(
+                    "reconciliation_duration_seconds",
+                    &format!(
+                        "[BETA] The time(seconds) that the HPA controller takes to reconcile once. {LABELS} {first}"
+                    ),
+                )?,
+                &["action", "error"],
+            )?,
+            computations: IntCounterVec::new(
+                opts(
+                    "metric_computation_total",
+                    &format!("[BETA] Number of metric computations. {LABELS} {kind}"),
+                ),
+                &["action", "error", "metric_type"],
+            )?,
+            computation_duration: HistogramVec::new(
+                seconds(
+                    "metric_computation_duration_seconds",
+                    &format!(
+                        "[BETA] The time(seconds) that the HPA controller takes to calculate one metric. {LABELS} {kind}"
+                    ),
+                )?,
+                &["action", "error", "metric_type"],
+            )?,
+            autoscalers: IntGauge::with_opts(opts(
+                "num_horizontal_pod_autoscalers",
+                "[ALPHA] Current number of controlled HPA objects.",
+            ))?,
+            desired_replicas: GaugeVec::new(
+                opts(
+                    "desired_replicas",
+                    "[ALPHA] Current desired replica count for HPA objects.",
+                ),
+                &["namespace", "hpa_name"],
+            )?,
+        };
+        registry.register(Box::new(metrics.reconciliations.clone()))?;
+        registry.register(Box::new(metrics.reconciliation_duration.clone()))?;
+        registry.register(Box::new(metrics.computations.clone()))?;
+        registry.register(Box::new(metrics.computation_duration.clone()))?;
+        registry.register(Box::new(metrics.autoscalers.clone()))?;
+        registry.register(Box::new(metrics.desired_replicas.clone()))?;
+        Ok(metrics)
+    }
+
+    /// Counts a sync.
+    pub(super) fn reconciled(&self, action: Action, origin: Origin, took: Duration) {
+        let labels = [action.as_str(), origin.as_str()];
+        self.reconciliations.with_label_values(&labels).inc();
+        self.reconciliation_duration
+            .with_label_values(&labels)
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts the computation of one metric of type `kind`.
+    pub(super) fn computed(&self, action: Action, origin: Origin, kind: &str, took: Duration) {
+        let labels = [action.as_str(), origin.as_str(), kind];
+        self.computations.with_label_values(&labels).inc();
+        self.computation_duration
+            .with_label_values(&labels)
+            .observe(took.as_secs_f64());
+    }
+
+    /// Shows the size that an autoscaler wants. As upstream, it stays after a deletion.
+    pub(super) fn desires(&self, namespace: &str, name: &str, replicas: i32) {
+        self.desired_replicas
+            .with_label_values(&[namespace, name])
+            .set(replicas.into());
+    }
+}

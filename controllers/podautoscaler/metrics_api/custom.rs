@@ -1,0 +1,231 @@
+//! The custom metrics API: metrics of pods and of other objects.
+//!
+//! Upstream: `k8s.io/metrics/pkg/client/custom_metrics`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::discovery::{RestMapper, split_api_version};
+use steersman_runtime::object::CrossVersionReference;
+use steersman_runtime::quantity::Quantity;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::super::pods::{Sample, Samples};
+use super::{
+    CustomError, Items, MISSING, MetricsApi, ReadError, at_least_one, group_resource, query, read,
+    time,
+};
+
+const API: &str = "custom";
+const GROUP: &str = "custom.metrics.k8s.io";
+/// Versions that this client reads. They differ only in fields that it skips.
+const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+/// Window of a sample that has none.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
+
+/// The client of the custom metrics API.
+pub(super) struct CustomMetrics {
+    client: ApiClient,
+    /// Time for which a version is kept.
+    period: Duration,
+    version: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+impl CustomMetrics {
+    pub(super) fn new(client: ApiClient, period: Duration) -> Self {
+        let version = Mutex::default();
+        Self {
+            client,
+            period,
+            version,
+        }
+    }
+
+    /// The version to use: the preferred one of the group if it is known, or else the first known
+    /// one. Upstream reads all groups; the answer for one group is much smaller.
+    async fn version(&self) -> Result<Arc<str>, ReadError> {
+        let mut kept = self.version.lock().await;
+        if let Some((at, version)) = &*kept
+            && at.elapsed() < self.period
+        {
+            return Ok(Arc::clone(version));
+        }
+        let path = format!("/apis/{GROUP}");
+        let failed = |source| ReadError::Request { api: API, source };
+        let answer = match self.client.get_path(&path).await {
+            Err(error) if error.is_not_found() => {
+                return Err(CustomError::NotRegistered(MISSING).into());
+            }
+            answer => answer.map_err(failed)?,
+        };
+        let group: Group = serde_json::from_slice(&answer).map_err(|source| {
+            let (request, source) = (format!("GET {path}"), source.into());
+            failed(ApiError::Decode { request, source })
+        })?;
+        let version = group
+            .version()
+            .ok_or(CustomError::UnknownVersion(MISSING))?;
+        *kept = Some((Instant::now(), Arc::clone(&version)));
+        Ok(version)
+    }
+
+    async fn values(
+        &self,
+        namespace: &str,
+        [plural, name, metric]: [&str; 3],
+        query: &str,
+    ) -> Result<Vec<MetricValue>, ReadError> {
+        let version = self.version().await?;
+        let resource = group_resource(GROUP, &version, plural);
+        let target = Target {
+            resource: &resource,
+            namespace: Some(namespace),
+            name: Some(name),
+            subresource: Some(metric).filter(|metric| !metric.is_empty()),
+        };
+        let list: Items<MetricValue> = read(API, &self.client, target, query).await?;
+        Ok(list.items)
+    }
+}
+
+impl MetricsApi {
+    /// The metric of the pods that `selector` matches.
+    pub(in super::super) async fn of_pods(
+        &self,
+        namespace: &str,
+        selector: &str,
+        metric: &str,
+        metric_selector: &str,
+    ) -> Result<Samples, ReadError> {
+        let query = query(&[
+            ("labelSelector", selector),
+            ("metricLabelSelector", metric_selector),
+        ]);
+        let values = self.custom.values(namespace, ["pods", "*", metric], &query);
+        let values = at_least_one(API, values.await?)?;
+        let samples = values.into_iter().map(|value| {
+            let seconds = value
+                .window_seconds
+                .map(|number| number.try_into().unwrap_or(0));
+            let window = seconds.map(Duration::from_secs);
+            let sample = Sample {
+                value: value.value.milli_value(),
+                timestamp: time(value.timestamp),
+                window: window.unwrap_or(DEFAULT_WINDOW),
+            };
+            (Arc::from(value.described_object.name), sample)
+        });
+        Ok(samples.collect())
+    }
+
+    /// The metric of `object`, in thousandths. As upstream, a Namespace stands for `namespace`.
+    pub(in super::super) async fn of_object(
+        &self,
+        mapper: &RestMapper,
+        namespace: &str,
+        object: &CrossVersionReference,
+        metric: &str,
+        metric_selector: &str,
+    ) -> Result<i64, ReadError> {
+        let group = split_api_version(&object.api_version).map_or("", |(group, _)| group);
+        let query = query(&[("metricLabelSelector", metric_selector)]);
+        let values = if object.kind == "Namespace" && group.is_empty() {
+            let path = ["metrics", metric, ""];
+            self.custom.values(namespace, path, &query).await?
+        } else {
+            // The version comes first, as upstream reports its failure first.
+            self.custom.version().await?;
+            let resource = mapper.resources(group, &object.kind).await;
+            let resource = resource.map_err(|source| CustomError::Kind {
+                kind: qualified(&object.kind, group),
+                source,
+            })?;
+            let plural = resource
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let path = [&*plural, &*object.name, metric];
+            self.custom.values(namespace, path, &query).await?
+        };
+        match &values[..] {
+            [value] => Ok(value.value.milli_value()),
+            several => Err(CustomError::Count(several.len(), MISSING).into()),
+        }
+    }
+}
+
+/// `Kind.group`, or only the kind for core.
+fn qualified(kind: &str, group: &str) -> String {
+    if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    }
+}
+
+/// `APIGroup`.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Group {
+    preferred_version: GroupVersion,
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct GroupVersion {
+    version: String,
+}
+
+impl Group {
+    fn version(&self) -> Option<Arc<str>> {
+        let mut candidates = std::iter::once(&self.preferred_version).chain(&self.versions);
+        let known = candidates.find(|known| VERSIONS.contains(&&*known.version))?;
+        Some(Arc::from(&*known.version))
+    }
+}
+
+/// `MetricValue` of both versions.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetricValue {
+    #[serde(default)]
+    described_object: Described,
+    timestamp: Option<Timestamp>,
+    window_seconds: Option<i64>,
+    value: Quantity,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Described {
+    name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_preferred_known_version_is_used() {
+        // (preferred version, versions, used version)
+        let cases: [(&str, &[&str], Option<&str>); 4] = [
+            ("v1beta2", &["v1beta2", "v1beta1"], Some("v1beta2")),
+            ("v1beta1", &["v1beta2", "v1beta1"], Some("v1beta1")),
+            ("v2", &["v2", "v1beta1"], Some("v1beta1")),
+            ("v2", &["v2"], None),
+        ];
+        for (preferred, versions, expected) in cases {
+            let versions: Vec<_> = versions.iter().map(|v| json!({ "version": v })).collect();
+            let group = json!({"preferredVersion": {"version": preferred}, "versions": versions});
+            let group: Group = serde_json::from_value(group).unwrap();
+            assert_eq!(group.version().as_deref(), expected);
+        }
+    }
+}

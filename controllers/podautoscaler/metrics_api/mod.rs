@@ -1,0 +1,172 @@
+//! Reads the three metrics APIs. Each has a client with a throttle of its own, as upstream's.
+//!
+//! Upstream: `pkg/controller/podautoscaler/metrics/client.go`.
+
+mod custom;
+mod resource;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use steersman_runtime::client::{ApiClient, ApiError, Decision, Target, escape_query};
+use steersman_runtime::controller::ControllerContext;
+use steersman_runtime::discovery::MappingError;
+use steersman_runtime::quantity::Quantity;
+use steersman_runtime::resource::ResourceType;
+
+use self::custom::CustomMetrics;
+use super::IDENTITY;
+
+/// A metric could not be read. Users see these texts in Events and conditions.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    /// A request failed, or its answer is malformed.
+    #[error("unable to fetch metrics from {api} metrics API: {source}")]
+    Request {
+        /// `resource`, `custom` or `external`.
+        api: &'static str,
+        /// The request.
+        #[source]
+        source: ApiError,
+    },
+    /// The custom metrics API cannot have the metric.
+    #[error("unable to fetch metrics from custom metrics API: {0}")]
+    Custom(#[from] CustomError),
+    /// The answer has no values.
+    #[error("no metrics returned from {api} metrics API")]
+    Empty {
+        /// `resource`, `custom` or `external`.
+        api: &'static str,
+        /// For the category of the error.
+        #[source]
+        decision: Decision,
+    },
+}
+
+/// The custom metrics API cannot have a metric.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CustomError {
+    /// No such API is registered.
+    #[error("no custom metrics API (custom.metrics.k8s.io) registered")]
+    NotRegistered(#[source] Decision),
+    /// The API has other versions only.
+    #[error("no known available metric versions found")]
+    UnknownVersion(#[source] Decision),
+    /// The described object is of an unknown kind.
+    #[error("unable to map kind {kind} to resource: {source}")]
+    Kind {
+        /// Kind and group.
+        kind: String,
+        /// The mapping.
+        #[source]
+        source: MappingError,
+    },
+    /// The answer is about several objects, or none.
+    #[error("the custom metrics API server returned {0} results when we asked for exactly one")]
+    Count(usize, #[source] Decision),
+}
+
+/// The decision to propose no size without values.
+const MISSING: Decision = Decision("metrics_missing");
+
+/// The metrics APIs.
+pub(super) struct MetricsApi {
+    resource: ApiClient,
+    custom: CustomMetrics,
+    external: ApiClient,
+}
+
+impl MetricsApi {
+    /// The APIs with one client each. `period` is the time for which the version of the custom
+    /// metrics API is kept.
+    pub(super) fn new(ctx: &ControllerContext, period: Duration) -> Self {
+        Self {
+            resource: ctx.client(IDENTITY),
+            custom: CustomMetrics::new(ctx.client(IDENTITY), period),
+            external: ctx.client(IDENTITY),
+        }
+    }
+
+    /// The values of an external metric in thousandths, at least one. `selector` is for labels of the
+    /// metric.
+    pub(super) async fn external(
+        &self,
+        namespace: &str,
+        metric: &str,
+        selector: &str,
+    ) -> Result<Vec<i64>, ReadError> {
+        const API: &str = "external";
+        let resource = group_resource("external.metrics.k8s.io", "v1beta1", metric);
+        let target = Target {
+            resource: &resource,
+            namespace: Some(namespace),
+            name: None,
+            subresource: None,
+        };
+        let query = query(&[("labelSelector", selector)]);
+        let list: Items<ExternalValue> = read(API, &self.external, target, &query).await?;
+        let values = list.items.iter().map(|item| item.value.milli_value());
+        at_least_one(API, values.collect())
+    }
+}
+
+/// A list of any kind.
+#[derive(Deserialize)]
+struct Items<T> {
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct ExternalValue {
+    value: Quantity,
+}
+
+/// The time of a sample; a missing one is the earliest time, like Go's zero time.
+fn time(served: Option<Timestamp>) -> Timestamp {
+    served.unwrap_or(Timestamp::MIN)
+}
+
+fn group_resource(group: &'static str, version: &str, plural: &str) -> ResourceType {
+    ResourceType {
+        group: group.into(),
+        version: version.to_owned().into(),
+        kind: "".into(),
+        plural: plural.to_owned().into(),
+        namespaced: true,
+    }
+}
+
+/// The query with these parameters. Empty ones are left out.
+fn query(parameters: &[(&str, &str)]) -> String {
+    let set = parameters.iter().filter(|(_, value)| !value.is_empty());
+    let pairs = set.map(|(name, value)| format!("{name}={}", escape_query(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+async fn read<T: DeserializeOwned>(
+    api: &'static str,
+    client: &ApiClient,
+    target: Target<'_>,
+    query: &str,
+) -> Result<T, ReadError> {
+    let failed = |source| ReadError::Request { api, source };
+    let answer = client.list(target, query).await.map_err(failed)?;
+    serde_json::from_slice(&answer).map_err(|source| {
+        let request = format!("GET {}", target.resource);
+        let source = source.into();
+        failed(ApiError::Decode { request, source })
+    })
+}
+
+fn at_least_one<T>(api: &'static str, values: Vec<T>) -> Result<Vec<T>, ReadError> {
+    if values.is_empty() {
+        return Err(ReadError::Empty {
+            api,
+            decision: MISSING,
+        });
+    }
+    Ok(values)
+}

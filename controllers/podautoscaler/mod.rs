@@ -1,0 +1,133 @@
+//! Scales workloads by metrics: keeps the use of resources, or other values, near their targets.
+//!
+//! timers -> queue of autoscalers -> sync -> (evaluate, limits, behavior) -> PUT scale, PUT status
+//!
+//! Guarantees:
+//!
+//! - The size of a target that this controller writes is within `minReplicas` and `maxReplicas`.
+//! - A write of a size carries the resource version that was read in the same sync. After a conflict
+//!   it is repeated with a new one, five times at most.
+//! - Each autoscaler is synced once per period, also after failures.
+//!
+//! Upstream: `pkg/controller/podautoscaler`. Differences:
+//!
+//! - The size is read and written as served, without a look at the discovery of the subresource.
+//! - After the last failed write of a size, the size is not read again.
+//! - The versions of the custom metrics API come from the discovery of that group only.
+//! - Autoscalers that share pods are named in alphabetical order; upstream's order is random.
+
+mod behavior;
+mod config;
+mod error;
+mod evaluate;
+mod handlers;
+mod history;
+mod limits;
+mod metrics;
+mod metrics_api;
+mod pods;
+mod replicas;
+mod rescale;
+mod selectors;
+mod status;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::discovery::RestMapper;
+use steersman_runtime::endpointslice::PodsByLabel;
+use steersman_runtime::keyed::Keyed;
+use steersman_runtime::object::{HorizontalPodAutoscaler, Pod};
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::workqueue::WorkQueue;
+
+use self::config::Config;
+use self::evaluate::Sources;
+use self::history::Histories;
+use self::metrics::AutoscalerMetrics;
+use self::metrics_api::MetricsApi;
+use self::selectors::Selectors;
+use self::sync::{Autoscalers, Reconciler};
+
+/// The horizontal pod autoscaler controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["horizontalpodautoscaling"],
+    enabled_by_default: true,
+    summary: "Scales workloads by the use of resources and by other metrics",
+    identity: IDENTITY,
+    reads: &[Read::of::<HorizontalPodAutoscaler>(), Read::of::<Pod>()],
+    rules: &[
+        Rule::new(
+            &["autoscaling"],
+            &["horizontalpodautoscalers/status"],
+            &["update"],
+        ),
+        // A target may be any custom resource.
+        Rule::new(&["*"], &["*/scale"], &["get", "update"]),
+        Rule::new(&["metrics.k8s.io"], &["pods"], &["list"]),
+        Rule::new(&["custom.metrics.k8s.io"], &["*"], &["get"]),
+        Rule::new(&["external.metrics.k8s.io"], &["*"], &["list"]),
+        Rule::EVENTS,
+    ],
+    init,
+};
+
+const NAME: &str = "horizontal-pod-autoscaler-controller";
+
+/// Name of its clients, and source of its Events.
+const IDENTITY: &str = "horizontal-pod-autoscaler";
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let metrics = ctx
+        .metrics(AutoscalerMetrics::register)
+        .map_err(|source| InitError {
+            controller: NAME,
+            source: Box::new(source),
+        })?;
+    let config = Config::of(ctx);
+    let period = config.period;
+    // The delay after a failed sync is the period too.
+    let queue = WorkQueue::with_backoff_of_keys(
+        "horizontalpodautoscaler",
+        &ctx.queue_metrics,
+        period,
+        period,
+    );
+    let mut keyed = Keyed::<HorizontalPodAutoscaler>::over(ctx, NAME, queue.clone());
+    let autoscalers = keyed.objects().clone();
+    let (histories, selectors) = (Arc::<Histories>::default(), Arc::<Selectors>::default());
+    keyed.remembers(Arc::clone(&histories) as Arc<_>);
+    handlers::register(
+        &autoscalers,
+        queue,
+        Arc::clone(&selectors),
+        metrics.autoscalers.clone(),
+        period,
+    );
+    let client = ctx.client(IDENTITY);
+    let reconciler = Reconciler {
+        sources: Sources {
+            api: MetricsApi::new(ctx, period),
+            mapper: RestMapper::new(client.clone()),
+            pods: PodsByLabel::of(&ctx.informers.shared::<Pod>().store()),
+        },
+        recorder: ctx.recorder(IDENTITY, client.clone()),
+        client,
+        scale_client: ctx.client(IDENTITY),
+        clock: ctx.clock.clone(),
+        config,
+        histories,
+        selectors,
+        metrics,
+    };
+    let written = keyed.writes_to(&autoscalers);
+    let workers = ctx
+        .options
+        .workers("concurrent-horizontal-pod-autoscaler-syncs");
+    Ok(keyed.boxed(workers, Autoscalers::new(reconciler, written)))
+}

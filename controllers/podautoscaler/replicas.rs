@@ -1,0 +1,298 @@
+//! The size that one metric proposes.
+//!
+//! Ratios are `f64`, and values are thousandths in `i64`, as upstream's: rounding decides sizes.
+//! Example: four pods, a target of 50 %, usages of 90 % for three of them, and no sample of the
+//! fourth. The ratio is 90/50 = 1.8. The missing pod counts as idle, so the second ratio is
+//! 67/50 = 1.34, and the proposal is ceil(1.34 x 4) = 6.
+//!
+//! Upstream: `replica_calculator.go` and `metrics/utilization.go`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use steersman_runtime::client::Decision;
+use steersman_runtime::object::{Phase, Pod};
+
+use super::pods::{Groups, Sample, Samples};
+
+/// Relative deviations of a ratio from 1.0 that cause no change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Tolerances {
+    /// Below 1.0.
+    pub(super) down: f64,
+    /// Above 1.0.
+    pub(super) up: f64,
+}
+
+impl Tolerances {
+    fn contain(self, ratio: f64) -> bool {
+        (1.0 - self.down..=1.0 + self.up).contains(&ratio)
+    }
+}
+
+/// A size could not be computed from the samples.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub(super) struct CalculationError {
+    problem: Problem,
+    #[source]
+    decision: Decision,
+}
+
+/// The decision to propose no size.
+const UNUSABLE: Decision = Decision("metrics_unusable");
+
+impl From<Problem> for CalculationError {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problem,
+            decision: UNUSABLE,
+        }
+    }
+}
+
+/// The cause of a [`CalculationError`]. Users see these texts in Events and conditions.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Problem {
+    /// The selector matches no pod.
+    #[error("no pods returned by selector while calculating replica count")]
+    NoPods,
+    /// No sample is left.
+    #[error("did not receive metrics for targeted pods (pods might be unready)")]
+    NoSamples,
+    /// All samples are of other pods.
+    #[error("no metrics returned matched known pods")]
+    OtherPods,
+    /// The base of a ratio is unknown.
+    #[error("unable to calculate ready pods: {0}")]
+    ReadyPods(Box<Self>),
+    /// A container requests nothing of the resource.
+    #[error("missing request for {resource} in container {container} of Pod {pod}")]
+    Request {
+        /// The resource.
+        resource: String,
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: Arc<str>,
+    },
+    /// A pod with requests as a whole requests nothing of the resource.
+    #[error("missing pod-level request for {resource} in Pod {pod}")]
+    PodRequest {
+        /// The resource.
+        resource: String,
+        /// The pod.
+        pod: Arc<str>,
+    },
+    /// A pod lacks the container.
+    #[error("container {container} not found in Pod {pod}")]
+    NoContainer {
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: Arc<str>,
+    },
+}
+
+/// A proposal, with the value of the metric for the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Proposal<T> {
+    /// The proposed size.
+    pub(super) replicas: i32,
+    /// The value as measured, before missing pods were filled in.
+    pub(super) value: T,
+}
+
+/// Mean use of the pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Utilization {
+    /// Percent of the requests.
+    pub(super) percent: i32,
+    /// Thousandths per pod.
+    pub(super) average: i64,
+}
+
+/// Requests in thousandths by the name of the pod.
+pub(super) type Requests = BTreeMap<Arc<str>, i64>;
+
+/// The size for a target in percent of the requests. `samples` may include other pods, which count
+/// only for the number of samples.
+pub(super) fn by_utilization(
+    current: i32,
+    target: i32,
+    tolerances: Tolerances,
+    groups: &Groups,
+    samples: Samples,
+    requests: impl FnOnce() -> Result<Requests, CalculationError>,
+) -> Result<Proposal<Utilization>, CalculationError> {
+    let samples = counted(groups, samples)?;
+    let requests = requests()?;
+    // A pod that uses all of its request keeps a target above 100 % from falling further.
+    let fallback = i64::from(target.max(100));
+    let fill = |pod: &str| {
+        let request = requests.get(pod).copied().unwrap_or_default();
+        request.saturating_mul(fallback) / 100
+    };
+    by_samples(current, tolerances, groups, samples, fill, |samples| {
+        let used = utilization(samples, &requests)?;
+        Ok((f64::from(used.percent) / f64::from(target), used))
+    })
+}
+
+fn utilization(samples: &Samples, requests: &Requests) -> Result<Utilization, Problem> {
+    let (mut used, mut requested, mut count) = (0_i128, 0_i128, 0_i128);
+    for (pod, sample) in samples {
+        if let Some(request) = requests.get(pod) {
+            used += i128::from(sample.value);
+            requested += i128::from(*request);
+            count += 1;
+        }
+    }
+    if requested == 0 {
+        return Err(Problem::OtherPods);
+    }
+    let percent = (used * 100 / requested).clamp(i32::MIN.into(), i32::MAX.into());
+    Ok(Utilization {
+        percent: percent as i32,
+        average: clamped(used / count),
+    })
+}
+
+/// The size for a target value per pod.
+pub(super) fn by_value(
+    current: i32,
+    target: i64,
+    tolerances: Tolerances,
+    groups: &Groups,
+    samples: Samples,
+) -> Result<Proposal<i64>, CalculationError> {
+    let samples = counted(groups, samples)?;
+    let fill = |_: &str| target;
+    by_samples(current, tolerances, groups, samples, fill, |samples| {
+        let sum: i128 = samples
+            .values()
+            .map(|sample| i128::from(sample.value))
+            .sum();
+        let average = clamped(sum / samples.len().max(1) as i128);
+        Ok((average as f64 / target as f64, average))
+    })
+}
+
+/// The samples without those of ending and unready pods.
+fn counted(groups: &Groups, mut samples: Samples) -> Result<Samples, Problem> {
+    samples.retain(|pod, _| !groups.ignored.contains(pod) && !groups.unready.contains(pod));
+    if samples.is_empty() {
+        return Err(Problem::NoSamples);
+    }
+    Ok(samples)
+}
+
+/// The size for counted samples. `measure` computes the ratio and the shown value of samples.
+/// `fill` is the value of a missing pod while the target shrinks; while it grows, the pod is idle.
+///
+/// A second look with the missing pods may end the change, but never reverses it.
+fn by_samples<T>(
+    current: i32,
+    tolerances: Tolerances,
+    groups: &Groups,
+    mut samples: Samples,
+    fill: impl Fn(&str) -> i64,
+    measure: impl Fn(&Samples) -> Result<(f64, T), Problem>,
+) -> Result<Proposal<T>, CalculationError> {
+    let (ratio, value) = measure(&samples)?;
+    let proposal = |replicas| Ok(Proposal { replicas, value });
+    let grows_with_unready = !groups.unready.is_empty() && ratio > 1.0;
+    if !grows_with_unready && groups.missing.is_empty() {
+        return proposal(if tolerances.contain(ratio) {
+            current
+        } else {
+            ceil(ratio * groups.ready as f64)
+        });
+    }
+    if ratio < 1.0 {
+        let missing = groups.missing.iter();
+        samples.extend(missing.map(|pod| (Arc::clone(pod), Sample::assumed(fill(pod)))));
+    } else if ratio > 1.0 {
+        let idle = groups.missing.iter();
+        let idle = idle.chain(groups.unready.iter().filter(|_| grows_with_unready));
+        samples.extend(idle.map(|pod| (Arc::clone(pod), Sample::assumed(0))));
+    }
+    let (second, _) = measure(&samples)?;
+    let turns = (ratio < 1.0 && second > 1.0) || (ratio > 1.0 && second < 1.0);
+    if turns || tolerances.contain(second) {
+        return proposal(current);
+    }
+    let replicas = ceil(second * samples.len() as f64);
+    let turns = (second < 1.0 && replicas > current) || (second > 1.0 && replicas < current);
+    proposal(if turns { current } else { replicas })
+}
+
+/// The size for one value of the whole target: `usage` and `target` in thousandths. The base is the
+/// number of ready pods, and from zero there is none.
+pub(super) fn by_ratio(
+    current: i32,
+    usage: i64,
+    target: i64,
+    tolerances: Tolerances,
+    pods: impl FnOnce() -> Vec<Arc<Pod>>,
+) -> Result<Proposal<i64>, CalculationError> {
+    let ratio = usage as f64 / target as f64;
+    let replicas = if current == 0 {
+        ceil(ratio)
+    } else if tolerances.contain(ratio) {
+        current
+    } else {
+        let pods = pods();
+        if pods.is_empty() {
+            return Err(Problem::ReadyPods(Box::new(Problem::NoPods)).into());
+        }
+        let is_ready = |pod: &&Arc<Pod>| pod.phase == Phase::Running && pod.is_ready();
+        ceil(ratio * pods.iter().filter(is_ready).count() as f64)
+    };
+    Ok(Proposal {
+        replicas,
+        value: usage,
+    })
+}
+
+/// The size for one value that the pods share: `usage` and the `target` per pod in thousandths. The
+/// base is the observed size of the target.
+pub(super) fn by_share(
+    observed: i32,
+    usage: i64,
+    target: i64,
+    tolerances: Tolerances,
+) -> Proposal<i64> {
+    let ratio = usage as f64 / (target as f64 * f64::from(observed));
+    let replicas = if tolerances.contain(ratio) {
+        observed
+    } else {
+        ceil(usage as f64 / target as f64)
+    };
+    let value = if usage == i64::MAX {
+        usage
+    } else {
+        whole((usage as f64 / f64::from(observed)).ceil())
+    };
+    Proposal { replicas, value }
+}
+
+/// `size` rounded up. Sizes beyond 32 bits are cut.
+fn ceil(size: f64) -> i32 {
+    size.ceil() as i32
+}
+
+/// `value` as Go converts it on amd64: values outside the range, such as those of a division by zero,
+/// are the smallest integer.
+fn whole(value: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&value) {
+        value as i64
+    } else {
+        i64::MIN
+    }
+}
+
+fn clamped(value: i128) -> i64 {
+    value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}

@@ -1,0 +1,97 @@
+//! Reads and writes the size of a target through its subresource `scale`.
+//!
+//! Upstream: `scaleForResourceMappings`, and the retries of `reconcileAutoscaler`.
+
+use std::time::Duration;
+
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::discovery::{MappingError, RestMapper, split_api_version};
+use steersman_runtime::object::HorizontalPodAutoscaler;
+use steersman_runtime::resource::ResourceType;
+use steersman_runtime::scale::{Scale, ScaleError};
+
+/// Writes of one size, with the first one. Upstream: `retry.DefaultRetry`.
+const ATTEMPTS: usize = 5;
+/// Time between two writes.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The size of a target could not be read. The texts are in Events and conditions.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetError {
+    /// `apiVersion` of the reference is malformed.
+    #[error("{0}")]
+    ApiVersion(#[source] MappingError),
+    /// The kind of the reference is not served.
+    #[error("{0}")]
+    Kind(#[source] MappingError),
+    /// The kind has no resource.
+    #[error("unrecognized resource")]
+    Unrecognized,
+    /// The subresource could not be read.
+    #[error("{0}")]
+    Scale(#[source] ScaleError),
+}
+
+/// A target with its size.
+pub(super) struct Scaled {
+    resource: ResourceType,
+    pub(super) scale: Scale,
+}
+
+impl Scaled {
+    /// Reads the size of the target of `hpa`. A kind may have several resources; the first one with
+    /// an answer counts, and else the error of the first one.
+    pub(super) async fn read(
+        client: &ApiClient,
+        mapper: &RestMapper,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Result<Self, TargetError> {
+        let target = &hpa.spec.scale_target_ref;
+        let parts = split_api_version(&target.api_version);
+        let (group, _) = parts.map_err(TargetError::ApiVersion)?;
+        let resources = mapper.resources(group, &target.kind).await;
+        let mut first = None;
+        for resource in resources.map_err(TargetError::Kind)? {
+            match Scale::get(client, target_of(&resource, hpa)).await {
+                Ok(scale) => return Ok(Self { resource, scale }),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.map_or(TargetError::Unrecognized, TargetError::Scale))
+    }
+
+    /// Writes the size `replicas`. After a conflict, the write is repeated on the latest state.
+    pub(super) async fn resize(
+        mut self,
+        client: &ApiClient,
+        hpa: &HorizontalPodAutoscaler,
+        replicas: i32,
+    ) -> Result<(), ApiError> {
+        let Self { resource, scale } = &mut self;
+        let target = target_of(resource, hpa);
+        let mut attempt = 1;
+        loop {
+            match scale.resize(client, target, replicas).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                result => return result,
+            }
+            attempt += 1;
+            match Scale::get(client, target).await {
+                Ok(latest) => *scale = latest,
+                Err(error) => {
+                    tracing::debug!(%error, "the size of the target could not be read again");
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn target_of<'a>(resource: &'a ResourceType, hpa: &'a HorizontalPodAutoscaler) -> Target<'a> {
+    Target {
+        resource,
+        namespace: Some(&hpa.meta.namespace),
+        name: Some(&hpa.spec.scale_target_ref.name),
+        subresource: None,
+    }
+}

@@ -1,0 +1,241 @@
+//! The status of an autoscaler: its conditions, and the values of its metrics.
+//!
+//! Conditions keep their order, and their transition times change with the status only. Upstream:
+//! `setConditionInList` and `setStatus` in `horizontal.go`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steersman_runtime::clock::whole_seconds;
+use steersman_runtime::conditions::{self, FALSE, TRUE};
+use steersman_runtime::object::{
+    AutoscalerStatus, Condition, CrossVersionReference, MetricIdentifier,
+};
+use steersman_runtime::quantity::Quantity;
+
+use super::limits::Normalized;
+use super::replicas::Utilization;
+
+/// Whether the controller can read and write the size of the target.
+pub(super) const ABLE_TO_SCALE: &str = "AbleToScale";
+/// Whether the controller computes sizes from metrics.
+pub(super) const SCALING_ACTIVE: &str = "ScalingActive";
+/// Whether a limit changed the computed size.
+const SCALING_LIMITED: &str = "ScalingLimited";
+/// Whether the controller scaled the target to zero.
+const SCALED_TO_ZERO: &str = "ScaledToZero";
+
+/// Sets a condition.
+pub(super) fn set(
+    status: &mut AutoscalerStatus,
+    kind: &str,
+    is_true: bool,
+    reason: &str,
+    message: impl Into<Box<str>>,
+    now: Timestamp,
+) {
+    let new = conditions::new(
+        kind,
+        if is_true { TRUE } else { FALSE },
+        reason,
+        message,
+        now,
+    );
+    let mut all = status.conditions.iter_mut();
+    match all.find(|known| known.kind == *kind) {
+        None => status.conditions.push(new),
+        Some(known) => {
+            let last_transition_time = if known.status == new.status {
+                known.last_transition_time
+            } else {
+                new.last_transition_time
+            };
+            *known = Condition {
+                last_transition_time,
+                ..new
+            };
+        }
+    }
+}
+
+/// Sets the conditions of a normalized size.
+pub(super) fn set_normalized(status: &mut AutoscalerStatus, to: &Normalized, now: Timestamp) {
+    set(
+        status,
+        ABLE_TO_SCALE,
+        true,
+        to.able.reason,
+        to.able.message,
+        now,
+    );
+    set(
+        status,
+        SCALING_LIMITED,
+        to.is_limited,
+        to.limit.reason,
+        to.limit.message,
+        now,
+    );
+}
+
+/// Whether the controller scaled the target to zero.
+pub(super) fn is_scaled_to_zero(status: &AutoscalerStatus) -> bool {
+    conditions::find(&status.conditions, SCALED_TO_ZERO)
+        .is_some_and(|condition| condition.status == *TRUE)
+}
+
+/// Sets the condition about a target that was scaled to zero; `None` removes it.
+pub(super) fn set_scaled_to_zero(
+    status: &mut AutoscalerStatus,
+    scaled: Option<bool>,
+    now: Timestamp,
+) {
+    let (is_true, reason, message) = match scaled {
+        None => return conditions::remove(&mut status.conditions, SCALED_TO_ZERO),
+        Some(true) => (
+            true,
+            "ScaledToZero",
+            "the HPA controller scaled the workload to zero",
+        ),
+        Some(false) => (
+            false,
+            "NotScaledToZero",
+            "the HPA controller did not scale the workload to zero",
+        ),
+    };
+    set(status, SCALED_TO_ZERO, is_true, reason, message, now);
+}
+
+/// Replaces sizes and metrics. As upstream, `observedGeneration` is dropped.
+pub(super) fn replace(
+    status: &mut AutoscalerStatus,
+    current: i32,
+    desired: i32,
+    metrics: Option<Vec<Value>>,
+) {
+    status.observed_generation = None;
+    status.current_replicas = current;
+    status.desired_replicas = desired;
+    status.current_metrics = metrics;
+}
+
+/// Whether both have the same meaning: no list of metrics equals an empty one.
+pub(super) fn is_equal(a: &AutoscalerStatus, b: &AutoscalerStatus) -> bool {
+    let metrics = |status: &AutoscalerStatus| status.current_metrics.clone().unwrap_or_default();
+    let others = |status: &AutoscalerStatus| AutoscalerStatus {
+        current_metrics: None,
+        ..status.clone()
+    };
+    metrics(a) == metrics(b) && others(a) == others(b)
+}
+
+/// Sets the time of a change of the size.
+pub(super) fn resized(status: &mut AutoscalerStatus, now: Timestamp) {
+    status.last_scale_time = Some(whole_seconds(now));
+}
+
+/// The entry of a metric without a value.
+pub(super) fn no_metric() -> Value {
+    json!({"type": ""})
+}
+
+/// The current value of a resource. Memory has binary suffixes, as in metrics-server.
+pub(super) fn of_resource(resource: &str, average: i64) -> Value {
+    let quantity = if resource == "memory" {
+        Quantity::milli_binary(average)
+    } else {
+        Quantity::milli(average)
+    };
+    json!({"averageValue": quantity.canonical()})
+}
+
+/// The current use of a resource.
+pub(super) fn of_utilization(resource: &str, used: Utilization) -> Value {
+    let mut value = of_resource(resource, used.average);
+    value["averageUtilization"] = used.percent.into();
+    value
+}
+
+/// The entry of a resource of pods.
+pub(super) fn resource(name: &str, current: Value) -> Value {
+    json!({"type": "Resource", "resource": {"name": name, "current": current}})
+}
+
+/// The entry of a resource of a container.
+pub(super) fn container_resource(name: &str, container: &str, current: Value) -> Value {
+    json!({
+        "type": "ContainerResource",
+        "containerResource": {"name": name, "container": container, "current": current},
+    })
+}
+
+/// A value of a metric other than a resource; `field` is `value` or `averageValue`.
+pub(super) fn current(field: &str, milli: i64) -> Value {
+    json!({field: Quantity::milli(milli).canonical()})
+}
+
+/// The entry of a metric of pods.
+pub(super) fn pods(metric: &MetricIdentifier, current: Value) -> Value {
+    json!({"type": "Pods", "pods": {"metric": metric, "current": current}})
+}
+
+/// The entry of a metric of an object.
+pub(super) fn object(
+    described: &CrossVersionReference,
+    metric: &MetricIdentifier,
+    current: Value,
+) -> Value {
+    json!({
+        "type": "Object",
+        "object": {"metric": metric, "current": current, "describedObject": described},
+    })
+}
+
+/// The entry of an external metric.
+pub(super) fn external(metric: &MetricIdentifier, current: Value) -> Value {
+    json!({"type": "External", "external": {"metric": metric, "current": current}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transition_time_changes_with_the_status() {
+        let time = |second| Timestamp::from_second(second).unwrap();
+        let mut status = AutoscalerStatus::default();
+        // (type, is true, reason, second; conditions: type, status, reason, second of the transition)
+        let steps = [
+            ("A", true, "R", 1, "A True R 1"),
+            ("B", false, "S", 2, "A True R 1, B False S 2"),
+            ("A", true, "T", 3, "A True T 1, B False S 2"),
+            ("A", false, "T", 4, "A False T 4, B False S 2"),
+        ];
+        for (kind, is_true, reason, second, expected) in steps {
+            set(&mut status, kind, is_true, reason, "m", time(second));
+            let all: Vec<String> = status
+                .conditions
+                .iter()
+                .map(|c| {
+                    let since = c.last_transition_time.unwrap().as_second();
+                    format!("{} {} {} {since}", c.kind, c.status, c.reason)
+                })
+                .collect();
+            assert_eq!(all.join(", "), expected);
+        }
+    }
+
+    #[test]
+    fn a_missing_list_of_metrics_equals_an_empty_one() {
+        let with = |metrics| AutoscalerStatus {
+            current_metrics: metrics,
+            ..AutoscalerStatus::default()
+        };
+        assert!(is_equal(&with(None), &with(Some(Vec::new()))));
+        assert!(!is_equal(&with(None), &with(Some(vec![no_metric()]))));
+        let mut observed = with(None);
+        observed.observed_generation = Some(1);
+        assert!(!is_equal(&with(None), &observed));
+        replace(&mut observed, 0, 0, None);
+        assert!(is_equal(&with(None), &observed));
+    }
+}

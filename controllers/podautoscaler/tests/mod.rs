@@ -1,0 +1,5 @@
+//! Tests of whole syncs, and of all computed cases.
+
+mod computed;
+mod fake;
+mod stories;

@@ -146,7 +146,7 @@ async fn all_families_of_upstream_have_its_type_labels_and_buckets() {
                 .next()
         })
         .collect();
-    assert_eq!(queues, BTreeSet::from(QUEUES));
+    assert_eq!(queues, QUEUES.iter().copied().collect());
     let series = metrics
         .lines()
         .filter(|line| line.starts_with("steersman_") && !line.contains("_bucket{"))

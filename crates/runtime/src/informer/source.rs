@@ -46,9 +46,10 @@ impl Collection {
             client
         };
         let (filter, namespace) = match form {
-            Form::Selected(fields, namespace) => {
-                (format!("&fieldSelector={}", escape_query(fields)), namespace)
-            }
+            Form::Selected(fields, namespace) => (
+                format!("&fieldSelector={}", escape_query(fields)),
+                namespace,
+            ),
             Form::Whole | Form::Metadata => (String::new(), None),
         };
         Self {

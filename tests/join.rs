@@ -65,13 +65,13 @@ async fn get(client: &kube::Client, path: &str) -> Result<Value, u16> {
 }
 
 /// Asks until the answer has the wanted part.
-async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+async fn eventually<T>(wanted: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = ask().await {
             return found;
         }
-        assert!(start.elapsed() < LIMIT, "still no {what}");
+        assert!(start.elapsed() < LIMIT, "still no {wanted}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -76,6 +76,7 @@ async fn controllers_use_their_own_accounts_within_the_default_roles() {
         )
     };
     let expected = [
+        account("clusterrole-aggregation-controller", "clusterroles"),
         account("deployment-controller", "deployments/status"),
         account("deployment-controller", "replicasets"),
         account("generic-garbage-collector", "pods"),

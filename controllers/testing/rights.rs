@@ -15,9 +15,9 @@ use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::requests::RequestRecord;
 use steersman_runtime::clock::Clock;
-use steersman_runtime::controller::Descriptor;
+use steersman_runtime::controller::{Descriptor, INFORMERS, MANAGERS_IDENTITIES};
 
-use super::world::{INFORMERS, begin};
+use super::world::begin;
 
 /// A verb on a resource of a group.
 type Right = (String, String, String);
@@ -196,7 +196,11 @@ async fn every_rule_is_within_upstreams_role() {
     let cluster = DevCluster::new(Clock::runtime(begin()));
     let mut refused = Vec::new();
     for descriptor in crate::ALL {
-        let account = format!("system:serviceaccount:kube-system:{}", descriptor.identity);
+        let user = if MANAGERS_IDENTITIES.contains(&descriptor.identity) {
+            "system:kube-controller-manager".to_owned()
+        } else {
+            format!("system:serviceaccount:kube-system:{}", descriptor.identity)
+        };
         for right in rights(descriptor) {
             let (verb, group, resource) = &right;
             let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -211,7 +215,7 @@ async fn every_rule_is_within_upstreams_role() {
             });
             let review = json!({
                 "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                "spec": {"user": account, "resourceAttributes": attributes},
+                "spec": {"user": user, "resourceAttributes": attributes},
             });
             let review = cluster.create(review).await.unwrap();
             let is_allowed = review["status"]["allowed"] == true;

@@ -385,7 +385,7 @@ impl Drop for World {
 const USERS: &str = "confined:";
 
 /// The identity of the shared informers.
-pub(super) const INFORMERS: &str = "shared-informers";
+const INFORMERS: &str = "shared-informers";
 
 fn user_name(identity: &str) -> String {
     format!("{USERS}{identity}")

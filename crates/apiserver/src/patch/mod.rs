@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::schema::decode::json_type;
 
 pub use json::{MAX_OPERATIONS, json};
+pub(crate) use json::{Unapplied, explained};
 pub use merge::merge;
 pub use strategic::strategic;
 pub(crate) use strategic::strategic_merged;

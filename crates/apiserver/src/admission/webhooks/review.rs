@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::calls::{Answer, Kind};
 use super::super::matching::Matched;
@@ -174,7 +174,8 @@ pub(super) fn patched(
         return Err("the request has no object".to_owned());
     };
     let mut object = unfinished(request, matched, before);
-    patch::json(&mut object, operations).map_err(|_| failure(&object, operations))?;
+    let operations = operations.as_array().ok_or("invalid patch")?;
+    patch::explained(&mut object, operations).map_err(patch::Unapplied::into_text)?;
     let (resource, requested): (&Resource, &Resource) =
         (&matched.resource, request.target.resource());
     resource.drop_unknown(&mut object);
@@ -191,27 +192,4 @@ pub(super) fn patched(
     }
     requested.complete(&mut object);
     Ok(object)
-}
-
-/// Go's words for the first operation that fails.
-fn failure(object: &Value, operations: &Value) -> String {
-    let mut object = object.clone();
-    for operation in operations.as_array().into_iter().flatten() {
-        if patch::json(&mut object, &json!([operation])).is_ok() {
-            continue;
-        }
-        let (op, path) = (text(operation, "op"), text(operation, "path"));
-        return match op {
-            "remove" => {
-                let key = path.rsplit('/').next().unwrap_or_default();
-                format!(
-                    "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value"
-                )
-            }
-            op => format!(
-                "{op} operation does not apply: doc is missing path: \"{path}\": missing value"
-            ),
-        };
-    }
-    "invalid patch".to_owned()
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::compare::{Changes, compare};
 use super::managed::{Author, Entry, Managed, Operation};
-use super::merge::{merge, remove, with_parents};
+use super::merge::{merged, remove, with_parents};
 use super::set::FieldSet;
 use crate::kinds::Resource;
 
@@ -116,7 +116,7 @@ pub(crate) fn apply(
         managed.update(author, &before, time.clone());
     }
 
-    let mut object = merge(shape, live, applied.config);
+    let mut object = merged(shape, live, applied.config);
     let at = managed
         .0
         .iter()

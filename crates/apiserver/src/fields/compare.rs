@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 use super::set::FieldSet;
 use super::shape::Shape;
+use crate::kinds::Resource;
+use crate::schema;
 
 /// Metadata fields that the server sets. They have no managers.
 const UNMANAGED: &[&str] = &[
@@ -158,6 +160,17 @@ fn compare_lists(shape: Shape<'_>, old: &Value, new: &Value) -> Option<Changes> 
         );
     }
     Some(changes)
+}
+
+/// The fields in a configuration of `resource`. The error tells why it does not fit the type of the
+/// resource.
+pub(crate) fn typed(resource: &Resource, config: &Value) -> Result<FieldSet, String> {
+    let is_built_in = resource.custom.is_none();
+    let mistyped = is_built_in.then(|| schema::typed::type_error(&resource.kind, config));
+    match mistyped.flatten() {
+        Some(why) => Err(why),
+        None => declared(resource.shape(config), config),
+    }
 }
 
 /// The fields in `config`, a whole object of this shape. The error lists fields that are not in its

@@ -7,8 +7,18 @@ use serde_json::{Map, Value};
 use super::set::FieldSet;
 use super::shape::Shape;
 
+/// A whole object of this shape with the values of `config`.
+pub(super) fn merged(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+    let mut merged = merge(shape, live, config);
+    if let (Some(old), Some(new)) = (live.get("metadata"), config.get("metadata")) {
+        // Schemas of custom kinds do not describe the metadata.
+        merged["metadata"] = merge(Shape::metadata(), old, new);
+    }
+    merged
+}
+
 /// `live` with the values of `config`.
-pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     if shape.is_map(live) && shape.is_map(config) {
         let mut merged = live.as_object().cloned().unwrap_or_default();
         for (key, value) in config.as_object().into_iter().flatten() {

@@ -14,7 +14,7 @@ mod set;
 mod shape;
 
 pub(crate) use apply::{Applied, Conflicts, apply};
-pub(crate) use compare::{compare, declared};
+pub(crate) use compare::{compare, declared, typed};
 pub(crate) use managed::{Author, Managed, Operation, is_reset};
 pub(crate) use set::FieldSet;
 pub(crate) use shape::Shape;

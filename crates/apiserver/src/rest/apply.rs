@@ -35,16 +35,7 @@ impl Server {
             force,
         } = ApplyOptions::of(call)?;
         let mut config = parse(&resource.api_version(), &resource.kind, &call.body)?;
-        let mistyped = resource
-            .custom
-            .is_none()
-            .then(|| schema::typed::type_error(&resource.kind, &config))
-            .flatten();
-        if let Some(why) = mistyped {
-            return Err(untyped(&config, &why));
-        }
-        let set = fields::declared(resource.shape(&config), &config)
-            .map_err(|why| untyped(&config, &why))?;
+        let set = fields::typed(resource, &config).map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         let mut set = set.limited(|field| writable(resource, part, field));
         if let Some(field) = kept_with_status(resource).filter(|_| part == Some("status")) {

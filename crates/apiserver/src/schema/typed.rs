@@ -35,9 +35,13 @@ fn in_value(ty: &Type, topology: &Topology, value: &Value, path: &str) -> Option
                 in_value(item, &Topology::Granular, value, &path)
             })
         }
-        (Type::Struct(_) | Type::Map(_), Value::String(_)) => wrong("map", boxed(value)),
-        (Type::List(_), Value::String(_)) => wrong("list", boxed(value)),
-        (Type::Bool, Value::String(_)) => wrong("boolean", boxed(value)),
+        (Type::Struct(_) | Type::Map(_), Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
+            wrong("map", boxed(value))
+        }
+        (Type::List(_), Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
+            wrong("list", boxed(value))
+        }
+        (Type::Bool, Value::String(_) | Value::Number(_)) => wrong("boolean", boxed(value)),
         (Type::Int32 | Type::Int64 | Type::Float, Value::String(_)) => {
             wrong("numeric (int or float)", "string".to_owned())
         }
@@ -51,7 +55,10 @@ fn in_value(ty: &Type, topology: &Topology, value: &Value, path: &str) -> Option
 }
 
 fn boxed(value: &Value) -> String {
-    format!("&{{{}}}", value.as_str().unwrap_or_default())
+    match value {
+        Value::String(text) => format!("&{{{text}}}"),
+        other => format!("&{{{other}}}"),
+    }
 }
 
 /// The name of a list element: its keys, its value in a set, or its position.

@@ -6,7 +6,7 @@ mod support;
 
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use support::{Answer, ask, clock};
+use support::{clock, send};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -48,18 +48,6 @@ async fn with(policy: Value, binding: Value) -> DevCluster {
 
 fn config_map(name: &str, labels: Value, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": data})
-}
-
-async fn send(cluster: &DevCluster, method: &str, path: &str, body: &Value) -> Answer {
-    let body = body.to_string();
-    ask(
-        &cluster.client(),
-        method,
-        path,
-        "application/json",
-        body.as_bytes(),
-    )
-    .await
 }
 
 /// The code, and the message after the words that all refusals share.

@@ -5,98 +5,15 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use support::{Answer, ask, clock};
+use support::hook::{Hook, Respond};
+use support::{Answer, clock, send};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-type Respond = fn(&Value) -> Value;
-
-/// A webhook with a certificate for `127.0.0.1` and for the Service `hook`.
-struct Hook {
-    port: u16,
-    authority: String,
-    /// The requests so far.
-    seen: Arc<Mutex<Vec<Value>>>,
-}
-
-impl Hook {
-    async fn start(respond: Respond) -> Self {
-        let mut authority = CertificateParams::new(Vec::new()).unwrap();
-        authority.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let authority =
-            CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-        let names = ["127.0.0.1".to_owned(), "hook.default.svc".to_owned()];
-        let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(names)
-            .unwrap()
-            .signed_by(&key, &authority)
-            .unwrap();
-        let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], private)
-            .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let hook = Self {
-            port: listener.local_addr().unwrap().port(),
-            authority: STANDARD.encode(authority.pem()),
-            seen: Arc::default(),
-        };
-        let (acceptor, seen) = (TlsAcceptor::from(Arc::new(tls)), hook.seen.clone());
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (acceptor, seen) = (acceptor.clone(), seen.clone());
-                tokio::spawn(async move {
-                    // A client that does not trust the certificate ends the handshake.
-                    let Ok(stream) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    let service = service_fn(move |request: http::Request<Incoming>| {
-                        let seen = seen.clone();
-                        async move {
-                            let body = request.into_body().collect().await?.to_bytes();
-                            let review: Value = serde_json::from_slice(&body).unwrap();
-                            let answer = respond(&review);
-                            seen.lock().unwrap().push(review["request"].clone());
-                            let body = Full::new(Bytes::from(answer.to_string()));
-                            Ok::<_, hyper::Error>(http::Response::new(body))
-                        }
-                    });
-                    let http = hyper::server::conn::http1::Builder::new();
-                    let _closed = http.serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-        hook
-    }
-
-    fn client(&self) -> Value {
-        json!({"url": format!("https://127.0.0.1:{}/x", self.port), "caBundle": self.authority})
-    }
-
-    fn requests(&self) -> Vec<Value> {
-        self.seen.lock().unwrap().clone()
-    }
-}
 
 fn respond(review: &Value, response: Value) -> Value {
     let mut answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
@@ -127,18 +44,6 @@ fn configuration(kind: &str, client: Value, rest: Value) -> Value {
 
 fn config_map(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
-}
-
-async fn send(cluster: &DevCluster, method: &str, path: &str, body: &Value) -> Answer {
-    let body = body.to_string();
-    ask(
-        &cluster.client(),
-        method,
-        path,
-        "application/json",
-        body.as_bytes(),
-    )
-    .await
 }
 
 async fn create(cluster: &DevCluster, data: Value) -> Answer {

@@ -1,5 +1,7 @@
 //! Helpers for tests of raw requests: clients for both interfaces, and raw answers.
 
+#[allow(dead_code, reason = "few tests need webhooks")]
+pub(crate) mod hook;
 #[allow(dead_code, reason = "few tests compare recorded answers")]
 pub(crate) mod recorded;
 
@@ -98,4 +100,18 @@ pub(crate) async fn try_ask(
         warnings,
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
     })
+}
+
+/// Sends JSON to a cluster.
+#[allow(dead_code, reason = "some tests send other bodies")]
+pub(crate) async fn send(cluster: &DevCluster, method: &str, path: &str, body: &Value) -> Answer {
+    let body = body.to_string();
+    ask(
+        &cluster.client(),
+        method,
+        path,
+        "application/json",
+        body.as_bytes(),
+    )
+    .await
 }

@@ -43,6 +43,7 @@ pub mod validate;
 
 mod admission;
 mod apimachinery;
+mod calls;
 mod cel;
 mod custom;
 mod expiry;

@@ -172,12 +172,18 @@ impl Status {
         Self::new(403, "Forbidden", message).with_details(resource.details(name))
     }
 
-    /// The same with another code and reason, and with a cause of this message.
-    pub(crate) fn refused(mut self, code: u16, reason: &'static str, cause: &str) -> Self {
+    /// The same with another code and reason, and with a cause for each message.
+    pub(crate) fn refused<'a>(
+        mut self,
+        code: u16,
+        reason: &'static str,
+        causes: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         self.code = code;
         self.reason = reason;
         if let Some(Value::Object(details)) = self.details.as_deref_mut() {
-            details.insert("causes".to_owned(), json!([{"message": cause}]));
+            let causes = causes.into_iter().map(|cause| json!({"message": cause}));
+            details.insert("causes".to_owned(), causes.collect());
         }
         self
     }

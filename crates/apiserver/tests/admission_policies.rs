@@ -370,24 +370,3 @@ async fn wrong_policies_and_bindings_are_refused() {
         assert_eq!(shown, problem);
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn mutating_policies_are_refused_until_they_have_an_effect() {
-    let mutating = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
-        "metadata": {"name": "m"},
-        "spec": {
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
-            }]},
-            "reinvocationPolicy": "Never",
-            "mutations": [{
-                "patchType": "JSONPatch", "jsonPatch": {"expression": "[]"},
-            }],
-        },
-    });
-    let refused = DevCluster::new(clock()).create(mutating).await.unwrap_err();
-    let why =
-        "spec: Forbidden: MutatingAdmissionPolicies are not supported by the embedded API server";
-    assert!(refused.message.ends_with(why), "{}", refused.message);
-}

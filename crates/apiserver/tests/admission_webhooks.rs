@@ -7,9 +7,10 @@ mod support;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rcgen::{BasicConstraints, DnType, IsCa, SanType, date_time_ymd};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use support::hook::{Hook, Respond};
+use support::hook::{Certificate, Hook, Respond};
 use support::{Answer, clock, send};
 use tokio::net::TcpListener;
 
@@ -165,6 +166,56 @@ async fn unreachable_webhooks_follow_the_failure_policy() {
     );
     let untrusted = configuration("Validating", json!({"url": url}), json!({}));
     assert_eq!(refusal(untrusted).await, broken(&why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_can_vouch_for_itself() {
+    let allow: Respond = |review| respond(review, json!({"allowed": true}));
+    let answer = async |certificate: Certificate| {
+        let hook = Hook::with(certificate, allow).await;
+        let (code, message) = refusal(configuration("Validating", hook.client(), json!({}))).await;
+        let (_, why) = message.split_once("x509: ").unwrap_or_default();
+        (code, why.to_owned())
+    };
+    let trusted = (201, String::new());
+    assert_eq!(answer(Certificate::self_signed(|_| {})).await, trusted);
+    let authority = Certificate::self_signed(|params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    assert_eq!(answer(authority).await, trusted);
+
+    let named = |names: Vec<SanType>| {
+        Certificate::self_signed(|params| {
+            params.subject_alt_names = names;
+            params
+                .distinguished_name
+                .push(DnType::CommonName, "127.0.0.1");
+        })
+    };
+    let other = vec![SanType::IpAddress([127, 0, 0, 9].into())];
+    let dns = vec![SanType::DnsName("a.b".try_into().unwrap())];
+    let cases = [
+        (
+            named(other),
+            "certificate is valid for 127.0.0.9, not 127.0.0.1",
+        ),
+        (
+            named(dns),
+            "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
+        ),
+        (
+            named(Vec::new()),
+            "certificate relies on legacy Common Name field, use SANs instead",
+        ),
+        (
+            Certificate::self_signed(|params| params.not_after = date_time_ymd(2001, 1, 1)),
+            "certificate has expired or is not yet valid: current time ",
+        ),
+    ];
+    for (certificate, expected) in cases {
+        let (code, why) = answer(certificate).await;
+        assert!(code == 500 && why.starts_with(expected), "{code} {why}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

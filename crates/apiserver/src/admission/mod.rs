@@ -5,11 +5,11 @@
 //! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
-//! -> validation -> limits, size of claims -> pod security -> policies, webhooks -> quota -> store
+//! -> mutating policies, webhooks -> validation -> limits, size of claims -> pod security
+//! -> validating policies, webhooks -> quota -> store
 
 mod accounts;
 mod amounts;
-mod calls;
 mod limits;
 mod matching;
 mod pod_security;
@@ -17,8 +17,10 @@ mod policies;
 mod priority;
 mod quota;
 mod request;
+mod rounds;
 mod storage;
 mod taints;
+mod versions;
 mod webhooks;
 
 use serde_json::Value;
@@ -32,6 +34,8 @@ pub(crate) use webhooks::Webhooks;
 use crate::Server;
 use crate::route::Target;
 use crate::status::Status;
+use matching::is_exempt;
+use rounds::Rounds;
 
 /// Optional admission plugins for pods and nodes. LimitRanges, pod security and quotas are always
 /// active.
@@ -130,6 +134,37 @@ impl Server {
                 .map_err(|why| Status::forbidden(named, &target.name, why))?;
         }
         self.check_pod_security(target, object, Some(old))
+    }
+
+    /// Lets the mutating policies and webhooks of the cluster change the new object, which `request`
+    /// does not have yet. After a change, `built_in` runs the plugins again that ran before, and
+    /// policies and webhooks may see the object again. Whether it changed.
+    pub(crate) fn mutate_by_cluster(
+        &self,
+        request: &Request<'_>,
+        object: &mut Value,
+        built_in: impl FnOnce(&mut Value) -> Result<(), Status>,
+    ) -> Result<bool, Status> {
+        if !self.has_mutators(request) {
+            return Ok(false);
+        }
+        let before = object.clone();
+        let (mut policies, mut webhooks) = (Rounds::default(), Rounds::default());
+        self.mutate_by_policies(request, object, &mut policies)?;
+        self.mutate_by_webhooks(request, object, &mut webhooks)?;
+        if policies.is_changed() || webhooks.is_changed() {
+            policies.repeat();
+            webhooks.repeat();
+            built_in(object)?;
+            self.mutate_by_policies(request, object, &mut policies)?;
+            self.mutate_by_webhooks(request, object, &mut webhooks)?;
+        }
+        Ok(before != *object)
+    }
+
+    /// Whether a policy or webhook could change the object of the request.
+    fn has_mutators(&self, request: &Request<'_>) -> bool {
+        !is_exempt(request) && (self.has_mutating_policies() || self.has_mutating_webhooks())
     }
 
     /// Runs the validating policies and webhooks of the cluster.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::calls::Calls;
 use crate::auth::User;
+use crate::calls::Calls;
 use crate::route::Target;
 use crate::status::Status;
 
@@ -78,6 +78,17 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The request with this new state.
+    pub(super) fn with_object<'a>(&self, object: &'a Value) -> Request<'a>
+    where
+        Self: 'a,
+    {
+        Request {
+            object: Some(object),
+            ..*self
+        }
+    }
+
     pub(crate) fn subresource(&self) -> &str {
         self.target.subresource.map_or("", |part| part.name)
     }

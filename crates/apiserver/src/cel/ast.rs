@@ -36,9 +36,20 @@ pub(super) enum Kind {
     List(Vec<(Expr, bool)>),
     /// Keys, values, and a mark for optional ones (`{?k: v}`).
     Map(Vec<(Expr, Expr, bool)>),
-    /// The name of a type, its fields and a mark for optional ones.
-    Struct(String, Vec<(String, Expr, bool)>),
+    /// The name of a type, and its fields.
+    Struct(String, Vec<Init>),
     Fold(Box<Fold>),
+}
+
+/// A field in the literal of an object.
+#[derive(Debug, Clone)]
+pub(super) struct Init {
+    pub(super) name: String,
+    /// Offset of the colon in characters, for messages.
+    pub(super) at: usize,
+    pub(super) value: Expr,
+    /// `?name: value`
+    pub(super) optional: bool,
 }
 
 /// The forms of field selection.
@@ -82,7 +93,7 @@ impl Kind {
             }
             Kind::List(items) => deepest(items.iter().map(|(item, _)| item)),
             Kind::Map(entries) => deepest(entries.iter().flat_map(|(key, value, _)| [key, value])),
-            Kind::Struct(_, fields) => deepest(fields.iter().map(|(_, value, _)| value)),
+            Kind::Struct(_, fields) => deepest(fields.iter().map(|init| &init.value)),
             Kind::Fold(fold) => {
                 let parts = [
                     &fold.range,

@@ -5,14 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::ast::{Expr, Fold, Kind, Select};
+use super::ast::{Expr, Fold, Init, Kind, Select};
+use super::declarations::Declarations;
 use super::functions::{self, Overload};
 use super::source::Issue;
 use super::types::Type;
 use super::value::Val;
-
-/// The types of names in expressions.
-pub(crate) type Variables = HashMap<String, Type>;
 
 /// The findings of the checker about an expression.
 #[derive(Debug)]
@@ -25,9 +23,9 @@ pub(super) struct Checked {
 }
 
 /// Checks `expr`. Calls of functions with dotted names lose their target.
-pub(super) fn check(expr: &mut Expr, variables: &Variables) -> Result<Checked, Vec<Issue>> {
+pub(super) fn check(expr: &mut Expr, declarations: &Declarations) -> Result<Checked, Vec<Issue>> {
     let mut checker = Checker {
-        variables,
+        declarations,
         locals: Vec::new(),
         bound: Vec::new(),
         types: HashMap::new(),
@@ -52,7 +50,7 @@ pub(super) fn check(expr: &mut Expr, variables: &Variables) -> Result<Checked, V
 }
 
 struct Checker<'a> {
-    variables: &'a Variables,
+    declarations: &'a Declarations,
     /// The variables of enclosing comprehensions, innermost last.
     locals: Vec<(String, Type)>,
     /// The inferred types, by the number of `Type::Var`.
@@ -85,7 +83,7 @@ impl Checker<'_> {
         .then(|| expr.qualified_name())
         .flatten();
         // A variable can have a dotted name, such as `authorizer.requestResource`.
-        if let Some(ty) = dotted.and_then(|name| self.variables.get(&name)) {
+        if let Some(ty) = dotted.and_then(|name| self.declarations.variables.get(&name)) {
             self.types.insert(id, ty.clone());
             return ty.clone();
         }
@@ -131,10 +129,7 @@ impl Checker<'_> {
                 let value = values.unwrap_or_else(|| self.fresh());
                 Type::map(key, value)
             }
-            Kind::Struct(name, _) => {
-                let message = format!("undeclared reference to '{name}' (in container '')");
-                self.report(at, message)
-            }
+            Kind::Struct(name, fields) => self.construct(name, fields, at),
             Kind::Fold(fold) => self.fold(fold),
         };
         self.types.insert(id, ty.clone());
@@ -145,15 +140,43 @@ impl Checker<'_> {
         if let Some((_, ty)) = self.locals.iter().rev().find(|(local, _)| local == name) {
             return ty.clone();
         }
-        if let Some(ty) = self.variables.get(name) {
+        if let Some(ty) = self.declarations.variables.get(name) {
             self.names.insert(name.to_owned());
             return ty.clone();
         }
         if functions::type_named(name).is_some() {
             return Type::Meta;
         }
+        self.undeclared(name, at)
+    }
+
+    fn undeclared(&mut self, name: &str, at: usize) -> Type {
         let message = format!("undeclared reference to '{name}' (in container '')");
         self.report(at, message)
+    }
+
+    /// The literal of an object.
+    fn construct(&mut self, name: &str, fields: &mut [Init], at: usize) -> Type {
+        let Some(object) = self.declarations.constructed(name) else {
+            return self.undeclared(name, at);
+        };
+        for init in fields {
+            let ty = self.check(&mut init.value);
+            let ty = self.unwrapped(ty, init.optional, init.value.at);
+            let expected = object.field(&init.name);
+            let fits = |expected| self.assignable(expected, &ty);
+            if !expected.as_ref().is_some_and(fits) {
+                // Upstream shows an empty type for an unknown field.
+                let expected = expected.map_or_else(String::new, |ty| ty.to_string());
+                let found = self.resolved(&ty, true);
+                let message = format!(
+                    "expected type of field '{}' is '{expected}' but provided type is '{found}'",
+                    init.name
+                );
+                self.report(init.at, message);
+            }
+        }
+        Type::Object(object)
     }
 
     fn select(&mut self, operand: &mut Expr, field: &str, at: usize, optional: bool) -> Type {
@@ -165,8 +188,8 @@ impl Checker<'_> {
         };
         let found = match &ty {
             Type::Map(_, value) => (**value).clone(),
-            Type::Object(object) => match object.fields.get(field) {
-                Some(field) => field.decl.ty.clone(),
+            Type::Object(object) => match object.field(field) {
+                Some(ty) => ty,
                 None => self.report(at, format!("undefined field '{field}'")),
             },
             Type::Dyn | Type::Error => Type::Dyn,
@@ -197,7 +220,7 @@ impl Checker<'_> {
         let mut types: Vec<Type> = args.iter_mut().map(|arg| self.check(arg)).collect();
         if let Some(qualifier) = target.as_ref().and_then(|target| target.qualified_name()) {
             let name = format!("{qualifier}.{function}");
-            if functions::named(&name).is_some() {
+            if self.declarations.has_function(&name) && functions::named(&name).is_some() {
                 *function = name;
                 *target = None;
             }
@@ -208,8 +231,7 @@ impl Checker<'_> {
             types.insert(0, ty);
         }
         let Some(overloads) = functions::named(function) else {
-            let message = format!("undeclared reference to '{function}' (in container '')");
-            return self.report(at, message);
+            return self.undeclared(function, at);
         };
         if matches!(&**function, "_&&_" | "_||_") {
             let mut result = Type::Bool;
@@ -488,7 +510,12 @@ impl Validator<'_> {
                     self.check(part, mixed);
                 }
             }
-            Kind::Literal(_) | Kind::Ident(_) | Kind::Struct(..) => {}
+            Kind::Struct(_, fields) => {
+                fields
+                    .iter()
+                    .for_each(|init| self.check(&init.value, mixed));
+            }
+            Kind::Literal(_) | Kind::Ident(_) => {}
         }
     }
 

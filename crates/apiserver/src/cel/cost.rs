@@ -8,6 +8,7 @@ use super::value::Val;
 pub(super) const SELECT: u64 = 1;
 pub(super) const LIST: u64 = 10;
 pub(super) const MAP: u64 = 30;
+pub(super) const STRUCT: u64 = 40;
 /// Per character that is read once.
 pub(super) const TRAVERSAL: f64 = 0.1;
 /// Per character of a pattern.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::ast::{Expr, Fold, Kind, Select};
-use super::cost::{CHECK, LIST, MAP, PATTERN, SELECT, TRAVERSAL};
+use super::cost::{CHECK, LIST, MAP, PATTERN, SELECT, STRUCT, TRAVERSAL};
 use super::macros::ACCUMULATOR;
 use super::types::Type;
 use super::value::Val;
@@ -144,8 +144,8 @@ impl<'a> Estimate<'a> {
                 self.entries.insert(expr.id, entry);
                 cost
             }
-            Kind::Struct(_, fields) => fields.iter().fold(0, |cost: u64, (_, value, _)| {
-                cost.saturating_add(self.cost(value))
+            Kind::Struct(_, fields) => fields.iter().fold(STRUCT, |cost, init| {
+                cost.saturating_add(self.cost(&init.value))
             }),
             Kind::Fold(fold) => self.fold(expr, fold),
         }

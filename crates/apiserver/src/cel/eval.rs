@@ -2,13 +2,15 @@
 //!
 //! Upstream: `interpreter` of cel-go.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ast::{Expr, Fold, Kind, Select};
 use super::cost;
+use super::declarations::{JSON_PATCH, PATCH_TEXTS};
 use super::fail::Fail;
 use super::functions;
-use super::value::{Key, Val};
+use super::value::{Constructed, Key, Val};
 
 /// The values of the variables of an expression.
 pub(crate) trait Variables {
@@ -88,7 +90,7 @@ impl<'a> Run<'a> {
                 Ok(Val::list(values))
             }
             Kind::Map(entries) => {
-                let mut map = std::collections::BTreeMap::new();
+                let mut map = BTreeMap::new();
                 for (key, value, optional) in entries {
                     let key = self.value(key)?;
                     let key = Key::of(&key).ok_or_else(|| {
@@ -105,7 +107,20 @@ impl<'a> Run<'a> {
                 }
                 Ok(Val::Map(Arc::new(map)))
             }
-            Kind::Struct(name, _) => Err(Fail::new(format!("unknown type: {name}"))),
+            Kind::Struct(name, inits) => {
+                let mut fields = BTreeMap::new();
+                for init in inits {
+                    let value = match (self.value(&init.value)?, init.optional) {
+                        (Val::Optional(None), true) => continue,
+                        (Val::Optional(Some(value)), true) => (*value).clone(),
+                        (value, _) => value,
+                    };
+                    fields.insert(Key::text(&init.name), value);
+                }
+                self.charge(cost::STRUCT)?;
+                let name = name.clone();
+                Ok(Val::Constructed(Arc::new(Constructed { name, fields })))
+            }
             Kind::Fold(fold) => self.fold(fold),
         }
     }
@@ -156,6 +171,13 @@ impl<'a> Run<'a> {
         };
         let found = match &from {
             Val::Map(map) => map.get(&Key::text(field)),
+            Val::Constructed(object) => {
+                let found = object.fields.get(&Key::text(field));
+                if found.is_none() && form == Select::Value && !optional {
+                    return Ok(absent(object, field));
+                }
+                found
+            }
             Val::Null => None,
             _ => return Err(Fail::no_overload()),
         };
@@ -267,5 +289,13 @@ impl<'a> Run<'a> {
         let result = self.value(&fold.result);
         self.locals.truncate(depth);
         result
+    }
+}
+
+/// The value of a field that a constructed object does not have.
+fn absent(object: &Constructed, field: &str) -> Val {
+    match object.name == JSON_PATCH && PATCH_TEXTS.contains(&field) {
+        true => Val::text(""),
+        false => Val::Null,
     }
 }

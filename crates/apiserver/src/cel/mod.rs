@@ -10,10 +10,12 @@
 mod ast;
 mod check;
 pub(crate) mod cost;
+pub(crate) mod declarations;
 mod estimate;
 mod eval;
 mod fail;
 mod functions;
+mod json;
 mod lexer;
 mod library;
 mod macros;
@@ -33,7 +35,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 
-pub(crate) use check::Variables as Declarations;
+pub(crate) use declarations::Declarations;
 pub(crate) use estimate::Sizes;
 pub(crate) use eval::Variables;
 pub(crate) use fail::Fail;
@@ -61,16 +63,16 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Compiles `source` for variables of these types, whose sizes `sizes` knows. The error is the
+    /// Compiles `source` for these variables, whose sizes `sizes` knows. The error is the
     /// text of cel-go: each problem with its line.
     pub(crate) fn compile(
         source: &str,
-        variables: &Declarations,
+        declarations: &Declarations,
         sizes: &dyn Sizes,
     ) -> Result<Self, String> {
         let show = |issues: Vec<source::Issue>| source::display(source, &issues);
         let mut expr = parser::parse(source).map_err(show)?;
-        let checked = check::check(&mut expr, variables).map_err(show)?;
+        let checked = check::check(&mut expr, declarations).map_err(show)?;
         let issues = check::literals(&expr, &checked.types);
         if !issues.is_empty() {
             return Err(show(issues));

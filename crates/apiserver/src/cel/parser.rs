@@ -2,7 +2,7 @@
 //!
 //! Upstream: `parser/gen/CEL.g4` and `parser/parser.go` of cel-go.
 
-use super::ast::{Expr, Kind, Select};
+use super::ast::{Expr, Init, Kind, Select};
 use super::functions::type_named;
 use super::lexer::{Token, TokenKind, tokens};
 use super::macros;
@@ -305,8 +305,13 @@ impl Parser {
             if field.kind != TokenKind::Ident {
                 return Err(self.mismatch("IDENTIFIER"));
             }
-            self.expect(":")?;
-            fields.push((field.text, self.expression()?, optional));
+            let at = self.expect(":")?;
+            fields.push(Init {
+                name: field.text,
+                at,
+                value: self.expression()?,
+                optional,
+            });
             if self.take(",").is_none() {
                 break;
             }

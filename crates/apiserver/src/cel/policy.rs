@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::declarations::{configuration, json_patch};
 use super::types::{Decl, Field, ListKind, Object, Type};
 use super::{Declarations, Program};
 use crate::apimachinery::errors::{list, text};
@@ -18,14 +19,15 @@ pub(crate) fn declarations(params: bool, authorizer: bool) -> Declarations {
         ("namespaceObject".to_owned(), namespace().ty),
         ("request".to_owned(), request().ty),
     ]);
+    let variables = &mut declarations.variables;
     if params {
-        declarations.insert("params".to_owned(), Type::Dyn);
+        variables.insert("params".to_owned(), Type::Dyn);
     }
     if authorizer {
         let authorizer = Type::Opaque("kubernetes.authorization.Authorizer");
         let resource = Type::Opaque("kubernetes.authorization.ResourceCheck");
-        declarations.insert("authorizer".to_owned(), authorizer);
-        declarations.insert("authorizer.requestResource".to_owned(), resource);
+        variables.insert("authorizer".to_owned(), authorizer);
+        variables.insert("authorizer.requestResource".to_owned(), resource);
     }
     declarations
 }
@@ -83,6 +85,7 @@ pub(crate) fn request() -> Decl {
         let object = Object {
             name: object.name.clone(),
             fields: fields.collect(),
+            open: false,
         };
         request.ty = Type::Object(Arc::new(object));
     }
@@ -134,11 +137,26 @@ pub(crate) fn namespace() -> Decl {
     Decl::object("kubernetes.Namespace", fields)
 }
 
+/// The type of the variables of a policy.
+const VARIABLES: &str = "kubernetes.variables";
+
 /// An expression with its program; the error is the text about its source.
 #[derive(Debug)]
 pub(crate) struct Expression {
     pub(crate) source: String,
     pub(crate) program: Result<Program, String>,
+}
+
+impl Expression {
+    fn compile(source: &str, declarations: &Declarations, wanted: &[Type]) -> Self {
+        let program = Program::compile(source, declarations, &())
+            .map_err(|problem| format!("compilation failed: {problem}"))
+            .and_then(|program| returns(wanted, program));
+        Self {
+            source: source.to_owned(),
+            program,
+        }
+    }
 }
 
 /// The types that an expression may have.
@@ -167,14 +185,25 @@ fn returns(wanted: &[Type], program: Program) -> Result<Program, String> {
 pub(crate) struct Expressions {
     declarations: Declarations,
     without_authorizer: Declarations,
+    with_patches: Declarations,
     variables: Vec<(String, Type)>,
 }
 
 impl Expressions {
     pub(crate) fn new(params: bool) -> Self {
+        let declarations = self::declarations(params, true);
+        let mut with_patches = Declarations {
+            patches: true,
+            ..declarations.clone()
+        };
+        // Mutations know `variables` even if the policy has none.
+        let none = Decl::object(VARIABLES, []).ty;
+        let variables = &mut with_patches.variables;
+        variables.insert("variables".to_owned(), none);
         Self {
-            declarations: declarations(params, true),
-            without_authorizer: declarations(params, false),
+            without_authorizer: self::declarations(params, false),
+            with_patches,
+            declarations,
             variables: Vec::new(),
         }
     }
@@ -184,13 +213,12 @@ impl Expressions {
             true => &self.declarations,
             false => &self.without_authorizer,
         };
-        let program = Program::compile(source, declarations, &())
-            .map_err(|problem| format!("compilation failed: {problem}"))
-            .and_then(|program| returns(wanted, program));
-        Expression {
-            source: source.to_owned(),
-            program,
-        }
+        Expression::compile(source, declarations, wanted)
+    }
+
+    /// Compiles a mutation, which makes a value of type `wanted`.
+    pub(crate) fn mutation(&self, source: &str, wanted: Type) -> Expression {
+        Expression::compile(source, &self.with_patches, &[wanted])
     }
 
     /// Compiles a variable, which later expressions know as `variables.NAME`.
@@ -209,9 +237,14 @@ impl Expressions {
     fn declare(&mut self) {
         let fields = self.variables.iter();
         let fields = fields.map(|(name, ty)| (name.as_str(), of(ty.clone())));
-        let object = Decl::object("kubernetes.variables", fields);
-        for declarations in [&mut self.declarations, &mut self.without_authorizer] {
-            declarations.insert("variables".to_owned(), object.ty.clone());
+        let object = Decl::object(VARIABLES, fields);
+        for declarations in [
+            &mut self.declarations,
+            &mut self.without_authorizer,
+            &mut self.with_patches,
+        ] {
+            let variables = &mut declarations.variables;
+            variables.insert("variables".to_owned(), object.ty.clone());
         }
     }
 }
@@ -244,31 +277,21 @@ pub(crate) struct Validation {
     pub(crate) reason: Option<String>,
 }
 
-/// A compiled policy.
+/// The part of a policy that its kind determines.
+pub(crate) trait Rules: Sized {
+    /// Compiles the rules of a `spec`.
+    fn compile(spec: &Value, expressions: &Expressions) -> Self;
+}
+
+/// The rules of a ValidatingAdmissionPolicy.
 #[derive(Debug)]
-pub(crate) struct Policy {
-    pub(crate) name: String,
-    pub(crate) constraints: Value,
-    pub(crate) param_kind: Option<(String, String)>,
-    pub(crate) ignores_failures: bool,
-    pub(crate) conditions: Conditions,
-    pub(crate) variables: Vec<(String, Expression)>,
+pub(crate) struct Validations {
     pub(crate) validations: Vec<Validation>,
     pub(crate) annotations: Vec<Expression>,
 }
 
-impl Policy {
-    pub(crate) fn compile(policy: &Value) -> Self {
-        let spec = &policy["spec"];
-        let kind = &spec["paramKind"];
-        let has_params = kind.is_object();
-        let mut expressions = Expressions::new(has_params);
-        let mut variables = Vec::new();
-        for variable in list(spec, "variables") {
-            let name = text(variable, "name");
-            let compiled = expressions.variable(name, text(variable, "expression"));
-            variables.push((name.to_owned(), compiled));
-        }
+impl Rules for Validations {
+    fn compile(spec: &Value, expressions: &Expressions) -> Self {
         let validation = |validation: &Value| Validation {
             expression: expressions.compile(text(validation, "expression"), &[Type::Bool], true),
             message: text(validation, "message").trim().to_owned(),
@@ -282,6 +305,74 @@ impl Policy {
             let source = text(annotation, "valueExpression").trim();
             expressions.compile(source, &[Type::Text, Type::Null], true)
         };
+        let annotations = list(spec, "auditAnnotations").iter().map(annotation);
+        Self {
+            validations: list(spec, "validations").iter().map(validation).collect(),
+            annotations: annotations.collect(),
+        }
+    }
+}
+
+/// A change of objects.
+#[derive(Debug)]
+pub(crate) enum Mutation {
+    /// The expression makes a configuration, which is merged into the object.
+    Apply(Expression),
+    /// The expression makes the operations of a JSON patch.
+    Patch(Expression),
+}
+
+/// The rules of a MutatingAdmissionPolicy.
+#[derive(Debug)]
+pub(crate) struct Mutations {
+    pub(crate) mutations: Vec<Mutation>,
+    /// The policy is evaluated again after later changes.
+    pub(crate) repeats: bool,
+}
+
+impl Rules for Mutations {
+    fn compile(spec: &Value, expressions: &Expressions) -> Self {
+        let mutation = |mutation: &Value| match text(mutation, "patchType") {
+            "JSONPatch" => {
+                let source = text(mutation, "jsonPatch.expression");
+                Mutation::Patch(expressions.mutation(source, json_patch()))
+            }
+            _ => {
+                let source = text(mutation, "applyConfiguration.expression");
+                Mutation::Apply(expressions.mutation(source, configuration()))
+            }
+        };
+        Self {
+            mutations: list(spec, "mutations").iter().map(mutation).collect(),
+            repeats: spec["reinvocationPolicy"] == "IfNeeded",
+        }
+    }
+}
+
+/// A compiled policy.
+#[derive(Debug)]
+pub(crate) struct Policy<R> {
+    pub(crate) name: String,
+    pub(crate) constraints: Value,
+    pub(crate) param_kind: Option<(String, String)>,
+    pub(crate) ignores_failures: bool,
+    pub(crate) conditions: Conditions,
+    pub(crate) variables: Vec<(String, Expression)>,
+    pub(crate) rules: R,
+}
+
+impl<R: Rules> Policy<R> {
+    pub(crate) fn compile(policy: &Value) -> Self {
+        let spec = &policy["spec"];
+        let kind = &spec["paramKind"];
+        let has_params = kind.is_object();
+        let mut expressions = Expressions::new(has_params);
+        let mut variables = Vec::new();
+        for variable in list(spec, "variables") {
+            let name = text(variable, "name");
+            let compiled = expressions.variable(name, text(variable, "expression"));
+            variables.push((name.to_owned(), compiled));
+        }
         Self {
             name: text(policy, "metadata.name").to_owned(),
             constraints: spec["matchConstraints"].clone(),
@@ -293,11 +384,7 @@ impl Policy {
             }),
             ignores_failures: spec["failurePolicy"] == "Ignore",
             conditions: Conditions::compile(list(spec, "matchConditions"), has_params),
-            validations: list(spec, "validations").iter().map(validation).collect(),
-            annotations: list(spec, "auditAnnotations")
-                .iter()
-                .map(annotation)
-                .collect(),
+            rules: R::compile(spec, &expressions),
             variables,
         }
     }

@@ -32,6 +32,49 @@ fn run(source: &str) -> Result<Val, Fail> {
     program.run(&Values, &mut 0)
 }
 
+/// Upstream: `pkg/cel/mutation/typeresolver_test.go` of `k8s.io/apiserver`.
+#[test]
+fn mutations_construct_objects_and_operations() {
+    let declarations = Declarations {
+        patches: true,
+        ..Declarations::default()
+    };
+    let run = |source: &str, spent: &mut u64| {
+        let program = Program::compile(source, &declarations, &()).map_err(Fail::new)?;
+        program.run(&Values, spent)
+    };
+    let cases = [
+        "Object{intList: [1, 2, 3]}.intList.sum() == 6",
+        "Object{spec: Object.spec{replicas: 3}} == Object{spec: Object.spec{replicas: 1 + 2}}",
+        "Object{a: Object.a{}} != Object{a: Object.b{}}",
+        "Object{?existing: optional.none()} == Object{} && Object{?a: optional.of(1)}.a == 1",
+        "Object{?spec: optional.ofNonZeroValue(Object.spec{?replicas: Object{}.?replicas})} == Object{}",
+        "has(Object{a: 1}.a) && !has(Object{}.a) && Object{}.a == null",
+        "JSONPatch{op: 'add', value: 3}.value == 3 && JSONPatch{path: '/a'} != JSONPatch{path: '/b'}",
+        "(true ? JSONPatch{op: 'add'} : JSONPatch{op: 'remove'}).op == 'add'",
+        "JSONPatch{}.op == '' && !has(JSONPatch{}.value)",
+        "jsonpatch.escapeKey('k8s.io/x~y') == 'k8s.io~1x~0y'",
+    ];
+    for source in cases {
+        assert_eq!(run(source, &mut 0), Ok(Val::Bool(true)), "{source}");
+    }
+    let mut spent = 0;
+    run("Object{}", &mut spent).unwrap();
+    assert_eq!(spent, 40);
+
+    let json = run(
+        "Object{a: [Object.a{b: 1.0}], c: {'d': duration('90s')}, e: b'x', f: 1.5}",
+        &mut 0,
+    );
+    assert_eq!(
+        json.unwrap().to_json(),
+        Ok(json!({"a": [{"b": 1}], "c": {"d": "90s"}, "e": "eA==", "f": 1.5}))
+    );
+    for source in ["Object{}", "JSONPatch{}", "jsonpatch.escapeKey('a')"] {
+        assert!(compile(source).is_err(), "{source}");
+    }
+}
+
 #[test]
 fn true_expressions_are_true() {
     let cases = [

@@ -41,6 +41,16 @@ pub(crate) enum Type {
 pub(crate) struct Object {
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Field>,
+    /// Whether every other name is a field too, of any type.
+    pub(crate) open: bool,
+}
+
+impl Object {
+    /// The type of a field; `None` without such a field.
+    pub(super) fn field(&self, name: &str) -> Option<Type> {
+        let declared = self.fields.get(name).map(|field| field.decl.ty.clone());
+        declared.or_else(|| self.open.then_some(Type::Dyn))
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -119,6 +129,7 @@ impl Decl {
         let object = Object {
             name: name.to_owned(),
             fields: fields.into_iter().filter_map(field).collect(),
+            open: false,
         };
         Self::simple(Type::Object(Arc::new(object)), u64::MAX, 2)
     }

@@ -18,7 +18,7 @@ use super::objects::format::NamedFormat;
 use super::objects::semver::Semver;
 use super::objects::url::Url;
 use super::time;
-use super::types::{Decl, Field, ListKind, Type};
+use super::types::{Decl, Field, ListKind, Object, Type};
 use crate::schema::quantity::Quantity;
 
 /// A value during evaluation. Clones are cheap.
@@ -34,6 +34,7 @@ pub(crate) enum Val {
     List(Arc<List>),
     /// A map, or an object by the names that its fields have in expressions.
     Map(Arc<BTreeMap<Key, Val>>),
+    Constructed(Arc<Constructed>),
     Timestamp(Timestamp),
     /// Nanoseconds.
     Duration(i64),
@@ -53,6 +54,14 @@ pub(crate) enum Val {
 pub(crate) struct List {
     pub(crate) items: Vec<Val>,
     pub(crate) kind: ListKind,
+}
+
+/// An object that an expression made with a constructor, such as `Object.spec{replicas: 1}`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Constructed {
+    /// The name of the type.
+    pub(crate) name: String,
+    pub(crate) fields: BTreeMap<Key, Val>,
 }
 
 /// A key of a map. Unsigned integers that fit are signed ones, because both are equal as keys.
@@ -140,6 +149,10 @@ impl Val {
             Val::Bytes(_) => Type::Bytes,
             Val::List(_) => Type::list(Type::Dyn),
             Val::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Val::Constructed(object) => Type::Object(Arc::new(Object {
+                name: object.name.clone(),
+                ..Object::default()
+            })),
             Val::Timestamp(_) => Type::Timestamp,
             Val::Duration(_) => Type::Duration,
             Val::Type(_) => Type::Meta,
@@ -176,6 +189,7 @@ impl Val {
             (Type::Optional(inner), Val::Optional(value)) => {
                 value.as_ref().is_none_or(|value| value.fits(inner))
             }
+            (Type::Object(object), Val::Constructed(value)) => object.name == value.name,
             (Type::Opaque(name), value) => value.kind() == Type::Opaque(name),
             _ => false,
         }
@@ -290,6 +304,7 @@ impl PartialEq for Val {
             (Val::Null, Val::Null) => true,
             (Val::List(a), Val::List(b)) => a.equals(b),
             (Val::Map(a), Val::Map(b)) => a == b,
+            (Val::Constructed(a), Val::Constructed(b)) => a == b,
             (Val::Type(a), Val::Type(b)) => a == b,
             (Val::Optional(a), Val::Optional(b)) => a == b,
             (Val::Url(a), Val::Url(b)) => a == b,

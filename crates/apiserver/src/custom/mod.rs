@@ -17,6 +17,7 @@ use crate::fielderror::{FieldError, Problem};
 
 mod columns;
 mod complete;
+mod conversion;
 pub(crate) mod definition;
 mod embedded;
 mod fit;
@@ -27,6 +28,7 @@ mod scale;
 mod schema;
 mod structural;
 
+pub(crate) use conversion::Converter;
 pub(crate) use scale::Scale;
 pub(crate) use schema::{ListType, Schema};
 
@@ -44,6 +46,8 @@ pub struct Custom {
     pub(crate) terminating: bool,
     /// The storage version, if this version is a different one.
     pub(crate) storage: Option<Arc<Custom>>,
+    /// The webhook that converts between versions; `None` if these differ only in their schemas.
+    pub(crate) converter: Option<Converter>,
     /// The schema as written in the definition.
     pub(crate) document: Value,
     document_text_hash: OnceLock<u64>,
@@ -99,6 +103,7 @@ impl Custom {
             list_kind: text(&definition["status"]["acceptedNames"], "listKind").to_owned(),
             terminating: definition["metadata"].get("deletionTimestamp").is_some(),
             storage,
+            converter: Converter::parse(definition),
             document: document.clone(),
             document_text_hash: OnceLock::new(),
             rules: Rules::of_resource(&schema),

@@ -8,7 +8,7 @@ use super::set::FieldSet;
 use super::shape::Shape;
 
 /// A whole object of this shape with the values of `config`.
-pub(super) fn merged(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+pub(crate) fn merged(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     let mut merged = merge(shape, live, config);
     if let (Some(old), Some(new)) = (live.get("metadata"), config.get("metadata")) {
         // Schemas of custom kinds do not describe the metadata.

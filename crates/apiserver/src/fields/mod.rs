@@ -7,6 +7,7 @@
 //! Upstream: `sigs.k8s.io/structured-merge-diff` and `k8s.io/apimachinery/pkg/util/managedfields`.
 
 mod apply;
+mod atomic;
 mod compare;
 mod managed;
 mod merge;
@@ -14,7 +15,9 @@ mod set;
 mod shape;
 
 pub(crate) use apply::{Applied, Conflicts, apply};
+pub(crate) use atomic::atomics;
 pub(crate) use compare::{compare, declared, typed};
 pub(crate) use managed::{Author, Managed, Operation, is_reset};
+pub(crate) use merge::merged;
 pub(crate) use set::FieldSet;
 pub(crate) use shape::Shape;

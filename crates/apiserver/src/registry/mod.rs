@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::kinds::{self, Resource, Storage};
 use crate::store::{Frozen, Revisions, TypeStore};
 
+mod conversion;
 mod definition;
 mod rules;
 mod version;

@@ -1,8 +1,6 @@
 //! Operations of the server on objects of a row. Built-in kinds use tables, and custom kinds their
 //! schema.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -162,7 +160,8 @@ impl Resource {
         }
     }
 
-    /// A stored object in this version, if the versions differ only in their schemas.
+    /// A stored object in this version. A webhook that converts between the versions has converted
+    /// it before.
     pub(crate) fn shown(&self, object: Value) -> Value {
         if matches!(self.storage, Storage::OtherVersion) {
             self.reread(object)
@@ -187,23 +186,21 @@ impl Resource {
         }
     }
 
+    /// A stored object after a change of its definition. Only a webhook could convert objects of
+    /// other versions, so these stay unchanged.
+    pub(crate) fn reread_stored(&self, object: Value) -> Value {
+        match self.converter().is_some() && object["apiVersion"] != *self.api_version() {
+            true => object,
+            false => self.reread(object),
+        }
+    }
+
     /// A stored object as its storage version reads it. The schema can be newer than the object, so
     /// it prunes and defaults again.
     pub(crate) fn reread(&self, mut object: Value) -> Value {
         object["apiVersion"] = Value::from(self.api_version());
         self.drop_unknown(&mut object);
         self.complete(&mut object);
-        object
-    }
-
-    /// An object of this version in its stored form.
-    pub(crate) fn to_stored(&self, mut object: Value) -> Value {
-        if let (Storage::OtherVersion, Some(custom)) = (self.storage, self.custom.as_ref()) {
-            let storage: &Arc<Custom> = custom.storage.as_ref().unwrap_or(custom);
-            object["apiVersion"] = Value::from(format!("{}/{}", self.group, storage.version));
-            storage.prune(&mut object);
-            storage.complete(&mut object);
-        }
         object
     }
 }

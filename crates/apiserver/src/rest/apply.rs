@@ -60,6 +60,7 @@ impl Server {
                     uid_is_precondition: false,
                     tracking: Tracking::Decided,
                     origin: Some(&call.origin),
+                    calls: &call.origin.calls,
                 };
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
@@ -152,6 +153,7 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Decided,
             origin: None,
+            calls: &call.origin.calls,
         };
         let written = self.rewrite(&whole, writing, |_, old| {
             let seen = |conflicts: Conflicts| {

@@ -80,6 +80,8 @@ impl Server {
             // prefix.
             let shown = if generated { &prefix } else { &name };
             let _reserved = self.prepare(call, target, shown, &mut candidate, dry_run, tracking)?;
+            // Mutating policies and webhooks can change the name.
+            let name = metadata::text(&candidate, "name").to_owned();
             let about = resource.warnings(&candidate);
             self.permit_by_cluster(&Request {
                 operation: Operation::Create,
@@ -95,11 +97,14 @@ impl Server {
             if taken.is_none() {
                 // Holds the quotas until the commit has counted the object.
                 let charge = self.charge(target, &candidate, None)?;
-                if dry_run {
+                let shown = dry_run.then(|| Object::unstored(resource, &key, &candidate));
+                // The conversion of the object can fail, also in a dry run.
+                let stored = resource.to_stored(candidate, &call.origin.calls)?;
+                if let Some(shown) = shown {
                     warnings.extend(about);
-                    return Ok(Arc::new(Object::unstored(resource, &key, &candidate)));
+                    return Ok(Arc::new(shown));
                 }
-                let change = Change::Put(resource.to_stored(candidate));
+                let change = Change::Put(stored);
                 let committed = self.commit(&target.entry, &key, None, change);
                 drop(charge);
                 match committed {
@@ -204,7 +209,9 @@ impl Server {
                     dry_run,
                     origin: &call.origin,
                 };
-                self.mutate_by_webhooks(&request, object).map(drop)
+                let built_in = |object: &mut Value| self.admit(target, name, object);
+                self.mutate_by_cluster(&request, object, built_in)?;
+                place(target, object)
             });
         });
         admitted?;

@@ -18,6 +18,7 @@ use super::managers::Tracking;
 use super::subresources::set_condition;
 use super::update::{NotWritten, Writing};
 use super::{Server, Verb, metadata};
+use crate::calls::Calls;
 use crate::custom::{self, names};
 use crate::fields::{Author, Operation};
 use crate::kinds::Resource;
@@ -178,7 +179,7 @@ impl Server {
         };
         let rows = registry::rows(definition, &store);
         if let Some(row) = rows.first() {
-            store.reread(&row.resource, |object| row.resource.reread(object));
+            store.reread(&row.resource, |object| row.resource.reread_stored(object));
         }
         self.registry.replace_custom(group, plural, rows);
     }
@@ -300,6 +301,7 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
             origin: None,
+            calls: &Calls::default(),
         };
         let written = self.rewrite(&target, writing, |_, old| {
             let mut new = old.clone();

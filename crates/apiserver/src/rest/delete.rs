@@ -182,7 +182,7 @@ impl Server {
     }
 
     /// Answers a DELETE of a collection. It stops at the first error.
-    pub(super) fn delete_collection(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) async fn delete_collection(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let options = DeleteOptions::parse(call)?;
         let list = ListOptions::parse(call.query, false)?;
         let selection = Selection::parse(
@@ -191,7 +191,7 @@ impl Server {
             &list.field_selector,
         )?;
         parse_revision(&list.resource_version).map_err(Status::bad_request)?;
-        let page = self.whole(call, &selection);
+        let mut page = self.whole(call, &selection);
         for object in &page.objects {
             let one = Target {
                 name: object.name().to_owned(),
@@ -204,6 +204,8 @@ impl Server {
                 Err(status) => return Err(status),
             }
         }
+        let resource = call.target.resource();
+        page.objects = self.all_in_version(resource, page.objects).await?;
         self.show_page(call, page)
     }
 
@@ -224,7 +226,7 @@ impl Server {
                 if !resource.is("Namespace") && !resource.is("CustomResourceDefinition") {
                     check_preconditions(target, &current, options)?;
                 }
-                let old = resource.shown(current.to_value());
+                let old = resource.in_version(current.to_value(), &origin.calls)?;
                 let request = Request {
                     operation: Operation::Delete,
                     target,
@@ -234,7 +236,7 @@ impl Server {
                     dry_run: options.dry_run,
                     origin,
                 };
-                self.mutate_by_webhooks(&request, &mut Value::Null)?;
+                self.mutate_by_cluster(&request, &mut Value::Null, |_| Ok(()))?;
                 self.permit_by_cluster(&request)?;
             }
             let outcome = if resource.is("Namespace") {

@@ -16,6 +16,7 @@ use super::delete::{DeleteOptions, check_preconditions};
 use super::subresources::set_condition;
 use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
+use crate::calls::Calls;
 use crate::defaults;
 use crate::fielderror::{FieldError, Problem};
 use crate::route::Target;
@@ -184,7 +185,8 @@ impl Server {
             });
             set_condition(&mut new, condition);
         }
-        self.store(target, budget, &old, new, false).map(drop)
+        self.store(target, budget, &old, new, false, &Calls::default())
+            .map(drop)
     }
 
     /// Marks the pod and deletes it, if it meets the preconditions.
@@ -216,7 +218,7 @@ impl Server {
             });
             set_condition(&mut new, condition);
             defaults::apply(&pod.resource().kind, &mut new);
-            match self.store(pod, &current, &old, new, false) {
+            match self.store(pod, &current, &old, new, false, &Calls::default()) {
                 Ok(marked) => return Ok(marked),
                 Err(NotWritten::Refused(status)) => return Err(status),
                 Err(NotWritten::Raced) => {}

@@ -35,6 +35,7 @@ mod body;
 mod certificates;
 mod commit;
 mod components;
+mod conversion;
 mod create;
 mod decode;
 mod definitions;
@@ -322,7 +323,7 @@ impl Server {
         let answer = loop {
             let answer = self.dispatch(verb, &call).await;
             match call.origin.calls.pending() {
-                Some(pending) => self.call_webhook(&call.origin.calls, pending).await,
+                Some(pending) => self.make_call(&call.origin.calls, pending).await,
                 None => break answer,
             }
         };
@@ -333,6 +334,10 @@ impl Server {
         }
         let mut answer = answer?;
         answer.warnings.extend(call.origin.take_warnings());
+        if let Content::Object(object) = answer.content {
+            let object = self.in_version(target.resource(), object).await?;
+            answer.content = Content::Object(object);
+        }
         if let Content::Object(written) = &answer.content {
             let (about_object, about_pods) = (
                 self.pod_security_warnings(verb, &target, written),
@@ -424,7 +429,7 @@ impl Server {
     /// Calls the handler of a verb, subresource or computed kind.
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         if let Some(part) = call.target.subresource {
-            return self.subresource(verb, part, call);
+            return self.subresource(verb, part, call).await;
         }
         let resource = call.target.resource();
         if resource.is("ComponentStatus") {
@@ -441,7 +446,7 @@ impl Server {
             Verb::Update => self.update(call),
             Verb::Patch => self.patch_or_apply(call),
             Verb::Delete => self.delete(call),
-            Verb::DeleteCollection => self.delete_collection(call),
+            Verb::DeleteCollection => self.delete_collection(call).await,
         }
     }
 

@@ -260,7 +260,7 @@ impl Server {
     ) -> Result<Page, Status> {
         let prefix = call.target.prefix();
         if !options.continue_token.is_empty() {
-            return self.next_page(call, options, selection, &prefix);
+            return self.next_page(call, options, selection, &prefix).await;
         }
         let revision = parse_revision(&options.resource_version)
             .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
@@ -291,6 +291,7 @@ impl Server {
                 }
             }
         };
+        let snapshot = self.converted(call, snapshot).await?;
         Ok(cut(snapshot, &prefix, "", limit, selection))
     }
 
@@ -299,13 +300,23 @@ impl Server {
         cut(self.now(call, &call.target.prefix()), "", "", 0, selection)
     }
 
+    /// The objects in the version of the request, which selectors read.
+    async fn converted(&self, call: &Call<'_>, snapshot: Snapshot) -> Result<Snapshot, Status> {
+        let resource = call.target.resource();
+        let objects = self.all_in_version(resource, snapshot.objects).await?;
+        Ok(Snapshot {
+            objects,
+            ..snapshot
+        })
+    }
+
     fn now(&self, call: &Call<'_>, prefix: &str) -> Snapshot {
         call.target.entry.store.list(&self.revisions, prefix)
     }
 
     /// The page of a continue token. An expired token gets a 410 with a token that continues at the
     /// current revision.
-    fn next_page(
+    async fn next_page(
         &self,
         call: &Call<'_>,
         options: &ListOptions,
@@ -339,6 +350,7 @@ impl Server {
         } else {
             options.limit
         };
+        let snapshot = self.converted(call, snapshot).await?;
         Ok(cut(snapshot, prefix, &start, limit, selection))
     }
 }

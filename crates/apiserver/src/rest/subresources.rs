@@ -20,18 +20,18 @@ use crate::store::Object;
 
 impl Server {
     /// Calls the handler of a subresource.
-    pub(super) fn subresource(
+    pub(super) async fn subresource(
         &self,
         verb: Verb,
         part: &Subresource,
         call: &Call<'_>,
     ) -> Result<Answer, Status> {
         match (part.name, verb) {
-            ("scale", Verb::Get) => self.show_scale(call, &*self.parent(call)?),
+            ("scale", Verb::Get) => self.show_scale(call, self.parent(call)?).await,
             ("log", _) => self.log(call),
             ("attach" | "exec" | "portforward", _) => self.connect(call),
             ("proxy", _) => self.proxy(call),
-            ("scale", _) => self.write_scale(call),
+            ("scale", _) => self.show_scale(call, self.write_scale(call)?).await,
             ("binding", _) => self.bind(call),
             ("eviction", _) => self.evict(call),
             ("token", _) => self.request_token(call),
@@ -49,8 +49,8 @@ impl Server {
         found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))
     }
 
-    /// Answers PUT, PATCH and apply of a Scale. The write changes one field of the object.
-    fn write_scale(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    /// Handles PUT, PATCH and apply of a Scale. The write changes one field of the object.
+    fn write_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         enum Input {
             Scale(Value),
             Patch(Patch),
@@ -58,7 +58,7 @@ impl Server {
         let target = call.target;
         let put = decode::media_type(call.content_type);
         if put == apply::MEDIA_TYPE {
-            return self.show_scale(call, &*self.apply_scale(call)?);
+            return self.apply_scale(call);
         }
         let (input, options) = if put.ends_with("patch+json") {
             (
@@ -87,6 +87,7 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
             origin: None,
+            calls: &call.origin.calls,
         };
         let (object, _) = self.rewrite(&whole, writing, |_, old| {
             let scale = match &input {
@@ -111,11 +112,12 @@ impl Server {
             }
             Ok(new)
         })?;
-        self.show_scale(call, &object)
+        Ok(object)
     }
 
-    fn show_scale(&self, call: &Call<'_>, object: &Object) -> Result<Answer, Status> {
+    async fn show_scale(&self, call: &Call<'_>, object: Arc<Object>) -> Result<Answer, Status> {
         let resource = call.target.resource();
+        let object = self.in_version(resource, object).await?;
         let scale = scale::of(resource, &resource.shown(object.to_value()))?;
         Ok(Answer::value(200, self.show_value(call, "Scale", scale)?))
     }
@@ -248,7 +250,7 @@ impl Server {
                 json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}),
             );
             defaults::apply(&target.resource().kind, &mut new);
-            match self.store(target, &current, &old, new, dry_run) {
+            match self.store(target, &current, &old, new, dry_run, &call.origin.calls) {
                 Ok(_) => return Ok(Answer::value(201, status::created())),
                 Err(NotWritten::Refused(status)) => return Err(status),
                 Err(NotWritten::Raced) => {}

@@ -19,6 +19,7 @@ use super::patching::Patch;
 use super::query::invalid_options;
 use super::{Answer, Call, Server, certificates, decode, metadata, owners};
 use crate::admission::{Operation, Origin, Request};
+use crate::calls::Calls;
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::route::Target;
@@ -34,6 +35,8 @@ pub(super) struct Writing<'a> {
     pub(super) tracking: Tracking<'a>,
     /// The call of a client; policies do not apply to writes of the server itself.
     pub(super) origin: Option<&'a Origin<'a>>,
+    /// Calls of conversion webhooks.
+    pub(super) calls: &'a Calls,
 }
 
 /// The reason why a write did not happen.
@@ -81,6 +84,7 @@ impl Server {
             uid_is_precondition: true,
             tracking,
             origin: Some(&call.origin),
+            calls: &call.origin.calls,
         };
         let (object, about) = self.rewrite(target, writing, |_, old| {
             let mut object = object.clone();
@@ -114,6 +118,7 @@ impl Server {
             uid_is_precondition: false,
             tracking: Tracking::Update(&author),
             origin: Some(&call.origin),
+            calls: &call.origin.calls,
         };
         let mut warnings = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
@@ -162,7 +167,7 @@ impl Server {
             let Some(current) = target.entry.store.get(&target.key()) else {
                 return Err(Status::not_found(resource.named(), &target.name));
             };
-            let old = resource.shown(current.to_value());
+            let old = resource.in_version(current.to_value(), writing.calls)?;
             let new = make(&current, &old)?;
             match self.replace(target, &current, &old, new, writing) {
                 Ok(object) => return Ok(object),
@@ -217,8 +222,17 @@ impl Server {
                 dry_run: writing.dry_run,
                 origin,
             };
-            if self.mutate_by_webhooks(&request, &mut new)? {
-                // A webhook cannot change more than the endpoint can.
+            let built_in = |object: &mut Value| {
+                if part.is_none() {
+                    self.admit_change(target, object);
+                }
+                Ok(())
+            };
+            if self.mutate_by_cluster(&request, &mut new, built_in)? {
+                // Policies and webhooks cannot change more than the endpoint can.
+                check_identity(target, &new, old, writing)?;
+                metadata::carry_over(&mut new, old);
+                place(target, &mut new)?;
                 restore_other_fields(resource, part, &mut new, old);
             }
         }
@@ -237,7 +251,8 @@ impl Server {
             errors.insert(0, error);
         }
         if !errors.is_empty() {
-            return Err(Status::invalid(resource.named_kind(), &target.name, &errors).into());
+            let name = metadata::text(&new, "name");
+            return Err(Status::invalid(resource.named_kind(), name, &errors).into());
         }
         if part.is_none() || part == Some("ephemeralcontainers") {
             self.permit_change(target, &new, old)?;
@@ -264,7 +279,8 @@ impl Server {
         // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old))?;
         let warnings = resource.update_warnings(part, &new, old);
-        let stored = self.store(target, current, old, new, writing.dry_run)?;
+        let (dry_run, calls) = (writing.dry_run, writing.calls);
+        let stored = self.store(target, current, old, new, dry_run, calls)?;
         Ok((stored, warnings))
     }
 
@@ -276,6 +292,7 @@ impl Server {
         old: &Value,
         mut new: Value,
         dry_run: bool,
+        calls: &Calls,
     ) -> Result<Arc<Object>, NotWritten> {
         let resource = target.resource();
         metadata::of(&mut new).insert(
@@ -296,9 +313,12 @@ impl Server {
             return Ok(current.clone());
         }
         if dry_run {
-            return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
+            let shown = Object::unstored(resource, &current.key, &new);
+            // The conversion of the object can fail, as in a real write.
+            resource.to_stored(new, calls)?;
+            return Ok(Arc::new(shown));
         }
-        commit(Change::Put(resource.to_stored(new)))
+        commit(Change::Put(resource.to_stored(new, calls)?))
     }
 }
 

@@ -142,7 +142,9 @@ impl Server {
                 ),
             over: false,
         };
-        watch.begin(start);
+        if let Err(status) = watch.begin(start).await {
+            watch.end_with(&status);
+        }
         Ok(Answer::body(Body::stream(
             futures::stream::unfold(watch, |mut watch| async move {
                 watch.next().await.map(|frame| (frame, watch))
@@ -153,8 +155,9 @@ impl Server {
 }
 
 impl Watch {
-    /// Queues the initial state, or sets the position to start after.
-    fn begin(&mut self, start: Start) {
+    /// Queues the initial state, or sets the position to start after. The error tells that a
+    /// conversion failed.
+    async fn begin(&mut self, start: Start) -> Result<(), Status> {
         match start {
             Start::After(revision) => self.position = revision,
             Start::State { mark } => {
@@ -162,7 +165,12 @@ impl Watch {
                     .server
                     .cached(&self.entry, &self.seen("", ""), &self.prefix);
                 self.position = snapshot.revision;
-                for object in snapshot.objects {
+                let resource = &self.entry.resource;
+                let objects = self
+                    .server
+                    .all_in_version(resource, snapshot.objects)
+                    .await?;
+                for object in objects {
                     if self.selection.matches(&object) {
                         let frame = self.frame(EventKind::Added, &object);
                         self.ready.push_back(Step::Send(frame));
@@ -174,6 +182,7 @@ impl Watch {
                 }
             }
         }
+        Ok(())
     }
 
     /// The next frame, or `None` at the end of the watch.
@@ -212,7 +221,7 @@ impl Watch {
                 }
                 // Marked as seen before the read, so that a later commit wakes the watch.
                 self.committed.borrow_and_update();
-                if self.take_events() {
+                if self.take_events().await {
                     continue;
                 }
                 // The watch of a deleted custom kind ends after its last events.
@@ -251,7 +260,7 @@ impl Watch {
     }
 
     /// Moves the next events from the history to `ready`. False if the history has none.
-    fn take_events(&mut self) -> bool {
+    async fn take_events(&mut self) -> bool {
         let limit = if self.merges { usize::MAX } else { BATCH };
         let (mut events, mut complete) =
             match self
@@ -273,6 +282,14 @@ impl Watch {
             events.retain(|event| event.revision <= view);
             complete = view.max(self.position);
         }
+        let resource = &self.entry.resource;
+        let events = match self.server.events_in_version(resource, events).await {
+            Ok(events) => events,
+            Err(status) => {
+                self.end_with(&status);
+                return true;
+            }
+        };
         if std::mem::take(&mut self.merges) {
             self.merge(&events);
         } else {

@@ -57,6 +57,11 @@ impl Event {
         }
     }
 
+    /// The same change with other forms of both states.
+    pub(crate) fn with_states(&self, old: Option<Arc<Object>>, new: Arc<Object>) -> Self {
+        Self::new(self.revision, self.kind, old, new)
+    }
+
     /// The object after the change. For a deletion, the last state with the revision of the
     /// deletion.
     pub fn object(&self) -> &Arc<Object> {

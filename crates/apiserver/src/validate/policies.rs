@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::errors::{Errors, at, list, text};
 use super::webhooks::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use super::{formats, selector};
+use crate::cel::declarations::{configuration, json_patch};
 use crate::cel::policy::Expressions;
 use crate::cel::types::Type;
 
@@ -68,19 +69,7 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Refuses each MutatingAdmissionPolicy: ignoring it would store objects that a real server changes.
-/// A malformed one has upstream's errors.
 pub(super) fn mutating(object: &Value, errors: &mut Errors) {
-    const UNSUPPORTED: &str =
-        "MutatingAdmissionPolicies are not supported by the embedded API server";
-    let before = errors.len();
-    mutating_policy(object, errors);
-    if errors.len() == before {
-        errors.forbidden("spec", UNSUPPORTED);
-    }
-}
-
-fn mutating_policy(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     common(spec, errors);
     mutable_operations(
@@ -88,13 +77,14 @@ fn mutating_policy(object: &Value, errors: &mut Errors) {
         at(spec, "matchConstraints"),
         errors,
     );
-    conditions(spec, errors);
+    let expressions = conditions(spec, errors);
     let mutations = list(spec, "mutations");
     if mutations.is_empty() {
         errors.required("spec.mutations", "mutations must contain at least one item");
     }
     for (index, mutation) in mutations.iter().enumerate() {
-        self::mutation(&format!("spec.mutations[{index}]"), mutation, errors);
+        let field = format!("spec.mutations[{index}]");
+        self::mutation(&field, mutation, &expressions, errors);
     }
     if text(spec, "reinvocationPolicy").is_empty() {
         errors.required("spec.reinvocationPolicy", "");
@@ -287,7 +277,7 @@ const PATCHES: [(&str, &str); 2] = [
     ("JSONPatch", "jsonPatch"),
 ];
 
-fn mutation(field: &str, mutation: &Value, errors: &mut Errors) {
+fn mutation(field: &str, mutation: &Value, expressions: &Expressions, errors: &mut Errors) {
     let kind = text(mutation, "patchType");
     let at_type = format!("{field}.patchType");
     if kind.is_empty() {
@@ -299,11 +289,22 @@ fn mutation(field: &str, mutation: &Value, errors: &mut Errors) {
     let (own, others): (Vec<_>, Vec<_>) = PATCHES.iter().partition(|(known, _)| *known == kind);
     for (_, name) in own {
         let patch = at(mutation, name);
-        if patch.is_null() {
-            let why = format!("must be specified when patchType is {kind}");
-            errors.required(format!("{field}.{name}"), &why);
-        } else if text(patch, "expression").trim().is_empty() {
-            errors.required(format!("{field}.{name}.expression"), "");
+        let at_expression = format!("{field}.{name}.expression");
+        let wanted = match name {
+            "jsonPatch" => json_patch(),
+            _ => configuration(),
+        };
+        match text(patch, "expression").trim() {
+            _ if patch.is_null() => {
+                let why = format!("must be specified when patchType is {kind}");
+                errors.required(format!("{field}.{name}"), &why);
+            }
+            "" => errors.required(at_expression, ""),
+            source => {
+                if let Err(why) = expressions.mutation(source, wanted).program {
+                    errors.invalid(at_expression, source, why);
+                }
+            }
         }
     }
     for (_, name) in others {

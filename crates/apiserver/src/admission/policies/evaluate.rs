@@ -4,15 +4,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::super::matching::Matched;
 use super::super::request::Request;
+use super::super::versions;
 use super::access::Subject;
 use crate::Server;
-use crate::cel::policy::{self, Conditions, Expression, Policy};
+use crate::cel::policy::{self, Conditions, Expression, Policy, Validations};
 use crate::cel::value::Val;
 use crate::cel::{Fail, ResourceCheck, Variables, cost};
 use crate::status::Status;
@@ -49,7 +49,9 @@ impl Refusal {
             Some("RequestEntityTooLarge") => (413, "RequestEntityTooLarge"),
             _ => (422, "Invalid"),
         };
-        request.forbidden(&message).refused(code, reason, &message)
+        request
+            .forbidden(&message)
+            .refused(code, reason, [message.as_str()])
     }
 }
 
@@ -71,16 +73,17 @@ pub(crate) struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     /// The variables for a request, whose objects are in the version of `matched`.
-    pub(crate) fn of(server: &Server, request: &Request<'_>, matched: &Matched) -> Self {
-        let resource = &matched.resource;
+    /// The error may only tell that a webhook is still to be called.
+    pub(crate) fn of(
+        server: &Server,
+        request: &Request<'_>,
+        matched: &Matched,
+    ) -> Result<Self, Status> {
         let shown = |object: Option<&Value>| match object {
-            Some(object)
-                if resource.custom.is_some() && !Arc::ptr_eq(matched, &request.target.entry) =>
-            {
-                Val::of_json(&resource.reread(object.clone()))
+            Some(object) => {
+                versions::shown(request, matched, object).map(|object| Val::of_json(&object))
             }
-            Some(object) => Val::of_json(&resource.converted(object.clone())),
-            None => Val::Null,
+            None => Ok(Val::Null),
         };
         let namespace = server.find_object("namespaces", request.namespace());
         let namespace = namespace.filter(|_| !request.target.resource().is("Namespace"));
@@ -93,10 +96,10 @@ impl<'a> Inputs<'a> {
             namespace: request.namespace().to_owned(),
             name: request.name.to_owned(),
         };
-        Self {
-            object: shown(request.object),
-            old: shown(request.old),
-            request: Val::declared(&request.to_value(resource), &policy::request()),
+        Ok(Self {
+            object: shown(request.object)?,
+            old: shown(request.old)?,
+            request: Val::declared(&request.to_value(&matched.resource), &policy::request()),
             namespace: namespace.map_or(Val::Null, |namespace| {
                 Val::declared(&namespace.to_value(), &policy::namespace())
             }),
@@ -106,7 +109,12 @@ impl<'a> Inputs<'a> {
             variables: RefCell::default(),
             programs: &[],
             spent: Cell::new(0),
-        }
+        })
+    }
+
+    /// Sets the object of the next evaluation.
+    pub(super) fn set_object(&mut self, object: &Value) {
+        self.object = Val::of_json(object);
     }
 
     /// Sets the parameter of the next evaluation.
@@ -114,7 +122,7 @@ impl<'a> Inputs<'a> {
         self.params = params.map_or(Val::Null, Val::of_json);
     }
 
-    fn with<'b>(&self, programs: &'b [(String, Expression)]) -> Inputs<'b> {
+    pub(super) fn with<'b>(&self, programs: &'b [(String, Expression)]) -> Inputs<'b> {
         Inputs {
             object: self.object.clone(),
             old: self.old.clone(),
@@ -154,7 +162,9 @@ impl Variables for Inputs<'_> {
         }
         let (_, expression) = self.programs.iter().find(|(name, _)| name == field)?;
         let mut spent = 0;
-        let value = expression.evaluate(self, &mut spent).map_err(|why| {
+        let program = expression.program.as_ref().map_err(Fail::new);
+        let value = program.and_then(|program| program.run(self, &mut spent));
+        let value = value.map_err(|why| {
             Fail::new(format!(
                 "composited variable {field:?} fails to evaluate: {why}"
             ))
@@ -176,11 +186,20 @@ impl Expression {
 }
 
 /// The remaining cost of one evaluation.
-struct Budget(u64);
+pub(super) struct Budget(u64);
 
 impl Budget {
+    /// The budget of the rules of a policy.
+    pub(super) fn of_rules() -> Self {
+        Self(cost::BUDGET)
+    }
+
     /// Evaluates within the budget. `Err(None)` means that the budget is spent.
-    fn run(&mut self, expression: &Expression, inputs: &Inputs<'_>) -> Result<Val, Option<String>> {
+    pub(super) fn run(
+        &mut self,
+        expression: &Expression,
+        inputs: &Inputs<'_>,
+    ) -> Result<Val, Option<String>> {
         let mut spent = 0;
         let result = expression.evaluate(inputs, &mut spent);
         let spent = spent.saturating_add(inputs.spent.take());
@@ -195,7 +214,7 @@ impl Budget {
     }
 }
 
-const OUT_OF_BUDGET: &str =
+pub(super) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 impl Conditions {
@@ -219,7 +238,7 @@ impl Conditions {
     }
 }
 
-impl Policy {
+impl Policy<Validations> {
     /// The violations of one request.
     pub(super) fn evaluate(&self, inputs: &Inputs<'_>) -> Vec<Decision> {
         let inputs = &inputs.with(&self.variables);
@@ -235,9 +254,9 @@ impl Policy {
             Ok(false) => return Vec::new(),
             Err(why) => return failed(why).into_iter().collect(),
         }
-        let mut budget = Budget(cost::BUDGET);
+        let mut budget = Budget::of_rules();
         let mut decisions = Vec::new();
-        for validation in &self.validations {
+        for validation in &self.rules.validations {
             let decision = match budget.run(&validation.expression, inputs) {
                 Ok(Val::Bool(true)) => None,
                 Ok(_) => {
@@ -261,7 +280,7 @@ impl Policy {
             };
             decisions.extend(decision);
         }
-        for annotation in &self.annotations {
+        for annotation in &self.rules.annotations {
             if let Err(why) = budget.run(annotation, inputs) {
                 let why = why.unwrap_or_else(|| OUT_OF_BUDGET.to_owned());
                 let decision = failed(why).map(|decision| Decision {

@@ -1,12 +1,13 @@
-//! ValidatingAdmissionPolicies: expressions that refuse requests, or warn about them.
+//! Admission policies: expressions that change objects, or refuse requests or warn about them.
 //!
-//! policies, bindings -> [`Active`] (compiled once per version) -> match -> parameters -> conditions
-//! -> validations -> refusal or warning
+//! policies, bindings -> [`Active`] (compiled once per version) -> match -> parameters
+//! -> [`Invocation`] -> conditions -> mutations ([`mutate`]), or validations -> refusal or warning
 //!
 //! Upstream: `pkg/admission/plugin/policy` of `k8s.io/apiserver`.
 
 mod access;
 mod evaluate;
+mod mutate;
 mod params;
 
 use std::collections::HashMap;
@@ -16,47 +17,92 @@ use serde_json::Value;
 
 pub(crate) use evaluate::Inputs;
 
-use super::matching::is_exempt;
+use super::matching::{Matched, is_exempt};
 use super::request::Request;
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
-use crate::cel::policy::Policy;
+use crate::cel::policy::{Mutations, Policy, Rules, Validations};
 use crate::status::Status;
 use evaluate::{Decision, Refusal};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
+/// Plurals of the policies and bindings of both kinds.
+const VALIDATING: [&str; 2] = [
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+];
+const MUTATING: [&str; 2] = [
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+];
+
 /// The policies with their bindings, as they are stored.
-#[derive(Debug, Default)]
-struct Active(Vec<(Arc<Policy>, Vec<Value>)>);
+type Active<R> = Vec<(Arc<Policy<R>>, Vec<Value>)>;
 
 /// The compiled policies of the latest revision.
 #[derive(Debug, Default)]
-pub(crate) struct Policies(Mutex<Cached>);
+pub(crate) struct Policies {
+    validating: Mutex<Cached<Validations>>,
+    mutating: Mutex<Cached<Mutations>>,
+}
 
-#[derive(Debug, Default)]
-struct Cached {
+#[derive(Debug)]
+struct Cached<R> {
     /// Latest changes of policies and bindings.
     revisions: (u64, u64),
     /// By UID and resource version.
-    compiled: HashMap<(String, u64), Arc<Policy>>,
-    active: Arc<Active>,
+    compiled: HashMap<(String, u64), Arc<Policy<R>>>,
+    active: Arc<Active<R>>,
+}
+
+impl<R> Default for Cached<R> {
+    fn default() -> Self {
+        Self {
+            revisions: (0, 0),
+            compiled: HashMap::new(),
+            active: Arc::default(),
+        }
+    }
+}
+
+/// A policy under a binding, with a parameter.
+struct Invocation<'a> {
+    binding: &'a Value,
+    /// The resource in whose version the policy sees the objects.
+    matched: Matched,
+    param: Option<Value>,
+}
+
+/// A policy or binding that cannot be applied, with the name of the binding.
+struct Misconfigured<'a> {
+    binding: Option<&'a str>,
+    why: String,
+}
+
+impl Misconfigured<'_> {
+    fn message(&self) -> String {
+        let part = match self.binding {
+            Some(_) => "binding",
+            None => "policy",
+        };
+        format!("failed to configure {part}: {}", self.why)
+    }
 }
 
 impl Server {
     /// The policies with their bindings. Each version of a policy is compiled once.
-    fn active_policies(&self) -> Arc<Active> {
+    fn active<R: Rules>(
+        &self,
+        cached: &Mutex<Cached<R>>,
+        [policies, bindings]: [&str; 2],
+    ) -> Arc<Active<R>> {
         let store = |plural: &str| {
             let entry = self.registry.find(GROUP, "v1", plural);
             entry.expect("policies are built in").store.clone()
         };
-        let policies = store("validatingadmissionpolicies");
-        let bindings = store("validatingadmissionpolicybindings");
-        let mut cached = self
-            .policies
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let (policies, bindings) = (store(policies), store(bindings));
+        let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
         let revisions = (policies.latest(), bindings.latest());
         if cached.revisions == revisions {
             return cached.active.clone();
@@ -64,7 +110,7 @@ impl Server {
         let bindings = bindings.list(&self.revisions, "").objects;
         let bindings: Vec<Value> = bindings.iter().map(|binding| binding.to_value()).collect();
         let mut compiled = HashMap::new();
-        let mut active = Active::default();
+        let mut active = Active::new();
         for policy in &policies.list(&self.revisions, "").objects {
             let key = (policy.uid.to_string(), policy.revision);
             let found = cached.compiled.get(&key).cloned();
@@ -72,7 +118,7 @@ impl Server {
             compiled.insert(key, program.clone());
             let own = bindings.iter();
             let own = own.filter(|binding| text(binding, "spec.policyName") == policy.name());
-            active.0.push((program, own.cloned().collect()));
+            active.push((program, own.cloned().collect()));
         }
         *cached = Cached {
             revisions,
@@ -82,15 +128,62 @@ impl Server {
         cached.active.clone()
     }
 
-    /// Applies all policies to a request. The error is the first refusal in upstream's words.
+    /// The invocations of a policy, one per matching binding and parameter. The error may only tell
+    /// that a webhook is still to be called.
+    fn invocations<'a, R>(
+        &self,
+        request: &Request<'_>,
+        policy: &Policy<R>,
+        bindings: &'a [Value],
+    ) -> Result<(Vec<Invocation<'a>>, Vec<Misconfigured<'a>>), Status> {
+        let (mut found, mut problems) = (Vec::new(), Vec::new());
+        let matched = match self.matched(request, &policy.constraints, "resourceRules") {
+            Ok(Some(matched)) => matched,
+            Ok(None) => return Ok((found, problems)),
+            Err(why) => {
+                problems.push(Misconfigured { binding: None, why });
+                return Ok((found, problems));
+            }
+        };
+        let kind = match self.param_kind(policy) {
+            Ok(kind) => kind,
+            Err(why) => {
+                problems.push(Misconfigured { binding: None, why });
+                return Ok((found, problems));
+            }
+        };
+        for binding in bindings {
+            let resources = &binding["spec"]["matchResources"];
+            let params = match self.matched(request, resources, "resourceRules") {
+                Ok(None) => continue,
+                Ok(Some(_)) => self.params(kind.as_deref(), binding, request)?,
+                Err(why) => Err(why),
+            };
+            match params {
+                Ok(params) => found.extend(params.into_iter().map(|param| Invocation {
+                    binding,
+                    matched: matched.clone(),
+                    param,
+                })),
+                Err(why) => problems.push(Misconfigured {
+                    binding: Some(text(binding, "metadata.name")),
+                    why,
+                }),
+            }
+        }
+        Ok((found, problems))
+    }
+
+    /// Applies all validating policies to a request. The error is the first refusal in upstream's
+    /// words.
     pub(crate) fn check_policies(&self, request: &Request<'_>) -> Result<(), Status> {
-        let active = self.active_policies();
-        if active.0.is_empty() || is_exempt(request) {
+        let active = self.active(&self.policies.validating, VALIDATING);
+        if active.is_empty() || is_exempt(request) {
             return Ok(());
         }
         let mut refusals = Vec::new();
-        for (policy, bindings) in &active.0 {
-            self.apply_policy(request, policy, bindings, &mut refusals);
+        for (policy, bindings) in active.iter() {
+            self.apply_policy(request, policy, bindings, &mut refusals)?;
         }
         match refusals.into_iter().next() {
             Some(refusal) => Err(refusal.into_status(request)),
@@ -102,62 +195,31 @@ impl Server {
     fn apply_policy(
         &self,
         request: &Request<'_>,
-        policy: &Policy,
+        policy: &Policy<Validations>,
         bindings: &[Value],
         refusals: &mut Vec<Refusal>,
-    ) {
-        let mut misconfigured = |why: String, binding: Option<&str>| {
-            if policy.ignores_failures {
-                return;
-            }
-            let what = if binding.is_some() {
-                "binding"
-            } else {
-                "policy"
-            };
-            refusals.push(Refusal {
+    ) -> Result<(), Status> {
+        let (invocations, problems) = self.invocations(request, policy, bindings)?;
+        if !policy.ignores_failures {
+            refusals.extend(problems.iter().map(|problem| Refusal {
                 policy: policy.name.clone(),
-                binding: binding.map(str::to_owned),
+                binding: problem.binding.map(str::to_owned),
                 reason: None,
-                message: format!("failed to configure {what}: {why}"),
-            });
-        };
-        let matched = match self.matched(request, &policy.constraints, "resourceRules") {
-            Ok(Some(matched)) => matched,
-            Ok(None) => return,
-            Err(why) => return misconfigured(why, None),
-        };
+                message: problem.message(),
+            }));
+        }
         let mut inputs = None;
-        let mut found = Vec::new();
-        for binding in bindings {
-            let name = text(binding, "metadata.name");
-            let resources = &binding["spec"]["matchResources"];
-            match self.matched(request, resources, "resourceRules") {
-                Ok(Some(_)) => {}
-                Ok(None) => continue,
-                Err(why) => {
-                    misconfigured(why, Some(name));
-                    continue;
-                }
-            }
-            let params = match self.params(policy, binding, request.namespace()) {
-                Ok(params) => params,
-                Err(why) => {
-                    misconfigured(why, Some(name));
-                    continue;
-                }
+        for invocation in invocations {
+            let inputs = match &mut inputs {
+                Some(inputs) => inputs,
+                inputs => inputs.insert(Inputs::of(self, request, &invocation.matched)?),
             };
-            for param in &params {
-                let inputs = inputs.get_or_insert_with(|| Inputs::of(self, request, &matched));
-                inputs.set_params(param.as_ref());
-                for decision in policy.evaluate(inputs) {
-                    found.push((name.to_owned(), binding, decision));
-                }
+            inputs.set_params(invocation.param.as_ref());
+            for decision in policy.evaluate(inputs) {
+                act(request, policy, invocation.binding, decision, refusals);
             }
         }
-        for (name, binding, decision) in found {
-            act(request, policy, &name, binding, decision, refusals);
-        }
+        Ok(())
     }
 }
 
@@ -165,12 +227,12 @@ impl Server {
 /// no effect.
 fn act(
     request: &Request<'_>,
-    policy: &Policy,
-    name: &str,
+    policy: &Policy<Validations>,
     binding: &Value,
     decision: Decision,
     refusals: &mut Vec<Refusal>,
 ) {
+    let name = text(binding, "metadata.name");
     for action in list(binding, "spec.validationActions") {
         if action == "Warn" {
             request.origin.warn(format!(

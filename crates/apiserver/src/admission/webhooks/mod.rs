@@ -2,14 +2,8 @@
 //!
 //! configurations -> match -> conditions -> [`Call`] -> answer -> refusal, warnings or patch
 //!
-//! Handlers of writes are not asynchronous, because they hold locks. A write that needs the answer
-//! of a webhook therefore fails with [`Calls::pending`] set. Its caller then asks the webhook and
-//! handles the write again, which finds the answer in [`Calls`]. Names, UIDs and answers stay the
-//! same in every round.
-//!
 //! Upstream: `pkg/admission/plugin/webhook` of `k8s.io/apiserver`.
 
-mod client;
 mod review;
 
 use std::collections::HashMap;
@@ -17,14 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::calls::{Answer, Call, Calls, Key, Kind};
 use super::matching::{Matched, is_exempt};
 use super::policies::Inputs;
 use super::request::{Operation, Request};
+use super::rounds::Rounds;
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
+use crate::calls::Call;
 use crate::cel::policy::Conditions;
 use crate::status::Status;
+use review::{Answer, Kind};
 
 /// The webhooks of the latest revision, by the plural of their configurations.
 #[derive(Debug, Default)]
@@ -44,6 +40,18 @@ struct Webhook {
 impl Webhook {
     fn name(&self) -> &str {
         text(&self.value, "name")
+    }
+
+    /// Identifies the webhook among those of its kind.
+    fn id(&self) -> String {
+        format!("{}/{}", self.configuration, self.name())
+    }
+
+    /// The version of reviews that the webhook prefers.
+    fn review_version(&self) -> &'static str {
+        let versions = list(&self.value, "admissionReviewVersions");
+        let known = |version: &Value| ["v1", "v1beta1"].into_iter().find(|known| version == known);
+        versions.iter().find_map(known).unwrap_or("v1")
     }
 
     fn ignores_failures(&self) -> bool {
@@ -102,66 +110,64 @@ impl Server {
         Ok(())
     }
 
-    /// Lets all mutating webhooks change the new object, which `request` does not have yet.
-    /// Whether it changed.
-    pub(crate) fn mutate_by_webhooks(
+    pub(crate) fn has_mutating_webhooks(&self) -> bool {
+        !self.webhooks(Kind::Mutating).is_empty()
+    }
+
+    /// Lets the mutating webhooks of this round change the new object, which `request` does not
+    /// have yet.
+    pub(super) fn mutate_by_webhooks(
         &self,
         request: &Request<'_>,
         object: &mut Value,
-    ) -> Result<bool, Status> {
-        if is_exempt(request) {
-            return Ok(false);
+        rounds: &mut Rounds,
+    ) -> Result<(), Status> {
+        rounds.begin(object);
+        for webhook in self.webhooks(Kind::Mutating).iter() {
+            self.mutate(request, webhook, object, rounds)?;
         }
-        let webhooks = self.webhooks(Kind::Mutating);
-        if webhooks.is_empty() {
-            return Ok(false);
-        }
-        let before = object.clone();
-        // The object after each call of a webhook that wants to see later changes.
-        let mut seen: Vec<(usize, Value)> = Vec::new();
-        for (index, webhook) in webhooks.iter().enumerate() {
-            let called = self.mutate(request, webhook, object, 0)?;
-            if called && webhook.value["reinvocationPolicy"] == "IfNeeded" {
-                seen.push((index, object.clone()));
-            }
-        }
-        for (index, then) in seen {
-            if then != *object {
-                self.mutate(request, &webhooks[index], object, 1)?;
-            }
-        }
-        Ok(before != *object)
+        rounds.end(object);
+        Ok(())
     }
 
-    /// Calls a mutating webhook if it matches, and applies its patch. Whether it was called.
+    /// Calls a mutating webhook if it matches, and applies its patch.
     fn mutate(
         &self,
         request: &Request<'_>,
         webhook: &Webhook,
         object: &mut Value,
-        round: usize,
-    ) -> Result<bool, Status> {
+        rounds: &mut Rounds,
+    ) -> Result<(), Status> {
         let request = Request {
             object: (request.operation != Operation::Delete).then_some(&*object),
             ..*request
         };
         let Some(matched) = self.should_call(&request, webhook)? else {
-            return Ok(false);
+            return Ok(());
         };
-        let answer = self.ask(&request, webhook, &matched, Kind::Mutating, round)?;
-        let Some(patch) = answer.and_then(|answer| answer.patch) else {
-            return Ok(true);
-        };
-        if request.object.is_none() {
-            let why = format!(
-                "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
-                webhook.name()
-            );
-            return Err(Status::internal(why));
+        let id = webhook.id();
+        if rounds.skips(&id) {
+            return Ok(());
         }
-        let patched = review::patched(&request, &matched, &patch).map_err(Status::internal)?;
-        *object = patched;
-        Ok(true)
+        let answer = self.ask(&request, webhook, &matched, Kind::Mutating, rounds.number())?;
+        if let Some(patch) = answer.and_then(|answer| answer.patch) {
+            if request.object.is_none() {
+                let why = format!(
+                    "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+                    webhook.name()
+                );
+                return Err(Status::internal(why));
+            }
+            let patched = review::patched(&request, &matched, &patch)?;
+            if patched != *object {
+                *object = patched;
+                rounds.change();
+            }
+        }
+        if webhook.value["reinvocationPolicy"] == "IfNeeded" {
+            rounds.wait(id);
+        }
+        Ok(())
     }
 
     /// The resource in which a webhook wants to see the request; `None` if it does not want to.
@@ -180,7 +186,7 @@ impl Server {
         if webhook.conditions.is_empty() {
             return Ok(Some(matched));
         }
-        let inputs = Inputs::of(self, request, &matched);
+        let inputs = Inputs::of(self, request, &matched)?;
         match webhook.conditions.hold(&inputs) {
             Ok(holds) => Ok(holds.then_some(matched)),
             Err(_) if webhook.ignores_failures() => Ok(None),
@@ -205,31 +211,34 @@ impl Server {
             let why = format!("admission webhook {name:?} does not support dry run");
             return Err(Status::bad_request(why));
         }
-        let key = Key {
-            webhook: format!("{}/{name}", webhook.configuration),
+        // A lost race changes the resource version of the old object; the webhook is asked again.
+        let key = format!(
+            "{}/{} {} {} {}/{} {}",
+            kind.plural(),
+            webhook.id(),
             round,
-            operation: request.operation.as_str(),
-            object: format!(
-                "{}/{}",
-                request.target.key_of(request.name),
-                request.subresource()
-            ),
-            version: request
+            request.operation.as_str(),
+            request.target.key_of(request.name),
+            request.subresource(),
+            request
                 .old
                 .map_or("", |old| text(old, "metadata.resourceVersion"))
-                .to_owned(),
-        };
-        let mut state = request.origin.calls.state();
-        let Some(answer) = state.answers.get(&key).cloned() else {
-            state.pending = Some(Call {
-                key,
-                kind,
-                webhook: webhook.value.clone(),
-                request: review::request(request, matched, kind),
-            });
-            return Err(Status::internal("the answer of a webhook is pending"));
-        };
-        drop(state);
+        );
+        let version = webhook.review_version();
+        let request_of_review = review::request(request, matched, kind)?;
+        let answer = request.origin.calls.answer(key, || Call {
+            client: webhook.value["clientConfig"].clone(),
+            seconds: webhook.value["timeoutSeconds"].as_u64().unwrap_or(10),
+            review: serde_json::json!({
+                "kind": "AdmissionReview",
+                "apiVersion": format!("admission.k8s.io/{version}"),
+                "request": request_of_review,
+            }),
+        })?;
+        let answer = answer
+            .body
+            .map_err(|why| why.to_string())
+            .and_then(|body| review::answer(&body, kind, version, &answer.uid));
         match answer {
             Ok(answer) => {
                 for warning in &answer.warnings {
@@ -245,31 +254,5 @@ impl Server {
                 "failed calling webhook {name:?}: {why}"
             ))),
         }
-    }
-
-    /// Makes a call, and keeps its answer for the next attempt of the write.
-    pub(crate) async fn call_webhook(&self, calls: &Calls, mut call: Call) {
-        let uid = self.random.identities.uid();
-        call.request["uid"] = Value::from(uid.as_str());
-        let answer = self.answer_of(&call, &uid).await;
-        calls.state().answers.insert(call.key, answer);
-    }
-
-    async fn answer_of(&self, call: &Call, uid: &str) -> Result<Answer, String> {
-        let versions = list(&call.webhook, "admissionReviewVersions");
-        let mut versions = versions.iter().filter_map(Value::as_str);
-        let version = versions
-            .find(|version| matches!(*version, "v1" | "v1beta1"))
-            .unwrap_or("v1");
-        let review = serde_json::json!({
-            "kind": "AdmissionReview",
-            "apiVersion": format!("admission.k8s.io/{version}"),
-            "request": call.request,
-        });
-        let seconds = call.webhook["timeoutSeconds"].as_u64().unwrap_or(10);
-        let body = self
-            .post_to(&call.webhook["clientConfig"], seconds, &review)
-            .await?;
-        review::answer(&body, call.kind, version, uid)
     }
 }

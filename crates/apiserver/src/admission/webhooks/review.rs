@@ -2,19 +2,43 @@
 //!
 //! Upstream: `pkg/admission/plugin/webhook/request` and `.../errors` of `k8s.io/apiserver`.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::super::calls::{Answer, Kind};
 use super::super::matching::Matched;
 use super::super::request::Request;
+use super::super::versions;
 use crate::apimachinery::errors::{list, text};
-use crate::kinds::Resource;
 use crate::patch;
 use crate::status::Status;
+
+/// The two kinds of webhooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mutating,
+    Validating,
+}
+
+impl Kind {
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutatingwebhookconfigurations",
+            Self::Validating => "validatingwebhookconfigurations",
+        }
+    }
+}
+
+/// A valid answer.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) allowed: bool,
+    /// A `Status` that explains a refusal; null without one.
+    pub(super) status: Value,
+    pub(super) warnings: Vec<String>,
+    /// A JSON patch.
+    pub(super) patch: Option<Value>,
+}
 
 /// Reads an answer to the request with this UID.
 pub(super) fn answer(body: &Value, kind: Kind, version: &str, uid: &str) -> Result<Answer, String> {
@@ -121,31 +145,12 @@ pub(super) fn refusal(webhook: &str, status: &Value) -> Status {
     }
 }
 
-/// An object as a webhook sees it, in the version of `resource`.
-fn shown(request: &Request<'_>, matched: &Matched, object: &Value) -> Value {
-    let resource = &matched.resource;
-    match resource.custom.is_some() && !Arc::ptr_eq(matched, &request.target.entry) {
-        true => resource.reread(object.clone()),
-        false => resource.converted(object.clone()),
-    }
-}
-
-/// Fields that the server sets after the mutating webhooks.
-const SET_LATER: [&str; 3] = ["uid", "creationTimestamp", "generation"];
-
-/// The object as a mutating webhook sees it: a new object has no identity yet.
-fn unfinished(request: &Request<'_>, matched: &Matched, object: &Value) -> Value {
-    let mut object = shown(request, matched, object);
-    if request.old.is_none()
-        && let Some(metadata) = object["metadata"].as_object_mut()
-    {
-        metadata.retain(|field, _| !SET_LATER.contains(&field.as_str()));
-    }
-    object
-}
-
 /// The `request` of an AdmissionReview, without its UID.
-pub(super) fn request(request: &Request<'_>, matched: &Matched, kind: Kind) -> Value {
+pub(super) fn request(
+    request: &Request<'_>,
+    matched: &Matched,
+    kind: Kind,
+) -> Result<Value, Status> {
     let mut value = request.to_value(&matched.resource);
     if request.subresource().is_empty()
         && let Some(fields) = value.as_object_mut()
@@ -153,15 +158,15 @@ pub(super) fn request(request: &Request<'_>, matched: &Matched, kind: Kind) -> V
         fields.retain(|field, _| !matches!(&**field, "subResource" | "requestSubResource"));
     }
     value["object"] = match request.object {
-        Some(object) if kind == Kind::Mutating => unfinished(request, matched, object),
-        Some(object) => shown(request, matched, object),
+        Some(object) if kind == Kind::Mutating => versions::unfinished(request, matched, object)?,
+        Some(object) => versions::shown(request, matched, object)?,
         None => Value::Null,
     };
     value["oldObject"] = match request.old {
-        Some(old) => shown(request, matched, old),
+        Some(old) => versions::shown(request, matched, old)?,
         None => Value::Null,
     };
-    value
+    Ok(value)
 }
 
 /// The new object after a patch of a mutating webhook, in the kept version of the request.
@@ -169,27 +174,14 @@ pub(super) fn patched(
     request: &Request<'_>,
     matched: &Matched,
     operations: &Value,
-) -> Result<Value, String> {
-    let Some(before) = request.object else {
-        return Err("the request has no object".to_owned());
-    };
-    let mut object = unfinished(request, matched, before);
-    let operations = operations.as_array().ok_or("invalid patch")?;
-    patch::explained(&mut object, operations).map_err(patch::Unapplied::into_text)?;
-    let (resource, requested): (&Resource, &Resource) =
-        (&matched.resource, request.target.resource());
-    resource.drop_unknown(&mut object);
-    let mut object = resource.to_kept(object);
-    if !Arc::ptr_eq(matched, &request.target.entry) && requested.custom.is_some() {
-        object = requested.reread(object);
-    }
-    if request.old.is_none() {
-        for field in SET_LATER {
-            if let Some(value) = before["metadata"].get(field) {
-                object["metadata"][field] = value.clone();
-            }
-        }
-    }
-    requested.complete(&mut object);
-    Ok(object)
+) -> Result<Value, Status> {
+    let before = request
+        .object
+        .ok_or_else(|| Status::internal("the request has no object"))?;
+    let mut object = versions::unfinished(request, matched, before)?;
+    let operations = operations
+        .as_array()
+        .ok_or_else(|| Status::internal("invalid patch"))?;
+    patch::explained(&mut object, operations).map_err(|why| Status::internal(why.into_text()))?;
+    versions::finished(request, matched, before, object)
 }

@@ -48,6 +48,7 @@ fn non_zero(args: &[Val]) -> Result<Val, Fail> {
         Val::Bytes(bytes) => bytes.is_empty(),
         Val::List(list) => list.items.is_empty(),
         Val::Map(map) => map.is_empty(),
+        Val::Constructed(object) => object.fields.is_empty(),
         Val::Optional(value) => value.is_none(),
         _ => false,
     };

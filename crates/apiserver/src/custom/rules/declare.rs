@@ -123,6 +123,7 @@ fn object(schema: &Schema, resource: bool, name: &str) -> Decl {
     let object = Object {
         name: name.to_owned(),
         fields,
+        open: false,
     };
     Decl::simple(Type::Object(Arc::new(object)), u64::MAX, min_size)
 }

@@ -14,14 +14,15 @@ use bytes::Bytes;
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::{Call, trust};
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
 
@@ -38,23 +39,27 @@ struct Endpoint {
     port: u16,
 }
 
+/// Why a call has no answer, in the words of Go's HTTP client.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The configuration of the webhook is unusable.
+    #[error("could not get REST client: {0}")]
+    Client(String),
+    #[error("failed to call webhook: {0}")]
+    Call(String),
+}
+
 impl Server {
-    /// Sends a review, and reads the answer. The error is in the words of Go's HTTP client.
-    pub(super) async fn post_to(
-        &self,
-        client: &Value,
-        seconds: u64,
-        review: &Value,
-    ) -> Result<Value, String> {
-        let url = url_of(client, seconds);
-        let failed = |why: String| format!("failed to call webhook: Post {url:?}: {why}");
+    /// Sends a review, and reads the answer.
+    pub(super) async fn post_to(&self, call: &Call) -> Result<Value, CallError> {
+        let client = &call.client;
+        let url = url_of(client, call.seconds);
+        let failed = |why: String| CallError::Call(format!("Post {url:?}: {why}"));
         let endpoint = self.endpoint(client, &url).map_err(&failed)?;
         let connector = trusting(text(client, "caBundle"))?;
-        let exchange = exchange(&endpoint, connector, review);
-        match timeout(Duration::from_secs(seconds), exchange).await {
-            Ok(Ok((code, body))) => {
-                answer(code, &body).map_err(|why| format!("failed to call webhook: {why}"))
-            }
+        let exchange = exchange(&endpoint, connector, &call.review);
+        match timeout(Duration::from_secs(call.seconds), exchange).await {
+            Ok(Ok((code, body))) => answer(code, &body).map_err(CallError::Call),
             Ok(Err(why)) => Err(failed(why)),
             Err(_) => Err(failed("context deadline exceeded".to_owned())),
         }
@@ -112,25 +117,26 @@ fn url_of(client: &Value, seconds: u64) -> String {
     format!("{base}?timeout={seconds}s")
 }
 
-/// A TLS client that trusts the authorities in a base64 of PEM.
-fn trusting(bundle: &str) -> Result<TlsConnector, String> {
-    const ERROR: &str = "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block";
-    let mut roots = RootCertStore::empty();
-    if !bundle.is_empty() {
-        let pem = STANDARD.decode(bundle).map_err(|_| ERROR.to_owned())?;
-        for certificate in CertificateDer::pem_slice_iter(&pem) {
-            let certificate = certificate.map_err(|_| ERROR.to_owned())?;
-            roots.add(certificate).map_err(|_| ERROR.to_owned())?;
-        }
-        if roots.is_empty() {
-            return Err(ERROR.to_owned());
-        }
+/// A TLS client that trusts the certificates in a base64 of PEM.
+fn trusting(bundle: &str) -> Result<TlsConnector, CallError> {
+    let unusable = || {
+        let why = "unable to load root certificates: unable to parse bytes as PEM block";
+        CallError::Client(why.to_owned())
+    };
+    let pem = STANDARD.decode(bundle).map_err(|_| unusable())?;
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|_| unusable())?;
+    if certificates.is_empty() && !bundle.is_empty() {
+        return Err(unusable());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = trust::Verifier::new(certificates, &provider).map_err(|_| unusable())?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|why| why.to_string())?
-        .with_root_certificates(roots)
+        .map_err(|why| CallError::Client(why.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -192,18 +198,17 @@ async fn exchange(
     }
 }
 
-/// Go's words for a failed handshake.
+/// The words for a failed handshake. Those of the verifier are Go's.
 fn untrusted(error: std::io::Error) -> String {
     let cause = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match cause {
-        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer)) => {
-            "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-                .to_owned()
-        }
         Some(rustls::Error::InvalidCertificate(why)) => {
-            format!("tls: failed to verify certificate: x509: {why}")
+            format!(
+                "tls: failed to verify certificate: x509: {}",
+                trust::shown(why)
+            )
         }
         _ => error.to_string(),
     }

@@ -1,0 +1,65 @@
+//! Objects of a request in the version that a policy or webhook wants to see.
+//!
+//! Upstream: `ConvertVersionedAttributes` in `pkg/admission` of `k8s.io/apiserver`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::matching::Matched;
+use super::request::Request;
+use crate::status::Status;
+
+/// An object in the version of `matched`.
+pub(super) fn shown(
+    request: &Request<'_>,
+    matched: &Matched,
+    object: &Value,
+) -> Result<Value, Status> {
+    let resource = &matched.resource;
+    let object = resource.in_version(object.clone(), &request.origin.calls)?;
+    Ok(resource.converted(object))
+}
+
+/// Fields that the server sets after the mutating plugins.
+const SET_LATER: [&str; 3] = ["uid", "creationTimestamp", "generation"];
+
+/// The object as mutating plugins see it: a new object has no identity yet.
+pub(super) fn unfinished(
+    request: &Request<'_>,
+    matched: &Matched,
+    object: &Value,
+) -> Result<Value, Status> {
+    let mut object = shown(request, matched, object)?;
+    if request.old.is_none()
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        metadata.retain(|field, _| !SET_LATER.contains(&field.as_str()));
+    }
+    Ok(object)
+}
+
+/// The reverse of [`unfinished`] after a change of the object, which was `before`: the object in
+/// the kept version of the request, with defaults.
+pub(super) fn finished(
+    request: &Request<'_>,
+    matched: &Matched,
+    before: &Value,
+    mut object: Value,
+) -> Result<Value, Status> {
+    let (resource, requested) = (&matched.resource, request.target.resource());
+    resource.drop_unknown(&mut object);
+    let mut object = resource.to_kept(object);
+    if !Arc::ptr_eq(matched, &request.target.entry) {
+        object = requested.in_version(object, &request.origin.calls)?;
+    }
+    if request.old.is_none() {
+        for field in SET_LATER {
+            if let Some(value) = before["metadata"].get(field) {
+                object["metadata"][field] = value.clone();
+            }
+        }
+    }
+    requested.complete(&mut object);
+    Ok(object)
+}

@@ -1,0 +1,67 @@
+//! Parts of a configuration that have one manager as a whole.
+//!
+//! Upstream: `findAtomics` in `pkg/admission/plugin/policy/mutating/patch` of `k8s.io/apiserver`.
+
+use serde_json::Value;
+
+use super::shape::Shape;
+
+/// The paths of the lists, maps and structs in `config`, a whole object of this shape, that cannot
+/// be merged.
+pub(crate) fn atomics(shape: Shape<'_>, config: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in config.as_object().into_iter().flatten() {
+        let path = format!(".{key}");
+        match key.as_str() {
+            "metadata" => collect(Shape::metadata(), value, &path, &mut found),
+            key if shape.is_field(key) => collect(shape.child(key), value, &path, &mut found),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn collect(shape: Shape<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
+    match (shape, value) {
+        (Shape::Leaf, Value::Object(_)) | (Shape::Leaf | Shape::Free, Value::Array(_)) => {
+            found.push(path.to_owned());
+        }
+        (_, Value::Object(fields)) => {
+            for (key, value) in fields.iter().filter(|(key, _)| shape.is_field(key)) {
+                collect(shape.child(key), value, &format!("{path}.{key}"), found);
+            }
+        }
+        (_, Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                collect(shape.item(), item, &format!("{path}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_structs_that_cannot_be_merged_are_found() {
+        let config = json!({
+            "metadata": {"labels": {"a": "b"}, "ownerReferences": [{"uid": "u"}]},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"spec": {"containers": [{"name": "a", "args": ["x"], "env": [{"name": "e"}]}]}},
+            },
+        });
+        let found = atomics(Shape::of_object("Deployment", &config), &config);
+        let expected = [
+            ".metadata.ownerReferences[0]",
+            ".spec.selector",
+            ".spec.template.spec.containers[0].args",
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,112 @@
+//! Conversion of custom resources between the versions of their kind.
+//!
+//! Versions that differ only in their schemas need pruning and defaults. Otherwise a webhook
+//! converts, and its answers come from the [`Calls`] of the request.
+//!
+//! Upstream: `pkg/apiserver/conversion` of apiextensions-apiserver.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::apimachinery::errors::text;
+use crate::calls::{Call, CallError, Calls};
+use crate::custom::{Converter, Custom};
+use crate::kinds::{Resource, Storage};
+use crate::status::Status;
+
+/// Time-out of a conversion in seconds, as upstream's.
+const TIMEOUT: u64 = 30;
+
+impl Resource {
+    /// The webhook that converts between the versions of this resource.
+    pub(crate) fn converter(&self) -> Option<&Converter> {
+        self.custom.as_ref()?.converter.as_ref()
+    }
+
+    /// An object of any version of a custom kind in this version. Objects of built-in kinds stay
+    /// in the kept version. The error may only tell that the webhook is still to be called.
+    pub(crate) fn in_version(&self, object: Value, calls: &Calls) -> Result<Value, Status> {
+        let mut converted = self.all_in_version(vec![object], calls)?;
+        Ok(converted.pop().unwrap_or_default())
+    }
+
+    /// The same for several objects, with one call.
+    pub(crate) fn all_in_version(
+        &self,
+        mut objects: Vec<Value>,
+        calls: &Calls,
+    ) -> Result<Vec<Value>, Status> {
+        if self.custom.is_none() {
+            return Ok(objects);
+        }
+        let own = self.api_version();
+        let versions = objects.iter().map(|object| object["apiVersion"] == *own);
+        let versions: Vec<bool> = versions.collect();
+        if let Some(converter) = self.converter() {
+            convert(converter, &mut objects, &own, calls)?;
+        }
+        let read = |(object, is_own)| match is_own {
+            true => object,
+            false => self.reread(object),
+        };
+        Ok(objects.into_iter().zip(versions).map(read).collect())
+    }
+
+    /// An object of this version in its stored form. The error may only tell that the webhook is
+    /// still to be called.
+    pub(crate) fn to_stored(&self, object: Value, calls: &Calls) -> Result<Value, Status> {
+        let (Storage::OtherVersion, Some(custom)) = (self.storage, self.custom.as_ref()) else {
+            return Ok(object);
+        };
+        let storage: &Arc<Custom> = custom.storage.as_ref().unwrap_or(custom);
+        let version = format!("{}/{}", self.group, storage.version);
+        let mut objects = [object];
+        if let Some(converter) = &custom.converter {
+            convert(converter, &mut objects, &version, calls)?;
+        }
+        let [mut object] = objects;
+        object["apiVersion"] = Value::from(version);
+        storage.prune(&mut object);
+        storage.complete(&mut object);
+        Ok(object)
+    }
+}
+
+/// Converts the objects that have another version.
+fn convert(
+    converter: &Converter,
+    objects: &mut [Value],
+    api_version: &str,
+    calls: &Calls,
+) -> Result<(), Status> {
+    let is_other = |object: &&mut Value| object["apiVersion"] != *api_version;
+    let mut others: Vec<&mut Value> = objects.iter_mut().filter(is_other).collect();
+    let Some(first) = others.first() else {
+        return Ok(());
+    };
+    let subject = format!(
+        "conversion webhook for {}, Kind={}",
+        text(first, "apiVersion"),
+        text(first, "kind")
+    );
+    let failed = |why: String| Status::unclassified(format!("{subject}{why}"));
+    let originals: Vec<&Value> = others.iter().map(|object| &**object).collect();
+    let review = converter.review(&originals, api_version);
+    let review = review.map_err(Status::unclassified)?;
+    let answer = calls.answer(review.to_string(), || Call {
+        client: converter.client.clone(),
+        seconds: TIMEOUT,
+        review,
+    })?;
+    let body = answer.body.map_err(|why| match why {
+        CallError::Call(why) => failed(format!(" failed: {why}")),
+        CallError::Client(why) => Status::unclassified(why),
+    })?;
+    let converted = converter.converted(&originals, api_version, &answer.uid, &body);
+    let converted = converted.map_err(failed)?;
+    for (object, converted) in others.iter_mut().zip(converted) {
+        **object = converted;
+    }
+    Ok(())
+}

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The root folders of module paths.
-const ROOTS: [&str; 8] = [
+const ROOTS: [&str; 9] = [
     "controllers",
     "crates/runtime/src",
     "crates/apiserver/src",
+    "crates/apiserver/tests",
     "crates/cloud/src",
     "crates/nodes/src",
     "crates/conformance/src",

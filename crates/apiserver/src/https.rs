@@ -65,6 +65,7 @@ pub struct HttpsDoor {
     address: SocketAddr,
     token: String,
     authority_pem: String,
+    pin: String,
     admin: ClientCertificate,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -82,6 +83,7 @@ impl HttpsDoor {
             address: listener.local_addr()?,
             token: URL_SAFE_NO_PAD.encode(rand::random::<[u8; 24]>()),
             authority_pem: authority.pem(),
+            pin: authority.pin(),
             admin,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -117,6 +119,12 @@ impl HttpsDoor {
     /// The certificate of the authority that signed the server's certificate, as PEM.
     pub fn authority_pem(&self) -> &str {
         &self.authority_pem
+    }
+
+    /// The pin of that authority for `kubeadm join --discovery-token-ca-cert-hash`, such as
+    /// `sha256:0123...`.
+    pub fn authority_pin(&self) -> String {
+        format!("sha256:{}", self.pin)
     }
 
     /// A self-contained kubeconfig for the user `admin`.
@@ -280,7 +288,7 @@ impl Listening {
     ) -> io::Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(Through(self.address));
-        let user = match self.server.authenticate(&parts.headers, peer) {
+        let user = match self.server.authenticate(&mut parts, peer) {
             Ok(user) => user,
             Err(status) => return Ok(refusal(&status)),
         };

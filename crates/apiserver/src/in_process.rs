@@ -49,9 +49,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (server, user) = (self.server.clone(), self.user.clone());
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
             let user = match bearer_token(&parts.headers) {
-                Some(_) => server.authenticate(&parts.headers, None),
+                Some(_) => server.authenticate(&mut parts, None),
                 None => Ok(user),
             };
             let user = match user {

@@ -57,7 +57,7 @@ pub use admission::Admission;
 pub use expiry::expire_events;
 pub use in_process::InProcess;
 
-use auth::{CertificateError, ClientCertificate, User, Users};
+use auth::{CertificateError, ClientCertificate, KeyError, User, Users};
 use faults::Faults;
 use metrics::Metrics;
 use random::Random;
@@ -173,6 +173,29 @@ impl Server {
     /// Authenticates requests with this bearer token as `user`.
     pub fn add_token(&self, token: String, user: User) {
         self.users.add_token(token, user);
+    }
+
+    /// Accepts ServiceAccount tokens that other keys sign, as `--service-account-key-file` of
+    /// kube-apiserver. `pem` has blocks `PUBLIC KEY` with RSA, P-256 or P-384 keys.
+    pub fn add_service_account_keys(&self, pem: &str) -> Result<(), KeyError> {
+        self.users.add_keys(pem)
+    }
+
+    /// The private key that signs ServiceAccount tokens, as a PEM block `PRIVATE KEY`. A manager
+    /// signs the tokens of Secrets with it.
+    pub fn service_account_key_pem(&self) -> &str {
+        self.users.signing_key_pem()
+    }
+
+    /// The certificate of the authority for users and servers, as PEM.
+    pub fn authority_pem(&self) -> String {
+        self.users.authority().pem()
+    }
+
+    /// The private key of that authority, as a PEM block `PRIVATE KEY`. A manager signs
+    /// certificates with it.
+    pub fn authority_key_pem(&self) -> String {
+        self.users.authority().key_pem()
     }
 
     /// Signs a client certificate for `user`.

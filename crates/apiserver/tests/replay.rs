@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
-use recorded::{known, masked};
+use recorded::{differ, known, masked};
 use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
@@ -423,42 +423,4 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
             Ok(index) => value.get(index),
             Err(_) => value.get(key),
         })
-}
-
-/// The differences, one line per path.
-fn differ(expected: &Value, found: &Value) -> Option<String> {
-    let mut lines = String::new();
-    walk("", expected, found, &mut lines);
-    (!lines.is_empty()).then_some(lines)
-}
-
-fn walk(path: &str, expected: &Value, found: &Value, lines: &mut String) {
-    match (expected, found) {
-        (Value::Object(wanted), Value::Object(got)) => {
-            let keys: BTreeSet<&String> = wanted.keys().chain(got.keys()).collect();
-            for key in keys {
-                let path = format!("{path}/{key}");
-                match (wanted.get(key), got.get(key)) {
-                    (Some(wanted), Some(got)) => walk(&path, wanted, got, lines),
-                    (Some(wanted), None) => writeln!(lines, "  {path}: missing {wanted}").unwrap(),
-                    (None, Some(got)) => writeln!(lines, "  {path}: too much {got}").unwrap(),
-                    (None, None) => {}
-                }
-            }
-        }
-        (Value::String(mark), Value::Array(entries))
-            if mark == "<managedFields>" && !entries.is_empty() => {}
-        (Value::Array(wanted), Value::Array(got)) if wanted.len() == got.len() => {
-            for (index, (wanted, got)) in wanted.iter().zip(got).enumerate() {
-                walk(&format!("{path}/{index}"), wanted, got, lines);
-            }
-        }
-        // The recordings contain `<age>` only in cells that show an age.
-        _ if expected != found => writeln!(
-            lines,
-            "  {path}:\n    recorded {expected}\n    answered {found}"
-        )
-        .unwrap(),
-        _ => {}
-    }
 }

@@ -460,7 +460,7 @@ async fn tokens_expire_and_become_invalid_with_their_account_or_pod() {
     let why = "token audiences [\"vault\" \"other\"] is invalid for the target audiences [\"https://kubernetes.default.svc\"]";
     assert_eq!(
         review(theirs.clone(), json!([])).await,
-        json!({"user": {}, "error": why})
+        json!({"user": {}, "error": format!("[invalid bearer token, {why}]")})
     );
     let bearer = format!("Bearer {theirs}");
     assert_eq!(
@@ -502,7 +502,7 @@ async fn tokens_expire_and_become_invalid_with_their_account_or_pod() {
         .unwrap();
     assert_eq!(
         review(bound, json!([])).await["error"],
-        "service account token has been invalidated"
+        "[invalid bearer token, service account token has been invalidated]"
     );
 
     // All tokens expire, and become invalid with their account, even if a new account has its name.
@@ -511,7 +511,7 @@ async fn tokens_expire_and_become_invalid_with_their_account_or_pod() {
     tokio::time::advance(std::time::Duration::from_secs(11 * 60 + 1)).await;
     assert_eq!(
         review(short, json!([])).await["error"],
-        "service account token has expired"
+        "[invalid bearer token, service account token has expired]"
     );
     cluster
         .delete(&cluster.path("serviceaccounts", "default", "bot"))
@@ -519,7 +519,7 @@ async fn tokens_expire_and_become_invalid_with_their_account_or_pod() {
         .unwrap();
     assert_eq!(
         review(token.clone(), json!([])).await["error"],
-        "serviceaccounts \"bot\" not found"
+        "[invalid bearer token, serviceaccounts \"bot\" not found]"
     );
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot", "namespace": "default"}});
     cluster.create(account).await.unwrap();

@@ -6,10 +6,11 @@
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
 //! -> mutating policies, webhooks -> validation -> limits, size of claims -> pod security
-//! -> validating policies, webhooks -> quota -> store
+//! -> certificates -> validating policies, webhooks -> quota -> store
 
 mod accounts;
 mod amounts;
+mod certificates;
 mod limits;
 mod matching;
 mod pod_security;
@@ -167,8 +168,10 @@ impl Server {
         !is_exempt(request) && (self.has_mutating_policies() || self.has_mutating_webhooks())
     }
 
-    /// Runs the validating policies and webhooks of the cluster.
+    /// Runs the validating plugins that decide by user: those of certificates, and the policies and
+    /// webhooks of the cluster.
     pub(crate) fn permit_by_cluster(&self, request: &Request<'_>) -> Result<(), Status> {
+        self.permit_signing(request)?;
         self.check_policies(request)?;
         self.validate_by_webhooks(request)
     }

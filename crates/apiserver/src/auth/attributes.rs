@@ -48,6 +48,18 @@ pub struct ResourceRequest {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
+    /// The node that the field selector `spec.nodeName` requires. Only the Node authorizer reads
+    /// it.
+    pub node: String,
+}
+
+/// The values that the field selector of a request requires.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Selected<'a> {
+    /// Of `metadata.name`.
+    pub name: Option<&'a str>,
+    /// Of `spec.nodeName`.
+    pub node: Option<&'a str>,
 }
 
 impl ResourceRequest {
@@ -70,9 +82,8 @@ impl Attributes {
         }
     }
 
-    /// Attributes of an HTTP request. `is_watch` and `named` come from the query of a list: whether
-    /// it is a watch, and the name in its field selector.
-    pub fn of_request(method: &Method, path: &str, is_watch: bool, named: Option<&str>) -> Self {
+    /// Attributes of an HTTP request. `is_watch` and `selected` come from the query of a list.
+    pub fn of_request(method: &Method, path: &str, is_watch: bool, selected: Selected<'_>) -> Self {
         let path_request = || Self {
             verb: method.as_str().to_lowercase(),
             object: Wanted::Path(path.to_owned()),
@@ -104,7 +115,7 @@ impl Attributes {
             (Some(verb), _) => verb,
             (None, "POST") => "create",
             (None, "GET" | "HEAD") if name.is_empty() => {
-                name = named.unwrap_or_default();
+                name = selected.name.unwrap_or_default();
                 if is_watch { "watch" } else { "list" }
             }
             (None, "GET" | "HEAD") => "get",
@@ -122,6 +133,7 @@ impl Attributes {
                 subresource: subresource.to_owned(),
                 namespace: percent_decode(namespace),
                 name: percent_decode(name),
+                node: selected.node.unwrap_or_default().to_owned(),
             },
         )
     }
@@ -262,9 +274,10 @@ mod tests {
             ("GET", "/api", false, None, "get /api"),
             ("POST", "/healthz", false, None, "post /healthz"),
         ];
-        for (method, path, is_watch, named, expected) in cases {
+        for (method, path, is_watch, name, expected) in cases {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            let attributes = Attributes::of_request(&method, path, is_watch, named);
+            let selected = Selected { name, node: None };
+            let attributes = Attributes::of_request(&method, path, is_watch, selected);
             let found = match &attributes.object {
                 Wanted::Path(path) => path.clone(),
                 Wanted::Resource(object) => {

@@ -1,12 +1,14 @@
 //! Authentication: finds the user for the credentials of a request.
 //!
-//! A client certificate comes before a bearer token; a request without either is anonymous.
+//! A client certificate comes before a bearer token; a request without either is anonymous. Tokens
+//! are static, of ServiceAccounts, or bootstrap tokens.
 //! Upstream: `k8s.io/apiserver/pkg/authentication/request/union`.
 
 use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
 
 use super::{Peer, User};
 use crate::Server;
@@ -24,26 +26,35 @@ pub(crate) struct KnownToken {
     pub(crate) user: Arc<User>,
     /// The requested audiences for which the token is valid.
     pub(crate) audiences: Vec<String>,
+    pub(crate) warning: Option<Warning>,
 }
+
+/// A warning about the credentials of a request, which its answer carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Warning(pub(crate) &'static str);
 
 impl Server {
     /// The user of a request. The certificate of the connection's `peer` counts first, then the
-    /// bearer token; otherwise the user is anonymous. An invalid token is refused with 401.
+    /// bearer token; otherwise the user is anonymous. An invalid token is refused with 401. A
+    /// [`Warning`] about the token becomes an extension of the request.
     pub(crate) fn authenticate(
         &self,
-        headers: &HeaderMap,
+        parts: &mut Parts,
         peer: Option<&Peer>,
     ) -> Result<Arc<User>, Status> {
-        if let Some(user) = peer.and_then(|peer| peer.user(headers)) {
+        if let Some(user) = peer.and_then(|peer| peer.user(&parts.headers)) {
             return Ok(user);
         }
-        match bearer_token(headers) {
-            Some(token) => match self.user_of_token(token, &[AUDIENCE]) {
-                Ok(known) => Ok(known.user),
-                Err(_) => Err(Status::unauthorized()),
-            },
-            None => Ok(Arc::new(User::anonymous())),
+        let Some(token) = bearer_token(&parts.headers) else {
+            return Ok(Arc::new(User::anonymous()));
+        };
+        let known = self
+            .user_of_token(token, &[AUDIENCE])
+            .map_err(|_| Status::unauthorized())?;
+        if let Some(warning) = known.warning {
+            parts.extensions.insert(warning);
         }
+        Ok(known.user)
     }
 
     /// The user of a token for one of `audiences`. The error is the reason that reviews show.
@@ -52,16 +63,23 @@ impl Server {
         token: &str,
         audiences: &[&str],
     ) -> Result<KnownToken, String> {
-        match self.users.of_token(token) {
-            // Static tokens are valid for every audience.
-            Some(user) => Ok(KnownToken {
+        let user = self.users.of_token(token);
+        let bootstrap = || self.user_of_bootstrap_token(token).map(Arc::new);
+        match user.or_else(bootstrap) {
+            // Tokens without an audience of their own are for the API server.
+            Some(user) if audiences.contains(&AUDIENCE) => Ok(KnownToken {
                 user,
-                audiences: audiences
-                    .iter()
-                    .map(|audience| (*audience).to_owned())
-                    .collect(),
+                audiences: vec![AUDIENCE.to_owned()],
+                warning: None,
             }),
-            None => self.account_of_token(token, audiences),
+            Some(_) => Err(INVALID_TOKEN.to_owned()),
+            None => self.account_of_token(token, audiences).map_err(|why| {
+                // Upstream joins the errors of all authenticators.
+                match why.as_str() {
+                    INVALID_TOKEN => why,
+                    why => format!("[{INVALID_TOKEN}, {why}]"),
+                }
+            }),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -78,6 +78,19 @@ impl Authority {
     /// The certificate of the authority for users and servers, as PEM.
     pub(crate) fn pem(&self) -> String {
         self.users.pem()
+    }
+
+    /// The private key of the authority for users and servers, as PEM.
+    pub(crate) fn key_pem(&self) -> String {
+        self.users.key().serialize_pem()
+    }
+
+    /// The SHA-256 digest of the public key of the authority, with which `kubeadm join` pins it.
+    pub(crate) fn pin(&self) -> String {
+        let key = self.users.key().subject_public_key_info();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &key);
+        let bytes = digest.as_ref().iter();
+        bytes.map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The certificate of the authority for proxies, as PEM.

@@ -19,6 +19,9 @@ pub(super) const FRONT_PROXY_CA: &str = "steersman-dev-front-proxy-ca";
 /// The only common name that a front proxy can have.
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
+/// The attribute of a subject that contains the user's UID.
+const UID: &str = "1.3.6.1.4.1.57683.2";
+
 /// Header with the user's name.
 pub(crate) const USER_HEADER: &str = "X-Remote-User";
 /// Header with the user's UID.
@@ -39,7 +42,7 @@ pub(crate) enum Peer {
 
 impl Peer {
     /// Reads a certificate that TLS has already verified. The common name becomes the user, and
-    /// organizations become groups. `None` without a common name.
+    /// organizations become groups. `None` without a common name, and for a malformed UID.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
         let fingerprint: String = digest
@@ -56,7 +59,7 @@ impl Peer {
         let groups = subject
             .iter_organization()
             .filter_map(|group| group.as_str().ok());
-        let mut user = User::new(name, groups);
+        let mut user = User::new(name, groups).with_uid(uid(subject)?);
         // Upstream's x509 authenticator adds the fingerprint under this key, too.
         user.extra.insert(
             CREDENTIAL.to_owned(),
@@ -74,12 +77,24 @@ impl Peer {
     }
 }
 
+/// The last common name, if it is not empty.
 fn common_name<'a>(name: &'a X509Name<'_>) -> Option<&'a str> {
     name.iter_common_name()
-        .next()?
+        .last()?
         .as_str()
         .ok()
         .filter(|name| !name.is_empty())
+}
+
+/// The UID in a subject; empty without one. `None` for an empty UID, or for several.
+fn uid<'a>(name: &'a X509Name<'_>) -> Option<&'a str> {
+    let attributes = name.iter_attributes();
+    let mut uids = attributes.filter(|attribute| attribute.attr_type().to_id_string() == UID);
+    match (uids.next(), uids.next()) {
+        (None, _) => Some(""),
+        (Some(uid), None) => uid.as_str().ok().filter(|uid| !uid.is_empty()),
+        _ => None,
+    }
 }
 
 /// The user in the headers of a front proxy; `None` without a user name.
@@ -103,4 +118,35 @@ fn user_of_proxy_headers(headers: &HeaderMap) -> Option<User> {
         }
     }
     Some(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn subjects_become_users() {
+        let user = |uid: Option<&str>| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = DistinguishedName::new();
+            let name = &mut params.distinguished_name;
+            name.push(DnType::CommonName, "system:node:a");
+            name.push(DnType::OrganizationName, "system:nodes");
+            if let Some(uid) = uid {
+                let oid = UID.split('.').map(|part| part.parse().unwrap());
+                name.push(DnType::CustomDnType(oid.collect()), uid);
+            }
+            let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            match Peer::of(certificate.der()) {
+                Some(Peer::User(user)) => Some((user.name.clone(), user.uid.clone())),
+                _ => None,
+            }
+        };
+        let expected = |uid: &str| Some(("system:node:a".to_owned(), uid.to_owned()));
+        assert_eq!(user(None), expected(""));
+        assert_eq!(user(Some("u-1")), expected("u-1"));
+        assert_eq!(user(Some("")), None);
+    }
 }

@@ -150,9 +150,9 @@ impl Attempt<'_> {
         let object = ResourceRequest {
             group: GROUP.to_owned(),
             resource: plural.to_owned(),
-            subresource: String::new(),
             namespace: self.target.namespace.clone(),
             name: name.to_owned(),
+            ..ResourceRequest::default()
         };
         self.policy
             .decide(self.user, &Attributes::resource(verb, object))

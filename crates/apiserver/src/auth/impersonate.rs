@@ -63,6 +63,7 @@ impl Server {
                     subresource: subresource.to_owned(),
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
+                    ..ResourceRequest::default()
                 },
             );
             let decision = self.decide(user, &wanted);

@@ -1,98 +1,256 @@
-//! JSON Web Tokens in compact form, signed with ES256.
+//! JSON Web Tokens in compact form: signed with ES256, and verified with the keys of the cluster.
 //!
-//! Upstream accepts keys for ES256 as well; clusters of kubeadm use RS256. Upstream:
-//! `pkg/serviceaccount/jwt.go`.
+//! Upstream signs with ES256 as well if its key is one of P-256; clusters of kubeadm use RS256.
+//! Upstream: `pkg/serviceaccount` (`jwt.go`, `openidmetadata.go`).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rcgen::{PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use ring::rand::SystemRandom;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
-    UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
+    EcdsaKeyPair, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde_json::{Value, json};
+use x509_parser::asn1_rs::FromDer;
+use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384};
+use x509_parser::pem::Pem;
+use x509_parser::public_key::PublicKey as Parsed;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// The signature algorithm in headers and key sets.
-pub(super) const ALGORITHM: &str = "ES256";
-/// Length in bytes of one coordinate of a P-256 point.
-const COORDINATE: usize = 32;
+/// The signature algorithm of the tokens that this server issues.
+const ALGORITHM: &str = "ES256";
 
-/// Signs tokens, and verifies that a token has its signature.
+/// A key that signs tokens.
 pub(super) struct Signer {
     key: EcdsaKeyPair,
-    id: String,
+    pem: String,
+    public: PublicKey,
 }
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Signer")
-            .field("id", &self.id)
+            .field("public", &self.public)
             .finish_non_exhaustive()
     }
 }
 
-/// The reason that verification failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VerifyError {
-    /// The text is no token, or its issuer is another one.
-    Foreign,
-    /// The issuer matches, but the signature does not.
-    Signature,
+/// A key could not be generated, or cannot verify tokens.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The text has no block `PUBLIC KEY`.
+    #[error("data does not contain a PEM block PUBLIC KEY")]
+    Pem,
+    /// The key has another algorithm, or is damaged.
+    #[error("public key is not RSA, P-256 or P-384")]
+    Unsupported,
+    /// A new key could not be made.
+    #[error("generate a key: {0}")]
+    Generate(#[from] rcgen::Error),
+    /// A new key could not be read.
+    #[error("read a generated key: {0}")]
+    Rejected(ring::error::KeyRejected),
 }
 
 impl Signer {
     /// A signer with a new key.
-    pub(super) fn generate() -> Result<Self, ring::error::Unspecified> {
-        let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)?;
-        let key =
-            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random)
-                .map_err(|_| ring::error::Unspecified)?;
-        let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key().as_ref());
+    pub(super) fn generate() -> Result<Self, KeyError> {
+        let pair = rcgen::KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         Ok(Self {
-            key,
-            id: URL_SAFE_NO_PAD.encode(digest),
+            key: EcdsaKeyPair::from_pkcs8(algorithm, pair.serialized_der(), &SystemRandom::new())
+                .map_err(KeyError::Rejected)?,
+            pem: pair.serialize_pem(),
+            public: PublicKey::of_spki(&pair.subject_public_key_info())
+                .ok_or(KeyError::Unsupported)?,
         })
     }
 
-    /// The public key, as a JSON Web Key Set.
-    pub(super) fn key_set(&self) -> Value {
-        // An uncompressed point is one format byte, then both coordinates.
-        let (x, y) = self.key.public_key().as_ref()[1..].split_at(COORDINATE);
-        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
-        json!({"keys": [{"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM, "x": x, "y": y}]})
+    /// The private key, as a PEM block `PRIVATE KEY`.
+    pub(super) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// The key that verifies the signatures.
+    pub(super) fn public(&self) -> &PublicKey {
+        &self.public
     }
 
     /// Signs the claims and returns the token.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, ring::error::Unspecified> {
         let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
-        let signed = format!(
-            "{}.{}",
-            encoded(&json!({"alg": ALGORITHM, "kid": self.id})),
-            encoded(claims)
-        );
+        let head = json!({"alg": ALGORITHM, "kid": self.public.id});
+        let signed = format!("{}.{}", encoded(&head), encoded(claims));
         let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes())?;
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
+}
 
-    /// The claims of a token of `issuer`, after verification of its signature.
-    pub(super) fn verify(&self, token: &str, issuer: &str) -> Result<Value, VerifyError> {
-        let (signed, signature) = token.rsplit_once('.').ok_or(VerifyError::Foreign)?;
-        let (_, claims) = signed.split_once('.').ok_or(VerifyError::Foreign)?;
-        let claims = URL_SAFE_NO_PAD
-            .decode(claims)
-            .map_err(|_| VerifyError::Foreign)?;
-        let claims: Value = serde_json::from_slice(&claims).map_err(|_| VerifyError::Foreign)?;
-        if claims["iss"] != issuer {
-            return Err(VerifyError::Foreign);
+/// A key that verifies tokens.
+#[derive(Debug, Clone)]
+pub(super) struct PublicKey {
+    /// The `kid` of its tokens: the digest of the key, as upstream's `keyIDFromPublicKey`.
+    id: String,
+    algorithm: Algorithm,
+    /// In the form in which `ring` reads it.
+    bytes: Vec<u8>,
+    jwk: Value,
+}
+
+/// A signature algorithm of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    Rs256,
+    Es256,
+    Es384,
+}
+
+impl Algorithm {
+    /// The name in headers and key sets.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Es256 => ALGORITHM,
+            Self::Es384 => "ES384",
         }
-        let signature = URL_SAFE_NO_PAD
-            .decode(signature)
-            .map_err(|_| VerifyError::Foreign)?;
-        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref());
-        key.verify(signed.as_bytes(), &signature)
-            .map_err(|_| VerifyError::Signature)?;
-        Ok(claims)
+    }
+
+    fn verification(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Self::Rs256 => &RSA_PKCS1_2048_8192_SHA256,
+            Self::Es256 => &ECDSA_P256_SHA256_FIXED,
+            Self::Es384 => &ECDSA_P384_SHA384_FIXED,
+        }
+    }
+}
+
+impl PublicKey {
+    /// All keys of a PEM text.
+    pub(super) fn all_of_pem(pem: &str) -> Result<Vec<Self>, KeyError> {
+        let blocks = Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok);
+        let blocks = blocks.filter(|block| block.label == "PUBLIC KEY");
+        let keys = blocks.map(|block| Self::of_spki(&block.contents).ok_or(KeyError::Unsupported));
+        let keys: Vec<Self> = keys.collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            Err(KeyError::Pem)
+        } else {
+            Ok(keys)
+        }
+    }
+
+    /// Reads a SubjectPublicKeyInfo in DER. `None` for other kinds of keys.
+    fn of_spki(der: &[u8]) -> Option<Self> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).ok()?;
+        let encoded = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let id = encoded(ring::digest::digest(&ring::digest::SHA256, info.raw).as_ref());
+        let (algorithm, jwk) = match info.parsed().ok()? {
+            Parsed::RSA(key) => {
+                let number = |bytes: &[u8]| {
+                    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+                    encoded(&bytes[zeros..])
+                };
+                let (algorithm, n, e) =
+                    (Algorithm::Rs256, number(key.modulus), number(key.exponent));
+                let name = algorithm.name();
+                let jwk =
+                    json!({"use": "sig", "kty": "RSA", "kid": id, "alg": name, "n": n, "e": e});
+                (algorithm, jwk)
+            }
+            Parsed::EC(point) => {
+                let curve = info.algorithm.parameters.as_ref()?.as_oid().ok()?;
+                let (algorithm, curve) = if curve == OID_EC_P256 {
+                    (Algorithm::Es256, "P-256")
+                } else if curve == OID_NIST_EC_P384 {
+                    (Algorithm::Es384, "P-384")
+                } else {
+                    return None;
+                };
+                // An uncompressed point is one format byte, then both coordinates.
+                let coordinates = point.data().strip_prefix(&[4])?;
+                let (x, y) = coordinates.split_at(coordinates.len() / 2);
+                let (name, x, y) = (algorithm.name(), encoded(x), encoded(y));
+                let jwk = json!({
+                    "use": "sig", "kty": "EC", "kid": id, "crv": curve, "alg": name, "x": x, "y": y,
+                });
+                (algorithm, jwk)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            id,
+            algorithm,
+            bytes: info.subject_public_key.data.to_vec(),
+            jwk,
+        })
+    }
+
+    /// The name of its signature algorithm.
+    pub(super) fn algorithm(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    /// The key in a JSON Web Key Set.
+    pub(super) fn jwk(&self) -> &Value {
+        &self.jwk
+    }
+
+    fn verifies(&self, token: &Token<'_>) -> bool {
+        let key = UnparsedPublicKey::new(self.algorithm.verification(), &self.bytes);
+        token.head["alg"] == self.algorithm.name()
+            && key
+                .verify(token.signed.as_bytes(), &token.signature)
+                .is_ok()
+    }
+}
+
+/// A token whose signature is not verified yet.
+pub(super) struct Token<'a> {
+    /// The whole text.
+    pub(super) text: &'a str,
+    head: Value,
+    claims: Value,
+    signed: &'a str,
+    signature: Vec<u8>,
+}
+
+impl<'a> Token<'a> {
+    /// Splits a token into its parts. `None` for a text that is no token.
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
+        let [head, claims, signature] = text.split('.').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+        let json = |part: &str| serde_json::from_slice::<Value>(&bytes(part)?).ok();
+        Some(Self {
+            text,
+            head: json(head)?,
+            claims: json(claims)?,
+            signed: &text[..head.len() + 1 + claims.len()],
+            signature: bytes(signature)?,
+        })
+    }
+
+    /// The issuer, which is not verified yet.
+    pub(super) fn issuer(&self) -> &str {
+        self.claims["iss"].as_str().unwrap_or_default()
+    }
+
+    /// The claims, if one of `keys` has signed them. The error is the reason that reviews show.
+    pub(super) fn verified(&self, keys: &[PublicKey]) -> Result<&Value, &'static str> {
+        let id = self.head["kid"].as_str().unwrap_or_default();
+        let mut keys = keys
+            .iter()
+            .filter(|key| id.is_empty() || key.id == id)
+            .peekable();
+        if keys.peek().is_none() {
+            return Err("invalid signature, no keys found");
+        }
+        if keys.any(|key| key.verifies(self)) {
+            Ok(&self.claims)
+        } else {
+            Err("go-jose/go-jose: error in cryptographic primitive")
+        }
     }
 }
 
@@ -104,37 +262,65 @@ mod tests {
     fn the_published_key_verifies_tokens() {
         let signer = Signer::generate().unwrap();
         let token = signer.sign(&json!({"iss": "us"})).unwrap();
-        let set = signer.key_set();
-        let key = &set["keys"][0];
+        let key = signer.public().jwk();
         let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(key[name].as_str().unwrap()).unwrap();
         let point = [vec![4], coordinate("x"), coordinate("y")].concat();
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
         let published = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
         assert!(published.verify(signed.as_bytes(), &signature).is_ok());
-        let head: Value = serde_json::from_slice(
-            &URL_SAFE_NO_PAD
-                .decode(signed.split_once('.').unwrap().0)
-                .unwrap(),
-        )
-        .unwrap();
+        let head = Token::parse(&token).unwrap().head;
         assert_eq!((&head["kid"], &head["alg"]), (&key["kid"], &key["alg"]));
+        assert!(!format!("{signer:?}").contains("PRIVATE"));
     }
 
     #[test]
-    fn tokens_of_other_issuers_and_keys_are_invalid() {
+    fn tokens_of_other_keys_and_texts_are_invalid() {
         let (signer, other) = (Signer::generate().unwrap(), Signer::generate().unwrap());
+        let (own, both) = ([signer.public().clone()], [other.public(), signer.public()]);
         let claims = json!({"iss": "us", "sub": "jane"});
         let token = signer.sign(&claims).unwrap();
-        assert_eq!(signer.verify(&token, "us"), Ok(claims));
-        assert_eq!(signer.verify(&token, "them"), Err(VerifyError::Foreign));
-        assert_eq!(other.verify(&token, "us"), Err(VerifyError::Signature));
-        let forged = URL_SAFE_NO_PAD.encode(json!({"iss": "us", "sub": "root"}).to_string());
-        let parts: Vec<&str> = token.split('.').collect();
-        let forged = format!("{}.{forged}.{}", parts[0], parts[2]);
-        assert_eq!(signer.verify(&forged, "us"), Err(VerifyError::Signature));
-        for text in ["", "a", "a.b.c", "a.b", &token[..token.len() - 90]] {
-            assert!(signer.verify(text, "us").is_err(), "{text:?}");
+        let parsed = Token::parse(&token).unwrap();
+        assert_eq!(parsed.issuer(), "us");
+        assert_eq!(parsed.verified(&own), Ok(&claims));
+        assert_eq!(parsed.verified(&both.map(PublicKey::clone)), Ok(&claims));
+        let unknown = Err("invalid signature, no keys found");
+        assert_eq!(parsed.verified(&[other.public().clone()]), unknown);
+        let forged = Err("go-jose/go-jose: error in cryptographic primitive");
+        let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+        let (head, signature) = (parsed.head.clone(), token.rsplit_once('.').unwrap().1);
+        let mut none = head.clone();
+        none["alg"] = json!("none");
+        // (head, claims, answer)
+        let cases = [
+            (&head, json!({"iss": "us", "sub": "root"}), &forged),
+            (&none, claims.clone(), &forged),
+            (&json!({"alg": "ES256"}), claims, &forged),
+        ];
+        for (head, claims, answer) in cases {
+            let token = format!("{}.{}.{signature}", encoded(head), encoded(&claims));
+            assert_eq!(Token::parse(&token).unwrap().verified(&own), *answer);
+        }
+        for text in ["", "a", "a.b.c", "a.b", "....", "{}"] {
+            assert!(Token::parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    /// The `kid` and the token are those of upstream's own code.
+    #[test]
+    fn key_ids_and_tokens_of_upstream_are_accepted() {
+        let data: Value = serde_json::from_str(include_str!("upstream_token.json")).unwrap();
+        let text = |field: &str| data[field].as_str().unwrap();
+        let keys = PublicKey::all_of_pem(text("publicKey")).unwrap();
+        assert_eq!(keys[0].id, text("kid"));
+        assert_eq!(keys[0].jwk()["alg"], "RS256");
+        let token = Token::parse(text("token")).unwrap();
+        assert_eq!(token.verified(&keys), Ok(&data["claims"]));
+        for bad in [
+            "",
+            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        ] {
+            assert!(PublicKey::all_of_pem(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -9,34 +9,39 @@ mod attributes;
 mod authenticate;
 mod authority;
 mod bootstrap;
+mod bootstrap_tokens;
 mod certificate;
 mod escalation;
 mod impersonate;
 mod jwt;
+mod legacy_tokens;
+mod node;
 mod policy;
 mod rules;
-mod signers;
 mod tokens;
 mod user;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, RwLock};
 
-pub use attributes::{Attributes, ResourceRequest, Wanted};
+pub use attributes::{Attributes, ResourceRequest, Selected, Wanted};
 pub use authority::{CertificateError, ClientCertificate};
+pub use jwt::KeyError;
 pub use user::User;
 
-pub(crate) use authenticate::{AUDIENCE, bearer_token};
+pub(crate) use authenticate::{AUDIENCE, Warning, bearer_token};
 pub(crate) use authority::Authority;
 pub(crate) use bootstrap::objects as bootstrap_objects;
 pub(crate) use certificate::{
     EXTRA_HEADERS, FRONT_PROXY, GROUP_HEADER, Peer, UID_HEADER, USER_HEADER,
 };
+pub(crate) use node::is_node;
 pub(crate) use policy::{Decision, Policy};
 pub(crate) use rules::Rule;
 pub(crate) use tokens::Claims;
+pub(crate) use user::MASTERS;
 
-use jwt::Signer;
+use jwt::{PublicKey, Signer};
 use policy::Sources;
 use serde_json::{Value, json};
 
@@ -52,6 +57,8 @@ const KEY_SET: &str = "/openid/v1/jwks";
 pub(crate) struct Users {
     authority: Arc<Authority>,
     signer: Arc<Signer>,
+    /// Keys that verify ServiceAccount tokens, beginning with that of `signer`.
+    keys: RwLock<Arc<[PublicKey]>>,
     tokens: RwLock<HashMap<String, Arc<User>>>,
     policy: Mutex<Option<(Versions, Arc<Policy>)>>,
 }
@@ -67,13 +74,15 @@ impl Users {
         let signer = Signer::generate().expect("the machine has randomness for a key");
         Self {
             authority: Arc::new(authority),
+            keys: RwLock::new([signer.public().clone()].into()),
             signer: Arc::new(signer),
             tokens: RwLock::default(),
             policy: Mutex::default(),
         }
     }
 
-    /// The same credentials for a forked server. Tokens added later belong to one server only.
+    /// The same credentials for a forked server. Tokens and keys added later belong to one server
+    /// only.
     pub(crate) fn fork(&self) -> Self {
         let tokens = self
             .tokens
@@ -83,6 +92,7 @@ impl Users {
         Self {
             authority: self.authority.clone(),
             signer: self.signer.clone(),
+            keys: RwLock::new(self.keys()),
             tokens: RwLock::new(tokens),
             policy: Mutex::default(),
         }
@@ -103,22 +113,48 @@ impl Users {
     /// The OpenID discovery document of the token issuer. `host` is the client's name of the
     /// server.
     pub(crate) fn issuer(&self, host: &str) -> Value {
+        let keys = self.keys();
+        let algorithms: BTreeSet<&str> = keys.iter().map(PublicKey::algorithm).collect();
         json!({
             "issuer": AUDIENCE,
             "jwks_uri": format!("https://{host}{KEY_SET}"),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [jwt::ALGORITHM],
+            "id_token_signing_alg_values_supported": algorithms,
         })
     }
 
-    /// The public keys of the token issuer.
+    /// The public keys of ServiceAccount tokens, as a JSON Web Key Set.
     pub(crate) fn key_set(&self) -> Value {
-        self.signer.key_set()
+        let keys = self.keys();
+        json!({"keys": keys.iter().map(PublicKey::jwk).collect::<Vec<_>>()})
+    }
+
+    /// The private key that signs ServiceAccount tokens, as PEM.
+    pub(crate) fn signing_key_pem(&self) -> &str {
+        self.signer.pem()
+    }
+
+    /// Accepts ServiceAccount tokens of further keys: the PEM blocks `PUBLIC KEY` of a text.
+    pub(crate) fn add_keys(&self, pem: &str) -> Result<(), KeyError> {
+        let added = PublicKey::all_of_pem(pem)?;
+        let mut keys = self
+            .keys
+            .write()
+            .expect("nothing panics while it holds the lock");
+        *keys = keys.iter().cloned().chain(added).collect();
+        Ok(())
     }
 
     fn signer(&self) -> &Signer {
         &self.signer
+    }
+
+    fn keys(&self) -> Arc<[PublicKey]> {
+        self.keys
+            .read()
+            .expect("nothing panics while it holds the lock")
+            .clone()
     }
 
     fn of_token(&self, token: &str) -> Option<Arc<User>> {
@@ -131,23 +167,35 @@ impl Users {
 }
 
 impl Server {
-    /// 403 for a write that RBAC allows but a further check forbids: privilege escalation, or
-    /// approval and signing of certificates. It also writes the requester into a new
-    /// CertificateSigningRequest.
+    /// 403 for a write that authorization allows but a further check forbids: privilege
+    /// escalation, or a node that writes objects of another one.
     pub(crate) fn check_author(
         &self,
         user: &User,
         target: &Target,
         old: Option<&Value>,
-        new: &mut Value,
+        new: &Value,
     ) -> Result<(), Status> {
-        self.check_escalation(user, target, old, new)?;
-        self.check_signing(user, target, old, new)
+        node::restrict(user, target, old, new)?;
+        self.check_escalation(user, target, old, new)
     }
 
-    /// Whether a user can do something, and the reason.
+    /// Whether a user can do something, and the reason. The Node authorizer comes before RBAC.
     pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
-        self.policy().decide(user, wanted)
+        let opinion = self.opinion_about_node(user, wanted);
+        if opinion == Some(Ok(())) {
+            return Decision {
+                allowed: true,
+                reason: String::new(),
+            };
+        }
+        let mut decision = self.policy().decide(user, wanted);
+        if let (false, Some(Err(reason))) = (decision.allowed, opinion) {
+            let reasons = [reason, decision.reason];
+            let given = reasons.into_iter().filter(|reason| !reason.is_empty());
+            decision.reason = given.collect::<Vec<_>>().join("\n");
+        }
+        decision
     }
 
     /// The policy of the roles and bindings as they are now.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::User;
 use super::authenticate::{AUDIENCE, INVALID_TOKEN, KnownToken};
-use super::jwt::VerifyError;
+use super::jwt::Token;
+use super::legacy_tokens;
 use super::rules::quoted;
 use super::user::CREDENTIAL;
 use crate::Server;
@@ -78,15 +79,15 @@ impl Server {
         token: &str,
         audiences: &[&str],
     ) -> Result<KnownToken, String> {
-        let claims = self
-            .users
-            .signer()
-            .verify(token, AUDIENCE)
-            .map_err(|error| match error {
-                VerifyError::Foreign => INVALID_TOKEN.to_owned(),
-                VerifyError::Signature => "invalid signature".to_owned(),
-            })?;
-        let own: Vec<String> = texts(&claims["aud"]);
+        let issuers = [AUDIENCE, legacy_tokens::ISSUER];
+        let token = Token::parse(token).filter(|token| issuers.contains(&token.issuer()));
+        let token = token.ok_or(INVALID_TOKEN)?;
+        let claims = token.verified(&self.users.keys())?;
+        let mut own: Vec<String> = texts(&claims["aud"]);
+        if own.is_empty() {
+            // Tokens without an audience are for the API server.
+            own.push(AUDIENCE.to_owned());
+        }
         let common: Vec<String> = own
             .iter()
             .filter(|audience| audiences.contains(&audience.as_str()))
@@ -102,10 +103,16 @@ impl Server {
                 "token audiences {own} is invalid for the target audiences {asked}"
             ));
         }
-        self.check_times(&claims)?;
+        let (user, warning) = if token.issuer() == legacy_tokens::ISSUER {
+            self.user_of_legacy_token(token.text, claims)?
+        } else {
+            self.check_times(claims)?;
+            (self.user_of_claims(claims)?, None)
+        };
         Ok(KnownToken {
-            user: Arc::new(self.user_of_claims(&claims)?),
+            user: Arc::new(user),
             audiences: common,
+            warning,
         })
     }
 
@@ -141,6 +148,11 @@ impl Server {
                 found.uid
             ));
         }
+        if self.was_deleted(&found) {
+            return Err(format!(
+                "service account {namespace}/{name} has been deleted"
+            ));
+        }
         let mut user = User::service_account(&namespace, &name).with_uid(uid);
         let mut add_extra =
             |key: &str, value: String| user.extra.insert(key.to_owned(), vec![value]);
@@ -159,15 +171,16 @@ impl Server {
                 } else {
                     format!("{namespace}/{name}")
                 };
-                let found = self
-                    .find_object(plural, &key)
-                    .ok_or("service account token has been invalidated")?;
+                const INVALIDATED: &str = "service account token has been invalidated";
+                let found = self.find_object(plural, &key).ok_or(INVALIDATED)?;
                 if *found.uid != *uid {
-                    let shown = if kind == "secret" { "Secret" } else { kind };
                     let found = &found.uid;
                     return Err(format!(
-                        "{shown} UID ({found}) does not match service account {kind} ref claim ({uid})"
+                        "{kind} UID ({found}) does not match service account {kind} ref claim ({uid})"
                     ));
+                }
+                if self.was_deleted(&found) {
+                    return Err(INVALIDATED.to_owned());
                 }
             }
             if kind != "secret" {
@@ -176,6 +189,16 @@ impl Server {
             }
         }
         Ok(user)
+    }
+
+    /// Whether the object has been terminating for longer than [`LEEWAY`]. Until then its tokens
+    /// are valid, so that a terminating pod can finish its work.
+    fn was_deleted(&self, object: &Object) -> bool {
+        let since = || {
+            let time = object.to_value()["metadata"]["deletionTimestamp"].take();
+            time.as_str()?.parse::<Timestamp>().ok()
+        };
+        object.deleting && since().is_some_and(|since| since < self.clock.now() - LEEWAY)
     }
 
     /// A core/v1 object by its key in the store.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// Members of this group can do everything.
-pub(super) const MASTERS: &str = "system:masters";
+pub(crate) const MASTERS: &str = "system:masters";
 /// The group of all authenticated users.
 pub(super) const AUTHENTICATED: &str = "system:authenticated";
 /// The group of all anonymous users.

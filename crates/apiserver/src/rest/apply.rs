@@ -67,7 +67,7 @@ impl Server {
                     let mut object = completed(resource, apply_to(&live, &applied))?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
-                    self.check_author(call.user, target, Some(old), &mut object)?;
+                    self.check_author(call.user, target, Some(old), &object)?;
                     Ok(object)
                 });
                 return written
@@ -86,10 +86,10 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let mut object = completed(resource, apply_to(&json!({"metadata": {}}), &applied))?;
+            let object = completed(resource, apply_to(&json!({"metadata": {}}), &applied))?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
-            self.check_author(call.user, target, None, &mut object)?;
+            self.check_author(call.user, target, None, &object)?;
             let mut warnings = Vec::new();
             let created = self.create_object(
                 call,

@@ -34,6 +34,7 @@ impl Server {
             expected.map(|old| &**old),
             (!removed).then_some(&committed),
         );
+        self.restore_token_tracking(resource, &committed, removed);
         if self.admission.service_accounts {
             match expected {
                 None if resource.is("Namespace") => self.create_namespace_defaults(key),

@@ -12,7 +12,7 @@ use super::address::Reservation;
 use super::decode::Strictness;
 use super::devices::date_taints;
 use super::managers::Tracking;
-use super::{Answer, Call, Server, decode, managers, metadata, owners};
+use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
 use crate::admission::{Operation, Request};
 use crate::route::Target;
 use crate::status::Status;
@@ -39,7 +39,7 @@ impl Server {
                 .review(call, object, &author)
                 .map(|review| Answer::value(201, review));
         }
-        self.check_author(call.user, target, None, &mut object)?;
+        self.check_author(call.user, target, None, &object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
         let tracking = Tracking::Update(&author);
         let created = self.create_object(call, target, object, dry_run, tracking, &mut warnings)?;
@@ -215,6 +215,9 @@ impl Server {
             });
         });
         admitted?;
+        if resource.is("CertificateSigningRequest") {
+            certificates::set_requester(object, call.user);
+        }
         let reserved = resource
             .is("Service")
             .then(|| self.reserve(object, None, dry_run))

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::admission::Origin;
-use crate::auth::{Attributes, ResourceRequest, User, Wanted};
+use crate::auth::{Attributes, ResourceRequest, Selected, User, Wanted, Warning};
 use crate::faults::{Fate, Seen, Verdict};
 use crate::metrics::{Labels, Measured};
 use crate::requests::{Content as RecordedContent, RequestRecord, Through};
@@ -62,6 +62,7 @@ mod services;
 mod subresources;
 mod system;
 mod token_request;
+mod token_tracking;
 mod update;
 mod usage;
 mod view;
@@ -223,6 +224,11 @@ impl Server {
         // The log has the answer, even if a fault keeps it from the client.
         match (response, fate) {
             (Some(mut response), Fate::Answered) => {
+                if let Some(Warning(text)) = parts.extensions.get() {
+                    for header in warnings::headers(vec![(*text).to_owned()]) {
+                        response.headers_mut().append(WARNING, header);
+                    }
+                }
                 response.headers_mut().insert(AUDIT_ID, audit_id(&parts));
                 Ok(response)
             }
@@ -391,7 +397,10 @@ impl Server {
             &parts.method,
             parts.uri.path(),
             is_watch,
-            query.selected_name(),
+            Selected {
+                name: query.selected("metadata.name"),
+                node: query.selected("spec.nodeName"),
+            },
         );
         let decision = self.decide(user, &wanted);
         if decision.allowed {
@@ -413,9 +422,9 @@ impl Server {
             ResourceRequest {
                 group: target.resource().group.to_string(),
                 resource: target.resource().plural.to_string(),
-                subresource: String::new(),
                 namespace: target.namespace.clone(),
                 name: target.name.clone(),
+                ..ResourceRequest::default()
             },
         );
         let decision = self.decide(call.user, &wanted);

@@ -44,13 +44,11 @@ impl Query {
             .map(|value| !matches!(value, "false" | "False" | "FALSE" | "0"))
     }
 
-    /// The name in a field selector for `metadata.name`. Authorization uses it.
-    pub(super) fn selected_name(&self) -> Option<&str> {
+    /// The value that the field selector requires of a field. Authorization uses it.
+    pub(super) fn selected(&self, field: &str) -> Option<&str> {
         let terms = self.text("fieldSelector").split(',');
-        terms
-            .filter_map(|term| term.strip_prefix("metadata.name="))
-            .map(|name| name.trim_start_matches('='))
-            .next()
+        let mut values = terms.filter_map(|term| term.strip_prefix(field)?.strip_prefix('='));
+        values.next().map(|value| value.trim_start_matches('='))
     }
 
     /// An integer, or 400.

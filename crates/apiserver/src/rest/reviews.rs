@@ -6,10 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::managers::Tracking;
 use super::{Call, Server, managers, metadata};
-use crate::auth::{AUDIENCE, Attributes, ResourceRequest, Rule, User, Wanted};
+use crate::auth::{AUDIENCE, Attributes, ResourceRequest, Rule, User, Wanted, is_node};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::Author;
 use crate::status::{Qualified, Status};
+
+/// The reason that the rules of a node are incomplete: those of the Node authorizer depend on objects.
+const NO_RULES_OF_NODES: &str = "node authorizer does not support user rule resolution";
 
 impl Server {
     /// The review with its answer in `status`.
@@ -80,13 +83,18 @@ impl Server {
                 .map(Rule::to_value)
                 .collect::<Vec<_>>()
         };
+        let is_node = is_node(user);
         let mut status = json!({
             "resourceRules": shown(|rule| !rule.resources.is_empty()),
             "nonResourceRules": shown(|rule| !rule.urls.is_empty()),
-            "incomplete": false,
+            "incomplete": is_node,
         });
-        if let Some(problem) = problem {
-            status["evaluationError"] = Value::from(problem);
+        let of_node = is_node.then(|| NO_RULES_OF_NODES.to_owned());
+        let problems: Vec<String> = of_node.into_iter().chain(problem).collect();
+        match &problems[..] {
+            [] => {}
+            [problem] => status["evaluationError"] = Value::from(problem.as_str()),
+            _ => status["evaluationError"] = Value::from(format!("[{}]", problems.join(", "))),
         }
         Ok(status)
     }
@@ -157,8 +165,22 @@ fn wanted(spec: &Value) -> Attributes {
             subresource: text(resource, "subresource"),
             namespace: text(resource, "namespace"),
             name: text(resource, "name"),
+            node: selected_node(&resource["fieldSelector"]),
         },
     )
+}
+
+/// The node that a field selector requires; empty if it requires none.
+fn selected_node(selector: &Value) -> String {
+    let mut terms = selector["requirements"].as_array().into_iter().flatten();
+    let required = terms.find_map(|term| {
+        let is_node = term["key"] == "spec.nodeName" && term["operator"] == "In";
+        match texts(&term["values"]).collect::<Vec<_>>()[..] {
+            [node] if is_node => Some(node.to_owned()),
+            _ => None,
+        }
+    });
+    required.unwrap_or_default()
 }
 
 /// Validation errors of an access review.

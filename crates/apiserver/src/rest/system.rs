@@ -38,6 +38,7 @@ impl Server {
             .into_iter()
             .for_each(|object| self.create_system_object(object));
         self.create_api_services();
+        self.create_token_tracking();
     }
 
     /// Publishes the address of the server and its certificate authorities. Existing objects stay

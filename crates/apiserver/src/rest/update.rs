@@ -74,7 +74,7 @@ impl Server {
             if !metadata::text(&object, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            self.check_author(call.user, target, None, &mut object)?;
+            self.check_author(call.user, target, None, &object)?;
             let created =
                 self.create_object(call, target, object, dry_run, tracking, &mut warnings)?;
             return Ok(Answer::object(201, created).warn(warnings));
@@ -87,9 +87,8 @@ impl Server {
             calls: &call.origin.calls,
         };
         let (object, about) = self.rewrite(target, writing, |_, old| {
-            let mut object = object.clone();
-            self.check_author(call.user, target, Some(old), &mut object)?;
-            Ok(object)
+            self.check_author(call.user, target, Some(old), &object)?;
+            Ok(object.clone())
         })?;
         warnings.extend(about);
         Ok(Answer::object(200, object).warn(warnings))
@@ -145,7 +144,7 @@ impl Server {
             warnings.extend(owners::dedup(&mut object, owners::PATCHED));
             check_name(target, &object)?;
             place(target, &mut object)?;
-            self.check_author(call.user, target, Some(old), &mut object)?;
+            self.check_author(call.user, target, Some(old), &object)?;
             Ok(object)
         });
         let (object, about) = written?;

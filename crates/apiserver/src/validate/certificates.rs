@@ -55,7 +55,7 @@ const MAX_SIGNER_NAME: usize = MAX_SUBDOMAIN + 1 + MAX_SUBDOMAIN + 63 + 1;
 
 /// Checks a request: its PEM block, usages, signer, lifetime, conditions and certificate.
 pub(super) fn request(object: &Value, errors: &mut Errors) {
-    if let Err(why) = organizations(object) {
+    if let Err(why) = check_signature(object) {
         errors.invalid("spec.request", at(object, "spec.request").clone(), why);
     }
     let usages = list(object, "spec.usages");
@@ -153,9 +153,38 @@ pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, error
     }
 }
 
-/// The organizations in the subject of a request, which are groups for client certificates. An
-/// error if the request is not valid.
-pub(crate) fn organizations(object: &Value) -> Result<Vec<String>, String> {
+/// The subject of a request, as far as the API server reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subject {
+    /// The last common name; empty without one. It is the user of a client certificate.
+    pub(crate) common_name: String,
+    /// Groups of a client certificate.
+    pub(crate) organizations: Vec<String>,
+}
+
+/// The subject of a request, whose signature may be wrong. An error if the request is malformed.
+pub(crate) fn subject(object: &Value) -> Result<Subject, String> {
+    let der = request_der(object)?;
+    let parts = Parts::of(&der).map_err(|error| error.to_string())?;
+    let organizations = parts.subject.iter_organization();
+    let organizations = organizations.filter_map(|attribute| attribute.as_str().ok());
+    let names = parts.subject.iter_common_name();
+    let name = names.filter_map(|attribute| attribute.as_str().ok()).last();
+    Ok(Subject {
+        common_name: name.unwrap_or_default().to_owned(),
+        organizations: organizations.map(str::to_owned).collect(),
+    })
+}
+
+/// An error if the request is malformed, or if its signature is wrong.
+fn check_signature(object: &Value) -> Result<(), String> {
+    let der = request_der(object)?;
+    let parts = Parts::of(&der).map_err(|error| error.to_string())?;
+    parts.verify().map_err(|error| error.to_string())
+}
+
+/// The request in DER, from its PEM block.
+fn request_der(object: &Value) -> Result<Vec<u8>, String> {
     let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
     let bytes = STANDARD
         .decode(text(object, "spec.request"))
@@ -164,30 +193,47 @@ pub(crate) fn organizations(object: &Value) -> Result<Vec<String>, String> {
         .next()
         .and_then(Result::ok)
         .ok_or_else(wrong_type)?;
-    if pem.label != "CERTIFICATE REQUEST" {
-        return Err(wrong_type());
+    if pem.label == "CERTIFICATE REQUEST" {
+        Ok(pem.contents)
+    } else {
+        Err(wrong_type())
     }
-    subject_organizations(&pem.contents).map_err(|error| error.to_string())
 }
 
-/// The same for DER, after a check of the signature. Anyone can send a request. The library's own
-/// parser of requests panics on out-of-range times in their attributes. This function therefore
-/// does not read attributes.
-fn subject_organizations(der: &[u8]) -> Result<Vec<String>, nom::Err<X509Error>> {
-    let (_, request) = Any::from_der(der).map_err(nom::Err::convert)?;
-    let (rest, info) = Any::from_der(request.data).map_err(nom::Err::convert)?;
-    let signed = &request.data[..request.data.len() - rest.len()];
-    let (rest, algorithm) = AlgorithmIdentifier::from_der(rest)?;
-    let (_, signature) = BitString::from_der(rest).map_err(nom::Err::convert)?;
-    let (rest, _version) = Any::from_der(info.data).map_err(nom::Err::convert)?;
-    let (rest, subject) = X509Name::from_der(rest)?;
-    let (_, key) = SubjectPublicKeyInfo::from_der(rest)?;
-    verify_signature(&key, &algorithm, &signature, signed).map_err(nom::Err::Failure)?;
-    let organizations = subject.iter_organization();
-    Ok(organizations
-        .filter_map(|attribute| attribute.as_str().ok())
-        .map(str::to_owned)
-        .collect())
+/// The parts of a request in DER.
+struct Parts<'a> {
+    subject: X509Name<'a>,
+    key: SubjectPublicKeyInfo<'a>,
+    algorithm: AlgorithmIdentifier<'a>,
+    signature: BitString<'a>,
+    /// The bytes that the signature covers.
+    signed: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Splits a request. Anyone can send one. The library's own parser of requests panics on
+    /// out-of-range times in their attributes. This function therefore does not read attributes.
+    fn of(der: &'a [u8]) -> Result<Self, nom::Err<X509Error>> {
+        let (_, request) = Any::from_der(der).map_err(nom::Err::convert)?;
+        let (rest, info) = Any::from_der(request.data).map_err(nom::Err::convert)?;
+        let signed = &request.data[..request.data.len() - rest.len()];
+        let (rest, algorithm) = AlgorithmIdentifier::from_der(rest)?;
+        let (_, signature) = BitString::from_der(rest).map_err(nom::Err::convert)?;
+        let (rest, _version) = Any::from_der(info.data).map_err(nom::Err::convert)?;
+        let (rest, subject) = X509Name::from_der(rest)?;
+        let (_, key) = SubjectPublicKeyInfo::from_der(rest)?;
+        Ok(Self {
+            subject,
+            key,
+            algorithm,
+            signature,
+            signed,
+        })
+    }
+
+    fn verify(&self) -> Result<(), X509Error> {
+        verify_signature(&self.key, &self.algorithm, &self.signature, self.signed)
+    }
 }
 
 fn certificates(base64: &str) -> Result<(), String> {
@@ -318,7 +364,7 @@ mod tests {
     fn a_request_needs_a_signature_usages_and_a_signer_name() {
         let good = json!({"spec": {"request": request_of("team"), "signerName": "example.com/s", "usages": ["client auth"]}});
         assert_eq!(found(&good), [""; 0]);
-        assert_eq!(organizations(&good), Ok(vec!["team".to_owned()]));
+        assert_eq!(subject(&good).unwrap().organizations, ["team"]);
         let with = |path: &str, value: Value| {
             let mut object = good.clone();
             object["spec"][path] = value;
@@ -392,18 +438,16 @@ mod tests {
             .unwrap()
             .unwrap()
             .contents;
-        assert_eq!(subject_organizations(&der).unwrap(), ["team"]);
+        assert!(Parts::of(&der).unwrap().verify().is_ok());
         for at in 0..der.len() {
-            assert!(
-                subject_organizations(&der[..at]).is_err(),
-                "cut off at {at}"
-            );
+            let cut_off = Parts::of(&der[..at]);
+            assert!(cut_off.is_err(), "cut off at {at}");
             for bit in 0..8 {
                 let mut damaged = der.clone();
                 damaged[at] ^= 1 << bit;
                 // Changes of some bits have no effect, such as those of the outer tag. The test
                 // only requires a result.
-                let _answer = subject_organizations(&damaged);
+                let _answer = Parts::of(&damaged).map(|parts| parts.verify());
             }
         }
     }

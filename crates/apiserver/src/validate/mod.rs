@@ -48,7 +48,7 @@ mod warnings;
 mod webhooks;
 mod workload;
 
-pub(crate) use certificates::organizations;
+pub(crate) use certificates::subject as certificate_subject;
 pub(crate) use events::{strict as strict_event, strict_update as strict_event_update};
 
 /// Kinds whose updates upstream validates like new objects, with the finalizers once more.

@@ -1,7 +1,8 @@
 //! Comparison with recorded answers: values that differ between runs, and lists of known
 //! differences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -132,4 +133,42 @@ fn is_age(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_digit() || b"smhdy".contains(&byte))
+}
+
+/// The differences, one line per path.
+pub(crate) fn differ(expected: &Value, found: &Value) -> Option<String> {
+    let mut lines = String::new();
+    walk("", expected, found, &mut lines);
+    (!lines.is_empty()).then_some(lines)
+}
+
+fn walk(path: &str, expected: &Value, found: &Value, lines: &mut String) {
+    match (expected, found) {
+        (Value::Object(wanted), Value::Object(got)) => {
+            let keys: BTreeSet<&String> = wanted.keys().chain(got.keys()).collect();
+            for key in keys {
+                let path = format!("{path}/{key}");
+                match (wanted.get(key), got.get(key)) {
+                    (Some(wanted), Some(got)) => walk(&path, wanted, got, lines),
+                    (Some(wanted), None) => writeln!(lines, "  {path}: missing {wanted}").unwrap(),
+                    (None, Some(got)) => writeln!(lines, "  {path}: too much {got}").unwrap(),
+                    (None, None) => {}
+                }
+            }
+        }
+        (Value::String(mark), Value::Array(entries))
+            if mark == "<managedFields>" && !entries.is_empty() => {}
+        (Value::Array(wanted), Value::Array(got)) if wanted.len() == got.len() => {
+            for (index, (wanted, got)) in wanted.iter().zip(got).enumerate() {
+                walk(&format!("{path}/{index}"), wanted, got, lines);
+            }
+        }
+        // The recordings contain `<age>` only in cells that show an age.
+        _ if expected != found => writeln!(
+            lines,
+            "  {path}:\n    recorded {expected}\n    answered {found}"
+        )
+        .unwrap(),
+        _ => {}
+    }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use steersman_apiserver::auth::{CertificateError, ClientCertificate, User};
+use steersman_apiserver::auth::{CertificateError, ClientCertificate, KeyError, User};
 use steersman_apiserver::faults::Faults;
 use steersman_apiserver::https::HttpsDoor;
 use steersman_apiserver::registry::Registered;
@@ -197,6 +197,29 @@ impl DevCluster {
     /// Registers a bearer token of `user`, for both endpoints.
     pub fn add_token(&self, token: impl Into<String>, user: User) {
         self.server.add_token(token.into(), user);
+    }
+
+    /// Accepts ServiceAccount tokens of other keys: PEM blocks `PUBLIC KEY` with RSA, P-256 or P-384
+    /// keys.
+    pub fn add_service_account_keys(&self, pem: &str) -> Result<(), KeyError> {
+        self.server.add_service_account_keys(pem)
+    }
+
+    /// The private key that signs ServiceAccount tokens, as PEM. It is the key for a manager's
+    /// `--service-account-private-key-file`.
+    pub fn service_account_key_pem(&self) -> &str {
+        self.server.service_account_key_pem()
+    }
+
+    /// The certificate of the authority for users and servers, as PEM.
+    pub fn authority_pem(&self) -> String {
+        self.server.authority_pem()
+    }
+
+    /// The private key of that authority, as PEM. It is the key for a manager's
+    /// `--cluster-signing-key-file`.
+    pub fn authority_key_pem(&self) -> String {
+        self.server.authority_key_pem()
     }
 
     /// A client certificate of `user` for every HTTPS port of this cluster. The user can have one

@@ -46,6 +46,7 @@ impl Access for Subject {
             subresource: check.subresource.clone(),
             namespace: check.namespace.clone(),
             name: check.name.clone(),
+            ..ResourceRequest::default()
         };
         self.decide(&Attributes::resource(verb, request))
     }

@@ -46,7 +46,7 @@ pub(super) struct Kubelet {
     pub(super) duties: Arc<Duties>,
 }
 
-/// The pods that wait for ConfigMaps or Secrets. Clones share them.
+/// The pods that wait for their configuration or ServiceAccount. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Unconfigured(Arc<Mutex<HashSet<ObjectKey>>>);
 

@@ -4,7 +4,7 @@
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
 //! nodes -> queue, every 10 s -> Lease, status
 //! claims, classes, volumes (informers) -> queue -> provisioner
-//! ConfigMaps, Secrets (informers) -> pods that cannot start without them
+//! ConfigMaps, Secrets, ServiceAccounts (informers) -> pods that cannot start without them
 //!
 //! The nodes use an API client and informers, so they work with any API server. A table of
 //! [`Stages`] decides each pod's next step; its built-in rows read the annotation [`BEHAVIOUR`]. A
@@ -213,6 +213,7 @@ pub async fn start(
             .await
             .map_err(NodesError::Class)?;
         let work = WorkQueue::new("simulated_volumes", &metrics);
+        accounts: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
         let retry = retry_pods_of_claim(&pods.store(), &queue, &duties);
         let provisioner = Provisioner::new(client.clone(), &informers, &work, retry);
         Some((work, Arc::new(provisioner)))
@@ -441,7 +442,7 @@ fn follow_namespaces(namespaces: &SharedInformer<Namespace>, scheduler: &Schedul
     });
 }
 
-/// The cache of ConfigMaps or Secrets. A change queues the pods of its namespace that wait for one.
+/// The cache of ConfigMaps, Secrets or ServiceAccounts. A change queues the pods of its namespace that wait for one.
 fn follow_configuration<K: KeyedKind>(
     informers: &InformerFactory,
     pods: &SharedInformer<SimPod>,

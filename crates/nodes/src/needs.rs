@@ -1,9 +1,11 @@
-//! The ConfigMaps and Secrets that a pod needs, and the words of a kubelet for those that are missing.
+//! The ConfigMaps, Secrets and ServiceAccounts that a pod needs, and the words of a kubelet for those
+//! that are missing.
 //!
 //! pod -> [`Need`] (decoded once); configuration (informers) -> [`Configuration::missing`] -> a
 //! volume that cannot be mounted, or a container that cannot be created
 //!
-//! The caches hold the names of keys only, so no value of a Secret is kept. Upstream:
+//! The caches hold the names of keys only, so no value of a Secret is kept. A kubelet requests the
+//! token of a pod from the API server, which refuses it only for a missing ServiceAccount. Upstream:
 //! `pkg/kubelet/kubelet_pods.go` (`makeEnvironmentVariables`) and `pkg/volume/{configmap,secret,
 //! projected}`.
 
@@ -39,6 +41,21 @@ enum User {
 enum Kind {
     ConfigMap,
     Secret,
+    /// The ServiceAccount of the pod, for a token.
+    Account,
+}
+
+impl Kind {
+    /// The words of a kubelet about a missing object.
+    fn not_found(self, name: &str) -> String {
+        match self {
+            Self::ConfigMap => format!("configmap {name:?} not found"),
+            Self::Secret => format!("secret {name:?} not found"),
+            Self::Account => {
+                format!("failed to fetch token: serviceaccounts {name:?} not found")
+            }
+        }
+    }
 }
 
 /// A volume, as served.
@@ -79,6 +96,7 @@ struct ProjectedWire {
 struct ProjectionWire {
     config_map: Option<SourceWire>,
     secret: Option<SourceWire>,
+    service_account_token: Option<IgnoredAny>,
 }
 
 /// A variable of a container, as served.
@@ -104,13 +122,25 @@ pub(super) struct EnvFromWire {
 }
 
 impl Need {
-    /// The needs of a volume.
-    pub(super) fn of_volume(volume: &VolumeWire) -> Vec<Self> {
-        let projections = volume.projected.iter().flat_map(|all| &all.sources);
-        let projected = projections.map(|one| [&one.config_map, &one.secret]);
-        let sources = [[&volume.config_map, &volume.secret]].into_iter();
+    /// The needs of a volume of a pod with this ServiceAccount. A pod without one has no token.
+    pub(super) fn of_volume(volume: &VolumeWire, account: &str) -> Vec<Self> {
         let user = User::Volume(volume.name.clone());
-        Self::of_sources(&user, sources.chain(projected))
+        let token = || Self {
+            user: user.clone(),
+            kind: Kind::Account,
+            name: account.into(),
+            keys: Box::default(),
+        };
+        let sources = [[&volume.config_map, &volume.secret]];
+        let mut needs = Self::of_sources(&user, sources.into_iter());
+        for one in volume.projected.iter().flat_map(|all| &all.sources) {
+            let sources = [[&one.config_map, &one.secret]];
+            needs.extend(Self::of_sources(&user, sources.into_iter()));
+            if one.service_account_token.is_some() && !account.is_empty() {
+                needs.push(token());
+            }
+        }
+        needs
     }
 
     /// The needs of the environment of a container, in the order in which a kubelet reads them.
@@ -173,11 +203,12 @@ impl Missing {
     }
 }
 
-/// The names and keys of ConfigMaps and Secrets.
+/// The names and keys of ConfigMaps and Secrets, and the names of ServiceAccounts.
 #[derive(Clone)]
 pub(super) struct Configuration {
     pub(super) config_maps: Store<Keyed<ConfigMaps>>,
     pub(super) secrets: Store<Keyed<Secrets>>,
+    pub(super) accounts: Store<Keyed<Accounts>>,
 }
 
 impl Configuration {
@@ -188,6 +219,7 @@ impl Configuration {
             match kind {
                 Kind::ConfigMap => self.config_maps.get(&key).map(|map| map.keys.clone()),
                 Kind::Secret => self.secrets.get(&key).map(|secret| secret.keys.clone()),
+                Kind::Account => self.accounts.get(&key).map(|_| Box::default()),
             }
         })
     }
@@ -209,19 +241,15 @@ fn missing(
             wanted.find(|key| !keys.contains(key))
         });
         let (kind, name) = (need.kind, &need.name);
-        let lower = match kind {
-            Kind::ConfigMap => "configmap",
-            Kind::Secret => "secret",
-        };
         match (&need.user, absent) {
             (_, Some(None)) => {}
             (User::Volume(volume), absent) => {
                 let why = match (absent.flatten(), kind) {
-                    (None, _) => format!("{lower} {name:?} not found"),
+                    (None, _) => kind.not_found(name),
                     (Some(key), Kind::ConfigMap) => {
                         format!("configmap references non-existent config key: {key}")
                     }
-                    (Some(key), Kind::Secret) => {
+                    (Some(key), _) => {
                         format!("references non-existent secret key: {key}")
                     }
                 };
@@ -229,11 +257,11 @@ fn missing(
             }
             (User::Container(container), absent) => {
                 let why = match (absent.flatten(), kind) {
-                    (None, _) => format!("{lower} {name:?} not found"),
+                    (None, _) => kind.not_found(name),
                     (Some(key), Kind::ConfigMap) => {
                         format!("couldn't find key {key} in ConfigMap {namespace}/{name}")
                     }
-                    (Some(key), Kind::Secret) => {
+                    (Some(key), _) => {
                         format!("couldn't find key {key} in Secret {namespace}/{name}")
                     }
                 };
@@ -274,6 +302,10 @@ pub(super) struct ConfigMaps;
 #[derive(Debug)]
 pub(super) struct Secrets;
 
+/// v1 serviceaccounts, which have no keys.
+#[derive(Debug)]
+pub(super) struct Accounts;
+
 const fn keyed_type(kind: &'static str, plural: &'static str) -> ResourceType {
     ResourceType {
         group: Cow::Borrowed(""),
@@ -292,6 +324,10 @@ impl KeyedKind for Secrets {
     const RESOURCE: &'static ResourceType = &keyed_type("Secret", "secrets");
 }
 
+impl KeyedKind for Accounts {
+    const RESOURCE: &'static ResourceType = &keyed_type("ServiceAccount", "serviceaccounts");
+}
+
 impl<K: KeyedKind> Object for Keyed<K> {
     const RESOURCE: &'static ResourceType = K::RESOURCE;
 
@@ -305,7 +341,7 @@ impl<K: KeyedKind> Object for Keyed<K> {
             binary_data: Option<BTreeMap<Box<str>, IgnoredAny>>,
         }
         let wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
-            kind: "ConfigMap or Secret",
+            kind: "ConfigMap, Secret or ServiceAccount",
             source,
         })?;
         let maps = [wire.data, wire.binary_data];
@@ -329,19 +365,22 @@ mod tests {
     use super::*;
 
     /// The unmet needs of a pod with these volumes and this environment of its container, beside a
-    /// ConfigMap `map` and a Secret `safe` with the key `k`.
-    fn unmet(volumes: Value, container: Value) -> Missing {
+    /// ConfigMap `map` and a Secret `safe` with the key `k`, and a ServiceAccount `bot`.
+    fn unmet(account: &str, volumes: Value, container: Value) -> Missing {
         let volumes: Vec<VolumeWire> = serde_json::from_value(volumes).unwrap();
         let from: Vec<EnvFromWire> =
             serde_json::from_value(container.get("envFrom").cloned().unwrap_or(json!([]))).unwrap();
         let env: Vec<EnvWire> =
             serde_json::from_value(container.get("env").cloned().unwrap_or(json!([]))).unwrap();
-        let mut needs: Vec<Need> = volumes.iter().flat_map(Need::of_volume).collect();
+        let mut needs: Vec<Need> = volumes
+            .iter()
+            .flat_map(|volume| Need::of_volume(volume, account))
+            .collect();
         needs.extend(Need::of_container("main", &from, &env));
         missing("shop", &needs, |kind, name| {
             let exists = matches!(
                 (kind, name),
-                (Kind::ConfigMap, "map") | (Kind::Secret, "safe")
+                (Kind::ConfigMap, "map") | (Kind::Secret, "safe") | (Kind::Account, "bot")
             );
             exists.then(|| [Box::from("k")].into())
         })
@@ -387,10 +426,40 @@ mod tests {
         ];
         for (mut volume, expected) in cases {
             volume["name"] = json!("v");
-            let found = unmet(json!([volume]), json!({}));
+            let found = unmet("bot", json!([volume]), json!({}));
             let expected: Vec<String> = expected.map(failed).into_iter().collect();
             assert_eq!(found.mounts, expected, "{volume}");
             assert_eq!(found.is_empty(), expected.is_empty());
+        }
+    }
+
+    /// The sources are those of the volume that the ServiceAccount admission plugin adds.
+    #[test]
+    fn token_volumes_need_the_account_and_the_root_certificate() {
+        let volume = |map: &str| {
+            json!([{"name": "v", "projected": {"sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                {"configMap": {"name": map, "items": [{"key": "k", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [{"path": "namespace"}]}},
+            ]}}])
+        };
+        let (token, map) = (
+            "failed to fetch token: serviceaccounts \"ghost\" not found",
+            "configmap \"nope\" not found",
+        );
+        // (account, ConfigMap, message)
+        let cases = [
+            ("bot", "map", None),
+            ("", "map", None),
+            ("ghost", "map", Some(token.to_owned())),
+            ("bot", "nope", Some(map.to_owned())),
+            ("ghost", "nope", Some(format!("[{token}, {map}]"))),
+        ];
+        for (account, map, expected) in cases {
+            let found = unmet(account, volume(map), json!({})).mounts;
+            let expected =
+                expected.map(|why| format!("MountVolume.SetUp failed for volume \"v\" : {why}"));
+            assert_eq!(found, Vec::from_iter(expected), "{account} {map}");
         }
     }
 
@@ -423,7 +492,7 @@ mod tests {
             (json!({"env": [{"name": "E", "value": "v"}]}), None),
         ];
         for (container, expected) in cases {
-            let found = unmet(json!([]), container.clone());
+            let found = unmet("bot", json!([]), container.clone());
             let found = found.containers.get("main").map(String::as_str);
             assert_eq!(found, expected, "{container}");
         }

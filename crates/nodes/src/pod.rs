@@ -39,7 +39,7 @@ pub(super) struct SimPod {
     pub(super) constraints: Constraints,
     /// Its rules about other pods; `None` without any.
     pub(super) rules: Option<Arc<Rules>>,
-    /// The ConfigMaps and Secrets that its containers cannot start without.
+    /// The objects that its containers cannot start without.
     pub(super) needs: Box<[Need]>,
     /// The message of its condition `PodScheduled`, if that is false.
     pub(super) unscheduled: Option<Box<str>>,
@@ -231,6 +231,7 @@ struct SpecWire {
     restart_policy: Box<str>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     scheduler_name: Box<str>,
+    service_account_name: Box<str>,
     volumes: Vec<VolumeWire>,
     affinity: AffinityWire,
     topology_spread_constraints: Vec<SpreadWire>,
@@ -400,7 +401,10 @@ impl Object for SimPod {
             *behaviour == *"fail",
             is_init,
         );
-        let mut needs: Vec<Need> = spec.volumes.iter().flat_map(Need::of_volume).collect();
+        let (volumes, account) = (spec.volumes.iter(), &spec.service_account_name);
+        let mut needs: Vec<Need> = volumes
+            .flat_map(|volume| Need::of_volume(volume, account))
+            .collect();
         let sidecars = spec.init_containers.iter();
         let sidecars = sidecars.filter(|init| init.restart_policy.as_deref() == Some("Always"));
         let ports = spec.containers.iter().chain(sidecars);

@@ -88,6 +88,37 @@ async fn a_container_waits_for_the_key_of_a_config_map() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_its_account_and_the_root_certificate() {
+    let cluster = with_events().await;
+    let sources = json!([
+        {"serviceAccountToken": {"path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]);
+    let volumes = json!([{"name": "api", "projected": {"sources": sources}}]);
+    cluster
+        .create(with_spec(
+            json!({"serviceAccountName": "bot", "volumes": volumes}),
+        ))
+        .await
+        .unwrap();
+    let message = "kubelet FailedMount: MountVolume.SetUp failed for volume \"api\" : [failed to fetch token: \
+                   serviceaccounts \"bot\" not found, configmap \"kube-root-ca.crt\" not found] x2";
+    wait_for_event(&cluster, message).await;
+    let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    cluster
+        .create(object("ServiceAccount", "bot"))
+        .await
+        .unwrap();
+    let message = "kubelet FailedMount: MountVolume.SetUp failed for volume \"api\" : configmap \
+                   \"kube-root-ca.crt\" not found";
+    wait_for_event(&cluster, message).await;
+    let mut map = object("ConfigMap", "kube-root-ca.crt");
+    map["data"] = json!({"ca.crt": ""});
+    cluster.create(map).await.unwrap();
+    wait(&cluster, |pod| pod["status"]["phase"] == "Running").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_container_starts_before_its_secret_is_mounted() {
     let cluster = with_events().await;
     let volumes = json!([{"name": "keys", "secret": {"secretName": "tls"}}, {"name": "more", "secret": {"secretName": "none", "optional": true}}]);

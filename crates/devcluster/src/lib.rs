@@ -11,6 +11,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod bootstrap;
 pub mod cloud;
 pub mod transcript;
 

@@ -16,6 +16,7 @@ mod addresses;
 mod behaviour;
 mod ending;
 mod heartbeat;
+mod join;
 mod journal;
 mod kubelet;
 mod machine;
@@ -49,6 +50,7 @@ use addresses::Addresses;
 use behaviour::Behaviours;
 pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
 use heartbeat::Heartbeats;
+pub use join::{Credential, JoinError, Joining};
 use journal::Journal;
 use kubelet::{Kubelet, Unconfigured};
 pub use machine::{MACHINE, Machine};
@@ -131,6 +133,14 @@ impl Default for NodesConfig {
     }
 }
 
+impl NodesConfig {
+    /// The names of the nodes.
+    pub fn names(&self) -> Vec<String> {
+        let names = (0..self.count).map(|index| format!("{}{index}", self.prefix));
+        names.collect()
+    }
+}
+
 /// The simulated nodes could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodesError {
@@ -162,9 +172,7 @@ pub async fn start(
     tasks: &Tasks,
     stop: &CancellationToken,
 ) -> Result<(), NodesError> {
-    let names: Arc<[String]> = (0..config.count)
-        .map(|index| format!("{}{index}", config.prefix))
-        .collect();
+    let names: Arc<[String]> = config.names().into();
     register::register_all(&client, &names, config.zones, &clock).await?;
 
     let registry = Registry::new();
@@ -205,6 +213,7 @@ pub async fn start(
     let configuration = Configuration {
         config_maps: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
         secrets: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
+        accounts: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
     };
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
@@ -213,7 +222,6 @@ pub async fn start(
             .await
             .map_err(NodesError::Class)?;
         let work = WorkQueue::new("simulated_volumes", &metrics);
-        accounts: follow_configuration(&informers, &pods, &queue, &unconfigured, &duties),
         let retry = retry_pods_of_claim(&pods.store(), &queue, &duties);
         let provisioner = Provisioner::new(client.clone(), &informers, &work, retry);
         Some((work, Arc::new(provisioner)))

@@ -11,6 +11,7 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::{NodesConfig, Stages};
 
 mod endings;
+mod join;
 mod nodes;
 mod placement;
 mod starts;

@@ -28,13 +28,13 @@ pub(crate) struct Rules {
 
 /// The pods that a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Who {
+pub(crate) struct PodSelection {
     namespaces: Box<[Sym]>,
     namespace_selector: Selector,
     selector: Selector,
 }
 
-impl Who {
+impl PodSelection {
     /// Whether a pod in this namespace with these labels is meant. `labels_of` returns the labels of
     /// the namespace.
     pub(crate) fn matches(
@@ -54,7 +54,7 @@ impl Who {
     }
 
     /// Whether the selector of labels is empty.
-    pub(crate) fn is_everyone(&self) -> bool {
+    pub(crate) fn is_every_pod(&self) -> bool {
         self.selector.is_everything()
     }
 }
@@ -62,14 +62,14 @@ impl Who {
 /// One term of affinity or anti-affinity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Term {
-    pub(crate) who: Who,
+    pub(crate) pods: PodSelection,
     pub(crate) topology_key: Sym,
 }
 
 /// One constraint of topology spread.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Spread {
-    pub(crate) who: Who,
+    pub(crate) pods: PodSelection,
     pub(crate) topology_key: Sym,
     pub(crate) max_skew: i64,
     pub(crate) min_domains: usize,
@@ -208,7 +208,7 @@ impl TermWire {
         let equal = (&self.match_label_keys[..], "In");
         let different = (&self.mismatch_label_keys[..], "NotIn");
         Term {
-            who: Who {
+            pods: PodSelection {
                 namespaces: namespaces.into(),
                 namespace_selector: parse(self.namespace_selector.as_ref()),
                 selector: selector(self.label_selector, [equal, different], labels),
@@ -222,7 +222,7 @@ impl SpreadWire {
     fn parse(self, namespace: &Sym, labels: &Labels) -> Spread {
         let equal = (&self.match_label_keys[..], "In");
         Spread {
-            who: Who {
+            pods: PodSelection {
                 namespaces: [namespace.clone()].into(),
                 namespace_selector: Selector::nothing(),
                 selector: selector(self.label_selector, [equal], labels),

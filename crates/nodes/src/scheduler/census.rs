@@ -13,7 +13,7 @@ use steersman_runtime::object::{Object, PodSpec, Uid};
 use steersman_runtime::scheduling::amounts::{Amounts, requests};
 
 use crate::pod::SimPod;
-use crate::rules::{Rules, Term, Who};
+use crate::rules::{PodSelection, Rules, Term};
 
 /// Rules with a count. Counts of further rules replace all of them.
 const RULES: usize = 256;
@@ -71,7 +71,7 @@ impl Placed {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Question {
     /// The pods match all of these.
-    pub(super) all: Box<[Who]>,
+    pub(super) all: Box<[PodSelection]>,
     /// Whether pods count that are being deleted.
     pub(super) with_terminating: bool,
 }
@@ -151,12 +151,12 @@ impl Census {
         subject: &'a Subject,
     ) -> impl Iterator<Item = (&'a Term, &'a Counts)> {
         let terms = self.repellers.iter();
-        terms.filter(|(term, _)| self.meets(&term.who, subject))
+        terms.filter(|(term, _)| self.meets(&term.pods, subject))
     }
 
-    /// Whether the pod is one that `who` means.
-    pub(super) fn meets(&self, who: &Who, subject: &Subject) -> bool {
-        meets(who, subject, &self.namespaces)
+    /// Whether the pod is one that `pods` selects.
+    pub(super) fn meets(&self, pods: &PodSelection, subject: &Subject) -> bool {
+        meets(pods, subject, &self.namespaces)
     }
 
     /// Records the labels of a namespace, or that it is gone.
@@ -170,7 +170,7 @@ impl Census {
             None => drop(self.namespaces.remove(&name)),
         }
         self.answers
-            .retain(|question, _| !question.all.iter().any(Who::selects_namespaces));
+            .retain(|question, _| !question.all.iter().any(PodSelection::selects_namespaces));
     }
 }
 
@@ -179,15 +179,15 @@ fn is_meant(question: &Question, subject: &Subject, namespaces: &HashMap<Sym, La
         && question
             .all
             .iter()
-            .all(|who| meets(who, subject, namespaces))
+            .all(|pods| meets(pods, subject, namespaces))
 }
 
-fn meets(who: &Who, subject: &Subject, namespaces: &HashMap<Sym, Labels>) -> bool {
+fn meets(pods: &PodSelection, subject: &Subject, namespaces: &HashMap<Sym, Labels>) -> bool {
     let labels_of = || {
         namespaces
             .get(&subject.namespace)
             .cloned()
             .unwrap_or_default()
     };
-    who.matches(&subject.namespace, labels_of, &subject.labels)
+    pods.matches(&subject.namespace, labels_of, &subject.labels)
 }

@@ -28,7 +28,7 @@ pub(super) use steersman_runtime::scheduling::amounts::Amounts;
 use tokio::time::Instant;
 
 use super::pod::SimPod;
-use super::rules::{Rules, Spread, Term, Who};
+use super::rules::{PodSelection, Rules, Spread, Term};
 use census::{Census, Counts, Placed, Question, Subject};
 pub(super) use fit::NodeFacts;
 use fit::{Demand, Domains, Load, Refusals, SpreadDemand, has_untolerated_taint, refusal};
@@ -285,8 +285,8 @@ impl State {
         let repelled = repelled.map(|(term, counts)| domains(&self.places, term, counts));
         let repelled: Vec<Domains> = repelled.collect();
         // A pod is near others only if these match all of its terms.
-        let all: Box<[Who]> = affinity.iter().map(|term| term.who.clone()).collect();
-        let meets_itself = all.iter().all(|who| self.census.meets(who, subject));
+        let all: Box<[PodSelection]> = affinity.iter().map(|term| term.pods.clone()).collect();
+        let meets_itself = all.iter().all(|pods| self.census.meets(pods, subject));
         let mut near = Vec::new();
         if !affinity.is_empty() {
             let counts = self.census.answer(&Question {
@@ -301,7 +301,7 @@ impl State {
         let mut apart = Vec::new();
         for term in anti {
             let counts = self.census.answer(&Question {
-                all: [term.who.clone()].into(),
+                all: [term.pods.clone()].into(),
                 with_terminating: true,
             });
             apart.push(domains(&self.places, term, counts));
@@ -324,7 +324,7 @@ impl State {
         let mut demands = Vec::new();
         for spread in all {
             let counts = self.census.answer(&Question {
-                all: [spread.who.clone()].into(),
+                all: [spread.pods.clone()].into(),
                 with_terminating: false,
             });
             let mut by_domain: HashMap<Sym, i64> = HashMap::new();
@@ -342,7 +342,7 @@ impl State {
                     labels.get(&spread.topology_key),
                 ) {
                     // Upstream counts no pods for an empty selector.
-                    let counted = (!spread.who.is_everyone())
+                    let counted = (!spread.pods.is_every_pod())
                         .then(|| counts.get(name))
                         .flatten();
                     let pods = counted.copied().unwrap_or_default();
@@ -353,7 +353,7 @@ impl State {
             demands.push(SpreadDemand {
                 key: spread.topology_key.clone(),
                 max_skew: spread.max_skew,
-                own: i64::from(self.census.meets(&spread.who, subject)),
+                own: i64::from(self.census.meets(&spread.pods, subject)),
                 least: match least {
                     _ if by_domain.len() < spread.min_domains => 0,
                     // Without a domain, no number of pods is too large.

@@ -106,6 +106,15 @@ impl Quantity {
         }
     }
 
+    /// The text of an amount rounded up to thousandths, if it has smaller fractions.
+    /// Upstream: SetDefaults_ResourceList.
+    pub fn in_thousandths(text: &str) -> Option<String> {
+        const MILLI: i128 = NANOS / 1000;
+        let quantity = Self::parse(text).filter(|quantity| quantity.nanos % MILLI != 0)?;
+        let nanos = rounded(quantity.nanos, MILLI) * MILLI;
+        Some(Self { nanos, ..quantity }.canonical())
+    }
+
     /// An integer amount.
     pub fn whole(number: i64) -> Quantity {
         Quantity {
@@ -415,6 +424,15 @@ mod tests {
         ] {
             assert!(Quantity::parse(text).is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn amounts_of_resources_have_at_most_thousandths() {
+        let rounded = |text| Quantity::in_thousandths(text);
+        assert_eq!(rounded("1.0005").as_deref(), Some("1001m"));
+        assert_eq!(rounded("-1u").as_deref(), Some("-1m"));
+        assert_eq!(rounded("500m"), None);
+        assert_eq!(rounded("1Gi"), None);
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub(crate) fn metadata_error(object: &Value) -> Option<String> {
             Some(&Place {
                 holder: "",
                 above: None,
+                embedded: None,
                 name: "metadata",
             }),
         ),
@@ -117,15 +118,14 @@ fn check_struct(shape: &Struct, object: &Value, above: Option<&Place<'_>>) -> Op
     object.as_object()?.iter().find_map(|(name, value)| {
         let at = shape.position(name, next)?;
         next = at + 1;
-        check(
-            &shape.fields()[at].ty,
-            value,
-            &Place {
-                holder: shape.short_name(),
-                above,
-                name,
-            },
-        )
+        let field = &shape.fields()[at];
+        let place = Place {
+            holder: shape.short_name(),
+            above,
+            embedded: field.embedded,
+            name,
+        };
+        check(&field.ty, field.go_type, value, &place)
     })
 }
 
@@ -133,47 +133,61 @@ fn check_struct(shape: &Struct, object: &Value, above: Option<&Place<'_>>) -> Op
 struct Place<'a> {
     holder: &'static str,
     above: Option<&'a Place<'a>>,
+    /// The embedded structs that contain the value, which are a part of the path.
+    embedded: Option<&'static str>,
     name: &'a str,
 }
 
 impl Place<'_> {
     fn path(&self) -> String {
-        self.above.map_or_else(
-            || self.name.to_owned(),
-            |above| format!("{}.{}", above.path(), self.name),
-        )
+        let above = self.above.map(Place::path);
+        let steps = [above.as_deref(), self.embedded, Some(self.name)];
+        steps.into_iter().flatten().collect::<Vec<_>>().join(".")
     }
 }
 
-/// The first value that does not fit its type. Go's decoder also reports only one.
-fn check(ty: &Type, value: &Value, place: &Place<'_>) -> Option<String> {
-    let mismatch = || {
+/// The first value that does not fit its type. Go's decoder also reports only one. `named` is the
+/// type in Go, if `ty` does not tell it.
+fn check(
+    ty: &Type,
+    named: Option<&'static str>,
+    value: &Value,
+    place: &Place<'_>,
+) -> Option<String> {
+    let mismatch = |shown: &str| {
         let (holder, path) = (place.holder, place.path());
+        let ty = named.map_or_else(|| go_type(ty), str::to_owned);
         Some(format!(
-            "json: cannot unmarshal {} into Go struct field {holder}.{path} of type {}",
-            json_type(value),
-            go_type(ty)
+            "json: cannot unmarshal {shown} into Go struct field {holder}.{path} of type {ty}"
         ))
     };
+    let bad_number = |number: &Number| mismatch(&format!("number {number}"));
     match (ty, value) {
         (_, Value::Null) | (Type::Any, _) => None,
         (Type::Struct(_), Value::Object(_)) => check_struct(ty.as_struct()?, value, Some(place)),
         (Type::List(item), Value::Array(items)) => {
-            items.iter().find_map(|value| check(item, value, place))
+            let named = named.and_then(|name| name.strip_prefix("[]"));
+            let mut items = items.iter();
+            items.find_map(|value| check(item, named, value, place))
         }
         (Type::Map(item), Value::Object(entries)) => {
-            entries.values().find_map(|value| check(item, value, place))
+            let named = named.and_then(|name| name.strip_prefix("map[string]"));
+            let mut values = entries.values();
+            values.find_map(|value| check(item, named, value, place))
         }
-        (Type::Text | Type::Bytes | Type::IntOrString | Type::Duration, Value::String(_))
+        (Type::Bytes, Value::String(text)) => {
+            corrupt_base64(text).map(|at| format!("illegal base64 data at input byte {at}"))
+        }
+        (Type::Text | Type::IntOrString | Type::Duration, Value::String(_))
         | (Type::Bool, Value::Bool(_)) => None,
-        (Type::Int32 | Type::IntOrString, Value::Number(number)) => number
-            .as_i64()
-            .is_none_or(|n| i32::try_from(n).is_err())
-            .then(|| bad_number(number, ty, place)),
-        (Type::Int64, Value::Number(number)) => number
-            .as_i64()
-            .is_none()
-            .then(|| bad_number(number, ty, place)),
+        (Type::Int32 | Type::IntOrString, Value::Number(number)) => {
+            let fits = number.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+            if fits { None } else { bad_number(number) }
+        }
+        (Type::Int64, Value::Number(number)) => match number.as_i64() {
+            Some(_) => None,
+            None => bad_number(number),
+        },
         (Type::Float, Value::Number(_)) => None,
         (Type::Quantity, Value::String(text)) => Quantity::parse(text)
             .is_none()
@@ -187,17 +201,48 @@ fn check(ty: &Type, value: &Value, place: &Place<'_>) -> Option<String> {
             .is_err()
             .then(|| time_error(text, "2006-01-02T15:04:05Z07:00", "2006")),
         (Type::MicroTime, Value::String(text)) => micro_time_error(text),
-        _ => mismatch(),
+        _ => mismatch(json_type(value)),
     }
 }
 
-fn bad_number(number: &Number, ty: &Type, place: &Place<'_>) -> String {
-    format!(
-        "json: cannot unmarshal number {number} into Go struct field {}.{} of type {}",
-        place.holder,
-        place.path(),
-        go_type(ty)
-    )
+/// The position of the first byte at which Go's decoder of base64 gives up, if it does.
+/// Upstream: `encoding/base64`, decodeQuantum.
+fn corrupt_base64(text: &str) -> Option<usize> {
+    let is_line_break = |byte: u8| byte == b'\r' || byte == b'\n';
+    let mut bytes = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| !is_line_break(*byte));
+    loop {
+        for digit in 0..4 {
+            let Some((at, byte)) = bytes.next() else {
+                // The text may end between two groups of four digits.
+                return (digit > 0).then_some(text.len() - digit);
+            };
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' => {}
+                b'=' if digit > 1 => return after_padding(digit, at, text.len(), bytes),
+                _ => return Some(at),
+            }
+        }
+    }
+}
+
+/// The same behind the first `=` of a text, which is digit number `digit` of its group.
+fn after_padding(
+    digit: usize,
+    at: usize,
+    length: usize,
+    mut rest: impl Iterator<Item = (usize, u8)>,
+) -> Option<usize> {
+    if digit == 2 {
+        match rest.next() {
+            None => return Some(length),
+            Some((_, b'=')) => {}
+            Some(_) => return Some(at),
+        }
+    }
+    rest.next().map(|(at, _)| at)
 }
 
 /// The layout requires exactly six decimals.

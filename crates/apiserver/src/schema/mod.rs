@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 pub mod decode;
 pub(crate) mod descriptions;
+pub(crate) mod internal;
 pub mod protobuf;
 pub mod shape;
 pub(crate) mod typed;
@@ -74,6 +75,10 @@ pub(crate) struct Field {
     pub(crate) number: FieldNumber,
     pub(crate) patch: PatchMeta,
     pub(crate) topology: Topology,
+    /// The type in Go, such as `[]v1.OperationType`, if `ty` does not tell it.
+    pub(crate) go_type: Option<&'static str>,
+    /// Names of the embedded Go structs that contain the field, such as `RuleWithOperations.Rule`.
+    pub(crate) embedded: Option<&'static str>,
 }
 
 /// Position of a field in a protobuf message: its number, and the embedded message that contains
@@ -158,8 +163,7 @@ pub(crate) fn by_name(name: &str) -> Option<&'static Struct> {
     SCHEMA.types.iter().find(|shape| shape.name == name)
 }
 
-/// All types, for tests of other tables.
-#[cfg(test)]
+/// All types.
 pub(crate) fn all() -> impl Iterator<Item = &'static Struct> {
     SCHEMA.types.iter()
 }
@@ -213,10 +217,14 @@ impl Type {
 
     /// Whether the type contains a struct at any depth.
     pub(crate) fn holds_structs(&self) -> bool {
+        self.innermost_struct().is_some()
+    }
+
+    /// The type with fields, of a `Struct` or of the elements of lists and maps.
+    pub(crate) fn innermost_struct(&self) -> Option<&'static Struct> {
         match self {
-            Type::Struct(_) => true,
-            Type::List(item) | Type::Map(item) => item.holds_structs(),
-            _ => false,
+            Type::List(item) | Type::Map(item) => item.innermost_struct(),
+            _ => self.as_struct(),
         }
     }
 
@@ -304,7 +312,7 @@ impl Field {
         let after = |mark| more.iter().find_map(|word| word.strip_prefix(mark));
         let patch = more
             .iter()
-            .find(|word| !word.starts_with(['=', '@']))
+            .find(|word| !word.starts_with(['=', '@', '%', '^']))
             .copied();
         let (strategies, merge_key) = match patch.map(|p| p.split_once(':').ok_or(p)) {
             None => ("", None),
@@ -333,6 +341,8 @@ impl Field {
                 merge_key,
             },
             topology,
+            go_type: after('%'),
+            embedded: after('^'),
         }
     }
 }

@@ -33,8 +33,8 @@ pub enum Problem {
     Forbidden(String),
     /// `Not found: "x"[: detail]`.
     NotFound(Value, String),
-    /// `Duplicate value: "x"`.
-    Duplicate(Value),
+    /// `Duplicate value: "x"[: detail]`.
+    Duplicate(Value, String),
     /// `Duplicate value`, for an object or list that is not shown.
     DuplicateWhole,
     /// `Too long: may not be more than N bytes`.
@@ -53,7 +53,7 @@ impl FieldError {
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Forbidden(_) => "FieldValueForbidden",
             Problem::NotFound(..) => "FieldValueNotFound",
-            Problem::Duplicate(_) | Problem::DuplicateWhole => "FieldValueDuplicate",
+            Problem::Duplicate(..) | Problem::DuplicateWhole => "FieldValueDuplicate",
             Problem::TooLong(_) => "FieldValueTooLong",
             Problem::TooMany(..) => "FieldValueTooMany",
         }
@@ -83,7 +83,9 @@ impl FieldError {
             }
             Problem::Forbidden(detail) => format!("Forbidden: {detail}"),
             Problem::NotFound(value, detail) => format!("Not found: {value}{}", tail(detail)),
-            Problem::Duplicate(value) => format!("Duplicate value: {value}"),
+            Problem::Duplicate(value, detail) => {
+                format!("Duplicate value: {value}{}", tail(detail))
+            }
             Problem::DuplicateWhole => "Duplicate value".to_owned(),
             Problem::TooLong(max) => format!("Too long: may not be more than {max} bytes"),
             Problem::TooMany(found, 1) => format!("Too many: {found}: must have at most 1 item"),

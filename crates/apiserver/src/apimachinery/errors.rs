@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::fielderror::{FieldError, Problem};
+use crate::schema::internal;
 
 /// The errors found, in order.
 #[derive(Default)]
@@ -93,7 +94,17 @@ impl Errors {
     }
 
     pub(crate) fn duplicate(&mut self, field: impl Into<String>, value: impl Into<Value>) {
-        self.add(field, Problem::Duplicate(value.into()));
+        self.duplicate_because(field, value, "");
+    }
+
+    /// Adds a duplicate, with the rule that it breaks.
+    pub(crate) fn duplicate_because(
+        &mut self,
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        rule: &str,
+    ) {
+        self.add(field, Problem::Duplicate(value.into(), rule.to_owned()));
     }
 
     pub(crate) fn too_long(&mut self, field: impl Into<String>, bytes: usize) {
@@ -156,16 +167,32 @@ impl Errors {
     }
 
     /// Requires that the value at `path` did not change.
+    pub(crate) fn immutable_pointer(&mut self, new: &Value, old: &Value, path: &str) {
+        let (new, old) = (at(new, path), at(old, path));
+        if new != old {
+            self.invalid(path, new.clone(), "field is immutable");
+        }
+    }
+
+    /// The same for a field that is no pointer in Go: the error shows the zero value of a text that
+    /// the object lacks.
     pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &str) {
         let (new, old) = (at(new, path), at(old, path));
         if new != old {
-            // The zero value of a text is shown, although the object lacks it.
             let shown = if new.is_null() && old.is_string() {
                 json!("")
             } else {
                 new.clone()
             };
             self.invalid(path, shown, "field is immutable");
+        }
+    }
+
+    /// The same for a struct, which the error shows in the form of the internal type `ty`.
+    pub(crate) fn immutable_struct(&mut self, ty: &str, new: &Value, old: &Value, path: &str) {
+        let (new, old) = (at(new, path), at(old, path));
+        if new != old {
+            self.invalid(path, internal::form(ty, new), "field is immutable");
         }
     }
 

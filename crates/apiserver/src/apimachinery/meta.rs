@@ -17,45 +17,86 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 
 const NO_DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
 
-type Format = fn(&str) -> Vec<String>;
-
 /// The format of names. Namespaces, Services and StatefulSets become parts of DNS names.
-fn name_format(kind: &str) -> Format {
+fn name_complaints(kind: &str, object: &Value, name: &str) -> Vec<String> {
+    let part = |path: &str| text(object, path);
     match kind {
-        "Namespace" | "Service" | "StatefulSet" => formats::label,
-        "APIService"
-        | "CertificateSigningRequest"
+        "Namespace" | "Service" | "StatefulSet" => formats::label(name),
+        "CertificateSigningRequest"
         | "ClusterRole"
         | "ClusterRoleBinding"
+        | "PodDisruptionBudget"
         | "Role"
-        | "RoleBinding" => formats::path_segment,
-        "IPAddress" => formats::ip_address,
-        _ => formats::subdomain,
+        | "RoleBinding" => formats::path_segment(name),
+        "IPAddress" => formats::ip_address(name),
+        "APIService" => {
+            let required = format!("{}.{}", part("spec.version"), part("spec.group"));
+            let mut complaints = formats::path_segment(name);
+            if complaints.is_empty() && name != required {
+                complaints.push(format!(
+                    "must be `spec.version+\".\"+spec.group`: {required:?}"
+                ));
+            }
+            complaints
+        }
+        "CustomResourceDefinition" => {
+            let required = format!("{}.{}", part("spec.names.plural"), part("spec.group"));
+            let mut complaints = formats::subdomain(name);
+            if name != required {
+                complaints.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+            }
+            complaints
+        }
+        _ => formats::subdomain(name),
     }
 }
 
 /// Checks the metadata of an object. `kind` is empty for custom objects, because a custom kind may
 /// have the name of a built-in one.
 pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
-    let metadata = at(object, "metadata");
-    let format = name_format(kind);
-    let prefix = text(metadata, "generateName");
-    if !prefix.is_empty() {
-        errors.complaints(
-            "metadata.generateName",
-            prefix,
-            format(&with_valid_end(prefix)),
-        );
+    // Upstream: ValidateObjectMetaWithOpts, which leaves the prefix of generated names alone.
+    let is_prefix_free = matches!(kind, "DeviceClass" | "ReplicationController");
+    let complaints = |name: &str| {
+        let complaints = name_complaints(kind, object, name).into_iter();
+        // The newer checks of names count bytes.
+        let worded = complaints.map(|complaint| match is_prefix_free {
+            true => complaint.replace("253 characters", "253 bytes"),
+            false => complaint,
+        });
+        worded.collect()
+    };
+    check_names(object, !is_prefix_free, complaints, errors);
+    check_parts(object, errors);
+    finalizer_domains(kind, object, errors);
+}
+
+/// Checks the metadata of an updated object of any kind, whose own rules come later.
+/// Upstream: `apiserver/pkg/registry/rest/update.go`, validateCommonFields.
+pub(crate) fn check_any(object: &Value, errors: &mut Errors) {
+    check_names(object, true, formats::path_segment, errors);
+    check_parts(object, errors);
+}
+
+fn check_names(
+    object: &Value,
+    checks_prefix: bool,
+    complaints: impl Fn(&str) -> Vec<String>,
+    errors: &mut Errors,
+) {
+    let prefix = text(object, "metadata.generateName");
+    if checks_prefix && !prefix.is_empty() {
+        let complaints = complaints(&with_valid_end(prefix));
+        errors.complaints("metadata.generateName", prefix, complaints);
     }
-    match text(metadata, "name") {
+    match text(object, "metadata.name") {
         "" => errors.required("metadata.name", "name or generateName is required"),
-        name => {
-            errors.complaints("metadata.name", name, format(name));
-            if kind == "CronJob" && name.len() > 52 {
-                errors.invalid("metadata.name", name, "must be no more than 52 characters");
-            }
-        }
+        name => errors.complaints("metadata.name", name, complaints(name)),
     }
+}
+
+/// Checks the metadata besides the names.
+fn check_parts(object: &Value, errors: &mut Errors) {
+    let metadata = at(object, "metadata");
     errors.non_negative(object, "metadata.generation");
     labels("metadata.labels", at(metadata, "labels"), errors);
     annotations("metadata.annotations", at(metadata, "annotations"), errors);
@@ -64,15 +105,11 @@ pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
 }
 
 /// The format of finalizers, which all kinds check.
-pub(crate) fn finalizer_names(field: &str, finalizers: &[Value], errors: &mut Errors) {
+fn finalizer_names(field: &str, finalizers: &[Value], errors: &mut Errors) {
     for finalizer in finalizers {
         let finalizer = finalizer.as_str().unwrap_or("");
         errors.complaints(field, finalizer, formats::qualified_name(finalizer));
     }
-    not_both_policies(field, finalizers, errors);
-}
-
-fn not_both_policies(field: &str, finalizers: &[Value], errors: &mut Errors) {
     let has = |wanted: &str| finalizers.iter().any(|finalizer| finalizer == wanted);
     if has("orphan") && has("foregroundDeletion") {
         errors.invalid(
@@ -84,27 +121,26 @@ fn not_both_policies(field: &str, finalizers: &[Value], errors: &mut Errors) {
 }
 
 /// Requires that finalizers without a domain are standard ones, for the kinds that check it.
-pub(crate) fn finalizer_domains(kind: &str, object: &Value, errors: &mut Errors) {
-    if !knows_standard_finalizers(kind, object) {
+fn finalizer_domains(kind: &str, object: &Value, errors: &mut Errors) {
+    if !knows_standard_finalizers(kind) {
         return;
     }
     for (index, finalizer) in list(object, "metadata.finalizers").iter().enumerate() {
-        let finalizer = finalizer.as_str().unwrap_or("");
-        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
-            errors.invalid(
-                format!("metadata.finalizers[{index}]"),
-                finalizer,
-                NO_DOMAIN,
-            );
-        }
+        let field = format!("metadata.finalizers[{index}]");
+        finalizer_domain(field, finalizer.as_str().unwrap_or(""), errors);
+    }
+}
+
+fn finalizer_domain(field: impl Into<String>, finalizer: &str, errors: &mut Errors) {
+    if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+        errors.invalid(field, finalizer, NO_DOMAIN);
     }
 }
 
 /// Whether upstream checks finalizers of the kind with the names that need no domain
 /// (`pkg/apis/core/validation`, ValidateObjectMeta). Other kinds have generic checks only.
-fn knows_standard_finalizers(kind: &str, object: &Value) -> bool {
+fn knows_standard_finalizers(kind: &str) -> bool {
     match kind {
-        "Event" => text(object, "apiVersion").starts_with("events.k8s.io/"),
         ""
         | "APIService"
         | "CustomResourceDefinition"
@@ -130,8 +166,9 @@ pub(crate) fn with_valid_end(prefix: &str) -> String {
     }
 }
 
-/// Checks the metadata fields that an update cannot change.
-pub(crate) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
+/// Checks the metadata fields that an update cannot change. `kind` is empty for custom objects, and
+/// for the checks of all kinds.
+pub(crate) fn check_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     if !at(old, "metadata.deletionTimestamp").is_null() {
         no_new_finalizers(new, old, errors);
     }
@@ -157,6 +194,7 @@ pub(crate) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
     labels("metadata.labels", at(metadata, "labels"), errors);
     annotations("metadata.annotations", at(metadata, "annotations"), errors);
     owners(at(metadata, "ownerReferences"), errors);
+    finalizer_domains(kind, new, errors);
 }
 
 fn no_new_finalizers(new: &Value, old: &Value, errors: &mut Errors) {
@@ -194,21 +232,10 @@ pub(crate) fn annotations(field: impl fmt::Display, annotations: &Value, errors:
     }
 }
 
-/// Checks the finalizers of a Namespace's spec.
-pub(crate) fn namespace_finalizers(field: &str, finalizers: &[Value], errors: &mut Errors) {
-    for (index, finalizer) in finalizers.iter().enumerate() {
-        let finalizer = finalizer.as_str().unwrap_or("");
-        let field = format!("{field}[{index}]");
-        let complaints = formats::qualified_name(finalizer);
-        if complaints.is_empty()
-            && !finalizer.contains('/')
-            && !STANDARD_FINALIZERS.contains(&finalizer)
-        {
-            errors.invalid(&field, finalizer, NO_DOMAIN);
-        }
-        errors.complaints(&field, finalizer, complaints);
-    }
-    not_both_policies(field, finalizers, errors);
+/// Checks a finalizer of a Namespace's spec.
+pub(crate) fn namespace_finalizer(field: &str, finalizer: &str, errors: &mut Errors) {
+    errors.complaints(field, finalizer, formats::qualified_name(finalizer));
+    finalizer_domain(field, finalizer, errors);
 }
 
 /// Checks the owner references, of which at most one is the controller.

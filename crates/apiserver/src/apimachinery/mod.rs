@@ -30,7 +30,7 @@ pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
 pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::check("", new, &mut errors);
-    meta::check_update(new, old, &mut errors);
-    meta::check_update(new, old, &mut errors);
+    meta::check_update("", new, old, &mut errors);
+    meta::check_update("", new, old, &mut errors);
     errors.into_list()
 }

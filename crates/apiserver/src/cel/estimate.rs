@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::ast::{Expr, Fold, Kind, Select};
 use super::cost::{CHECK, LIST, MAP, PATTERN, SELECT, STRUCT, TRAVERSAL};
 use super::macros::ACCUMULATOR;
-use super::types::Type;
+use super::types::{Decl, Type};
 use super::value::Val;
 
 /// The largest sizes of values, by their path from a variable: names of fields, `@items` of a
@@ -18,6 +18,22 @@ use super::value::Val;
 pub(crate) trait Sizes {
     /// The most elements or bytes; `None` if unknown.
     fn max(&self, path: &[String]) -> Option<u64>;
+}
+
+/// Knows the parts of one variable, or of several with the same declaration.
+impl Sizes for Decl {
+    fn max(&self, path: &[String]) -> Option<u64> {
+        let mut decl = self;
+        for step in path.get(1..)? {
+            decl = match step.as_str() {
+                "@items" | "@values" => decl.element.as_deref()?,
+                // The size of keys is unknown.
+                "@keys" => return None,
+                field => &**decl.field(field)?,
+            };
+        }
+        Some(decl.max_elements)
+    }
 }
 
 /// Knows nothing.

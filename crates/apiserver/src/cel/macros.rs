@@ -4,7 +4,7 @@
 //! cel-go.
 
 use super::ast::{Expr, Fold, Kind, Select};
-use super::nodes::Nodes;
+use super::nodes::{Library, Nodes};
 use super::value::Val;
 
 /// The variable in which a comprehension collects its result.
@@ -31,6 +31,9 @@ pub(super) fn expand(
         ("transformList" | "transformMap" | "transformMapEntry", 3 | 4) => Some(2),
         ("optMap" | "optFlatMap", 2) => return optional(nodes, at, &name, target, args),
         ("sortBy", 2) => return sorted(nodes, at, target, args),
+        ("bind", 3) if nodes.library == Library::Bindings && is_namespace(&target) => {
+            return bound(nodes, at, args);
+        }
         _ => None,
     };
     match macro_of {
@@ -217,6 +220,19 @@ fn comprehension(
         result,
     };
     b.nodes.node(at, Kind::Fold(Box::new(fold)))
+}
+
+/// Whether a call names the namespace `cel`.
+fn is_namespace(target: &Expr) -> bool {
+    matches!(&target.kind, Kind::Ident(name) if name == "cel")
+}
+
+/// `cel.bind(v, value, e)` is `e` with `v = value`. Upstream: `ext/bindings.go`.
+fn bound(nodes: &mut Nodes, at: usize, mut args: Vec<Expr>) -> Expr {
+    let problem = "cel.bind() variable names must be simple identifiers";
+    let name = variable(nodes, &args[0], problem);
+    let (result, value) = (args.remove(2), args.remove(1));
+    bind(&mut Builder { nodes, at }, name, value, result)
 }
 
 /// `result` with `name` bound to `value`.

@@ -11,6 +11,7 @@ mod ast;
 mod check;
 pub(crate) mod cost;
 pub(crate) mod declarations;
+pub(crate) mod devices;
 mod estimate;
 mod eval;
 mod fail;
@@ -42,6 +43,7 @@ pub(crate) use fail::Fail;
 pub(crate) use objects::authz::{Access, Decision, ResourceCheck};
 
 use ast::Expr;
+use nodes::Library;
 use types::Type;
 use value::Val;
 
@@ -70,8 +72,18 @@ impl Program {
         declarations: &Declarations,
         sizes: &dyn Sizes,
     ) -> Result<Self, String> {
+        Self::compile_with(source, declarations, sizes, Library::Base)
+    }
+
+    /// The same in an environment with a further library.
+    pub(crate) fn compile_with(
+        source: &str,
+        declarations: &Declarations,
+        sizes: &dyn Sizes,
+        library: Library,
+    ) -> Result<Self, String> {
         let show = |issues: Vec<source::Issue>| source::display(source, &issues);
-        let mut expr = parser::parse(source).map_err(show)?;
+        let mut expr = parser::parse(source, library).map_err(show)?;
         let checked = check::check(&mut expr, declarations).map_err(show)?;
         let issues = check::literals(&expr, &checked.types);
         if !issues.is_empty() {

@@ -7,15 +7,33 @@ use super::value::Val;
 /// The most levels of a syntax tree, which long sums reach too.
 const MAX_DEPTH: usize = 250;
 
+/// The macros of an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Library {
+    /// Those of all expressions.
+    Base,
+    /// These and `cel.bind`.
+    Bindings,
+}
+
 /// The nodes of one expression.
-#[derive(Default)]
 pub(super) struct Nodes {
     ids: usize,
+    /// The macros of the expression.
+    pub(super) library: Library,
     /// Errors after which parsing goes on.
     pub(super) issues: Vec<Issue>,
 }
 
 impl Nodes {
+    pub(super) fn new(library: Library) -> Self {
+        Self {
+            library,
+            ids: 0,
+            issues: Vec::new(),
+        }
+    }
+
     /// A new node at `at`.
     pub(super) fn node(&mut self, at: usize, kind: Kind) -> Expr {
         self.ids += 1;

@@ -6,7 +6,7 @@ use super::ast::{Expr, Init, Kind, Select};
 use super::functions::type_named;
 use super::lexer::{Token, TokenKind, tokens};
 use super::macros;
-use super::nodes::Nodes;
+use super::nodes::{Library, Nodes};
 use super::source::Issue;
 use super::types::RESERVED;
 use super::value::Val;
@@ -31,8 +31,8 @@ const RELATIONS: [(&str, &str); 6] = [
 const SUMS: [(&str, &str); 2] = [("+", "_+_"), ("-", "_-_")];
 const PRODUCTS: [(&str, &str); 3] = [("*", "_*_"), ("/", "_/_"), ("%", "_%_")];
 
-/// Parses `source` and expands its macros.
-pub(super) fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
+/// Parses `source` and expands its macros, which `library` has.
+pub(super) fn parse(source: &str, library: Library) -> Result<Expr, Vec<Issue>> {
     let length = source.chars().count();
     if length > MAX_LENGTH {
         let message =
@@ -44,7 +44,7 @@ pub(super) fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
         tokens,
         at: 0,
         depth: 0,
-        nodes: Nodes::default(),
+        nodes: Nodes::new(library),
     };
     let parsed = parser.expression().and_then(|expr| {
         parser.end()?;

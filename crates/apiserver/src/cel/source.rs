@@ -48,9 +48,10 @@ fn one(source: &str, issue: &Issue) -> String {
         Some(letter) if wide(letter) => '＾',
         _ => '^',
     };
+    // An empty source has no first column.
+    let shown = if source.is_empty() { 0 } else { column + 1 };
     format!(
-        "ERROR: <input>:{line}:{}: {}\n | {text}\n | {dots}{mark}",
-        column + 1,
+        "ERROR: <input>:{line}:{shown}: {}\n | {text}\n | {dots}{mark}",
         issue.message
     )
 }

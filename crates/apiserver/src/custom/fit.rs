@@ -391,7 +391,7 @@ fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
         {
             errors.push(FieldError {
                 field: at(index),
-                problem: Problem::Duplicate(name.clone()),
+                problem: Problem::Duplicate(name.clone(), String::new()),
             });
         }
     }

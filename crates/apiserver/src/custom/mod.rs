@@ -27,6 +27,7 @@ mod rules;
 mod scale;
 mod schema;
 mod structural;
+mod versions;
 
 pub(crate) use conversion::Converter;
 pub(crate) use scale::Scale;

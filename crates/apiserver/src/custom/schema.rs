@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use regex::Regex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
 
 /// One node of the schema, which describes the value at one place. The validation of structural
@@ -30,12 +30,18 @@ pub(crate) struct Schema {
     pub(super) minimum: Option<Number>,
     pub(super) exclusive_minimum: bool,
     pub(super) multiple_of: Option<Number>,
+    #[serde(deserialize_with = "limit")]
     pub(super) max_length: Option<usize>,
+    #[serde(deserialize_with = "limit")]
     pub(super) min_length: Option<usize>,
     pub(super) pattern: String,
+    #[serde(deserialize_with = "limit")]
     pub(super) max_items: Option<usize>,
+    #[serde(deserialize_with = "limit")]
     pub(super) min_items: Option<usize>,
+    #[serde(deserialize_with = "limit")]
     pub(super) max_properties: Option<usize>,
+    #[serde(deserialize_with = "limit")]
     pub(super) min_properties: Option<usize>,
     pub(super) all_of: Vec<Schema>,
     pub(super) any_of: Vec<Schema>,
@@ -98,6 +104,12 @@ pub(crate) enum ListType {
 pub(super) enum Additional {
     Allowed(bool),
     Like(Box<Schema>),
+}
+
+/// A limit. Upstream accepts negative ones, too.
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let limit = Option::<i64>::deserialize(deserializer)?;
+    Ok(limit.map(|limit| usize::try_from(limit).unwrap_or(0)))
 }
 
 impl Schema {

@@ -10,6 +10,7 @@ use super::fit;
 use super::rules::{self, Rules};
 use super::schema::Schema;
 use crate::apimachinery::errors::{Errors, at, list, text};
+use crate::schema::internal;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -54,6 +55,32 @@ const NOT_SUPPORTED: [&str; 6] = [
     "additionalItems",
 ];
 
+/// Fields of the internal type that the root of a schema can have besides the status subresource.
+const ALLOWED_AT_ROOT: [&str; 22] = [
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+];
+
 #[derive(Clone, Copy, PartialEq)]
 /// The place of a node, which decides between messages.
 enum Level {
@@ -65,9 +92,8 @@ enum Level {
 /// Appends the errors of one version's schema, which is at `field`.
 pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut Errors) {
     let before = errors.len();
-    if with_status && !matches!(text(schema, "type"), "" | "object") {
-        let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-        errors.invalid(format!("{field}.type"), text(schema, "type"), why);
+    if with_status {
+        root_fields(schema, field, errors);
     }
     if schema["nullable"] == true {
         errors.forbidden(
@@ -75,7 +101,12 @@ pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut
             "nullable cannot be true at the root",
         );
     }
-    node(schema, Level::Root, field, errors);
+    let mut found = Errors::default();
+    node(schema, Level::Root, field, &mut found);
+    let mut found = found.into_list();
+    // Upstream sorts these errors, because it finds them in the random order of Go's maps.
+    found.sort_by_cached_key(ToString::to_string);
+    errors.extend(found);
     openapi(schema, field, errors);
     if errors.len() > before {
         return;
@@ -88,6 +119,30 @@ pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut
             }
         }
         Err(error) => errors.invalid(field, "", error.to_string()),
+    }
+}
+
+/// Checks that the root of a schema has only fields that keep their meaning for the status alone.
+/// Upstream finds the first other one in the order of the internal type.
+fn root_fields(schema: &Value, field: &str, errors: &mut Errors) {
+    const TYPE: &str = "apiextensions.JSONSchemaProps";
+    let is_set = |(name, _): &(&str, &str)| !schema[*name].is_null();
+    for (_, go_name) in internal::names(TYPE).filter(is_set) {
+        if go_name == "Type" {
+            let kind = text(schema, "type");
+            if kind == "object" || kind.is_empty() {
+                continue;
+            }
+            let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+            return errors.invalid(format!("{field}.type"), kind, why);
+        }
+        if !ALLOWED_AT_ROOT.contains(&go_name) {
+            let why = format!(
+                "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+                ALLOWED_AT_ROOT.join(" ")
+            );
+            return errors.invalid(field, internal::form(TYPE, schema), why);
+        }
     }
 }
 

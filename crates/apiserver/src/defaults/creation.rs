@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use steersman_runtime::template::defaults::is_unset;
 
-use super::{TEMPLATE_GENERATION, apply, qos_class};
+use super::{TEMPLATE_GENERATION, apply, gates, qos_class};
 
 /// Kinds with a status subresource. A create request cannot set their status.
 const STATUS_SUBRESOURCE: [&str; 16] = [
@@ -41,10 +41,18 @@ const DISCARDED: [&str; 3] = [
 /// These are tolerations of pods, stored versions of definitions, and the template generation of
 /// DaemonSets. Call it after [`apply`] and before validation.
 pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
+    gates::drop_disabled(kind, object);
     match kind {
         "DaemonSet" => next_template_generation(object, old),
         "CustomResourceDefinition" => stored_version(object),
-        "PersistentVolumeClaim" => same_sources(object),
+        "PersistentVolumeClaim" => {
+            drop_foreign_source(object);
+            let has = |field: &str| !old["spec"][field].is_null();
+            if !has("dataSource") && !has("dataSourceRef") {
+                drop_old_source(object);
+            }
+            same_sources(object);
+        }
         "Pod" => tolerate_node_loss(object),
         "Service" => {
             linked_cluster_ips(object, old);
@@ -80,6 +88,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         .is_none_or(|labels| labels.is_empty());
     apply(kind, object);
     defaulted(object);
+    gates::drop_disabled(kind, object);
     match kind {
         "CustomResourceDefinition" => stored_version(object),
         "DaemonSet" => first_template_generation(object),
@@ -93,6 +102,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         }
         "PersistentVolumeClaim" => {
             phase(object, "Pending");
+            drop_foreign_source(object);
             drop_old_source(object);
             same_sources(object);
         }
@@ -141,6 +151,19 @@ fn phase(object: &mut Value, phase: &str) {
     object_at(object, &["status"]).insert("phase".to_owned(), json!(phase));
 }
 
+/// A source in another namespace needs a feature gate that is off by default.
+///
+/// Upstream: `DropDisabledFields` in `pkg/api/persistentvolumeclaim`.
+fn drop_foreign_source(claim: &mut Value) {
+    let Some(spec) = claim["spec"].as_object_mut() else {
+        return;
+    };
+    let namespace = spec.get("dataSourceRef").map(|source| &source["namespace"]);
+    if namespace.is_some_and(|namespace| namespace.as_str().is_some_and(|name| !name.is_empty())) {
+        spec.shift_remove("dataSourceRef");
+    }
+}
+
 /// The first field for the content of a new volume only knows claims and snapshots. Other kinds are
 /// ignored there, as before the second field existed.
 ///
@@ -171,8 +194,7 @@ fn drop_old_source(claim: &mut Value) {
     }
 }
 
-/// Both fields for the content of a new volume say the same. A source in another namespace is only
-/// in the second field.
+/// Both fields for the content of a new volume say the same.
 ///
 /// Upstream: `NormalizeDataSources` in `pkg/api/persistentvolumeclaim`.
 fn same_sources(claim: &mut Value) {
@@ -184,9 +206,7 @@ fn same_sources(claim: &mut Value) {
     };
     match (given(spec, "dataSource"), given(spec, "dataSourceRef")) {
         (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
-        (None, Some(source)) if source["namespace"].as_str().is_none_or(str::is_empty) => {
-            spec.insert("dataSource".to_owned(), source);
-        }
+        (None, Some(source)) => drop(spec.insert("dataSource".to_owned(), source)),
         _ => {}
     }
 }
@@ -348,7 +368,7 @@ fn ip_families(service: &mut Value) {
         (json!(["IPv4"]), "SingleStack")
     };
     for (field, value) in [("ipFamilyPolicy", json!(policy)), ("ipFamilies", families)] {
-        if is_unset(spec, field) {
+        if spec.get(field).is_none_or(Value::is_null) {
             spec.insert(field.to_owned(), value);
         }
     }

@@ -12,9 +12,11 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use steersman_runtime::template::defaults::{self, Defaults};
 
+use crate::schema::quantity::Quantity;
 use crate::schema::{self, Struct, Type, shape};
 
 mod creation;
+mod gates;
 mod qos;
 mod rules;
 
@@ -52,8 +54,25 @@ fn fill(shape: &Struct, object: &mut Value) {
         fields.insert(name.to_owned(), Value::from(""));
     }
     for (name, value) in fields {
-        if let Some(field) = shape.field(name) {
-            fill_value(&field.ty, value);
+        let Some(field) = shape.field(name) else {
+            continue;
+        };
+        if field.go_type == Some("v1.ResourceList") {
+            round_amounts(value);
+        }
+        fill_value(&field.ty, value);
+    }
+}
+
+/// Rounds amounts of resources up to thousandths.
+fn round_amounts(amounts: &mut Value) {
+    for amount in amounts
+        .as_object_mut()
+        .into_iter()
+        .flat_map(Map::values_mut)
+    {
+        if let Some(rounded) = amount.as_str().and_then(Quantity::in_thousandths) {
+            *amount = Value::from(rounded);
         }
     }
 }

@@ -7,6 +7,9 @@ use steersman_runtime::template::defaults::{self as template, is_unset};
 
 type Fields = Map<String, Value>;
 
+/// Seconds that a Service sends a client to the same pod, by default: three hours.
+const AFFINITY_SECONDS: u32 = 10_800;
+
 /// Applies the rule of the type `type_name`, if it has one.
 pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     match type_name {
@@ -20,8 +23,9 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
             job_spec(fields);
         }
         "core.ImageVolumeSource" => image_policy(fields),
+        "core.LimitRangeItem" => container_limits(fields),
         "core.Namespace" => namespace_label(fields),
-        "core.NodeSpec" => list_of_one(fields, "podCIDR", "podCIDRs", |cidr| cidr),
+        "core.NodeSpec" => pod_ranges(fields),
         "core.NodeStatus" => allocatable(fields),
         "core.Pod" => pod(fields),
         "core.PodSpec" => grace_period(fields),
@@ -44,7 +48,8 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     }
 }
 
-/// Claim templates are whole claims, with kind, version and phase.
+/// Claim templates are whole claims, with kind, version and phase. The internal type has no kind and
+/// version, so those of a request do not matter.
 fn claim_templates(fields: &mut Fields) {
     let templates = fields
         .get_mut("volumeClaimTemplates")
@@ -53,8 +58,8 @@ fn claim_templates(fields: &mut Fields) {
         let Some(template) = template.as_object_mut() else {
             continue;
         };
-        set_if_unset(template, "kind", json!("PersistentVolumeClaim"));
-        set_if_unset(template, "apiVersion", json!("v1"));
+        template.insert("kind".to_owned(), json!("PersistentVolumeClaim"));
+        template.insert("apiVersion".to_owned(), json!("v1"));
         set_if_unset(template, "status", json!({}));
         if let Some(status) = template.get_mut("status").and_then(Value::as_object_mut) {
             set_if_unset(status, "phase", json!("Pending"));
@@ -106,6 +111,13 @@ fn definition_names(fields: &mut Fields) {
 
 fn set_if_unset(fields: &mut Fields, name: &str, value: Value) {
     if is_unset(fields, name) {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
+/// The same for pointers in Go, whose empty text differs from an absent one.
+fn set_if_absent(fields: &mut Fields, name: &str, value: Value) {
+    if fields.get(name).is_none_or(Value::is_null) {
         fields.insert(name.to_owned(), value);
     }
 }
@@ -195,6 +207,18 @@ fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Valu
     }
 }
 
+/// The old field for the range of pod addresses decides, if the list has another first range.
+/// Upstream: `pkg/apis/core/v1/conversion.go`, Convert_v1_NodeSpec_To_core_NodeSpec.
+fn pod_ranges(fields: &mut Fields) {
+    let Some(first) = fields.get("podCIDR").filter(|range| *range != "").cloned() else {
+        return;
+    };
+    let ranges = fields.get("podCIDRs").and_then(|ranges| ranges.get(0));
+    if ranges != Some(&first) {
+        fields.insert("podCIDRs".to_owned(), json!([first]));
+    }
+}
+
 /// Addresses default in both directions.
 fn pod_ips(fields: &mut Fields) {
     list_of_one(fields, "podIP", "podIPs", |ip| json!({"ip": ip}));
@@ -229,7 +253,7 @@ fn scaling_rules(fields: &mut Fields) {
         ) {
             defaults
                 .into_iter()
-                .for_each(|(field, value)| set_if_unset(rules, &field, value));
+                .for_each(|(field, value)| set_if_absent(rules, &field, value));
         }
     }
 }
@@ -267,7 +291,7 @@ fn job_spec(job: &mut Fields) {
     let Some(fields) = job.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    set_if_unset(fields, "completionMode", json!("NonIndexed"));
+    set_if_absent(fields, "completionMode", json!("NonIndexed"));
     set_if_unset(fields, "suspend", json!(false));
     set_if_unset(fields, "manualSelector", json!(false));
     if is_unset(fields, "parallelism") {
@@ -286,7 +310,30 @@ fn job_spec(job: &mut Fields) {
     } else {
         "Failed"
     };
-    set_if_unset(fields, "podReplacementPolicy", json!(replacement));
+    set_if_absent(fields, "podReplacementPolicy", json!(replacement));
+}
+
+/// Default limits of containers follow from the maximum, default requests from the default limits
+/// and the minimum. Upstream: SetDefaults_LimitRangeItem.
+fn container_limits(fields: &mut Fields) {
+    if fields.get("type").and_then(Value::as_str) != Some("Container") {
+        return;
+    }
+    for (target, source) in [
+        ("default", "max"),
+        ("defaultRequest", "default"),
+        ("defaultRequest", "min"),
+    ] {
+        let Some(Value::Object(amounts)) = fields.get(source).cloned() else {
+            continue;
+        };
+        let target = fields.entry(target).or_insert_with(|| json!({}));
+        for (resource, amount) in amounts {
+            if let Some(target) = target.as_object_mut() {
+                target.entry(resource).or_insert(amount);
+            }
+        }
+    }
 }
 
 fn namespace_label(fields: &mut Fields) {
@@ -345,13 +392,22 @@ fn grace_period(fields: &mut Fields) {
     }
 }
 
-/// Traffic to external IPs has a policy. Without session affinity, its configuration is dropped.
+/// Traffic to external IPs has a policy, and session affinity has a timeout. Without session
+/// affinity, its configuration is dropped.
 fn service_traffic(fields: &mut Fields) {
     let is_none = |fields: &Fields, name: &str, value: &str| {
         is_unset(fields, name) || fields.get(name).and_then(Value::as_str) == Some(value)
     };
     if is_none(fields, "sessionAffinity", "None") {
         fields.remove("sessionAffinityConfig");
+    } else if fields.get("sessionAffinity").and_then(Value::as_str) == Some("ClientIP") {
+        let timeout = fields
+            .get("sessionAffinityConfig")
+            .map_or(&Value::Null, |config| &config["clientIP"]["timeoutSeconds"]);
+        if timeout.is_null() {
+            let config = json!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}});
+            fields.insert("sessionAffinityConfig".to_owned(), config);
+        }
     }
     let has_external_ips = fields
         .get("externalIPs")

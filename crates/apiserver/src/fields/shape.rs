@@ -184,8 +184,13 @@ impl<'a> Shape<'a> {
     /// The default of an absent key, as JSON.
     fn default_of_key(self, key: &str) -> Option<String> {
         match self {
-            // `protocol` is the only key of built-in kinds with a default.
-            Shape::Keyed(..) => (key == "protocol").then(|| "\"TCP\"".to_owned()),
+            // `protocol` is the only key of built-in kinds with a declared default. Upstream's
+            // schemas give each field that is always written its zero value.
+            Shape::Keyed(..) if key == "protocol" => Some("\"TCP\"".to_owned()),
+            Shape::Keyed(_, shape) => {
+                let field = shape?.field(key).filter(|field| field.always)?;
+                Some(field.zero().to_string())
+            }
             Shape::CustomKeyed(list) => list
                 .item()?
                 .property(key)?

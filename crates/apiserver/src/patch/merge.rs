@@ -21,11 +21,42 @@ pub fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
+/// Sorts the keys of the objects that `patch` has merged or added, as the library of upstream does.
+/// Other objects keep their order.
+pub fn sort_merged(object: &mut Value, patch: &Value) {
+    match (object, patch) {
+        (Value::Object(fields), Value::Object(changes)) => {
+            fields.sort_keys();
+            for (name, change) in changes {
+                if let Some(field) = fields.get_mut(name) {
+                    sort_merged(field, change);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(changes)) => {
+            for (item, change) in items.iter_mut().zip(changes) {
+                sort_merged(item, change);
+            }
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn merged_objects_have_sorted_keys() {
+        let mut object = json!({"b": {"d": 1, "c": {"z": 1, "y": 2}}, "a": {"f": 1, "e": 2}});
+        sort_merged(&mut object, &json!({"b": {"d": 1}}));
+        assert_eq!(
+            object.to_string(),
+            r#"{"a":{"f":1,"e":2},"b":{"c":{"z":1,"y":2},"d":1}}"#
+        );
+    }
 
     #[test]
     fn the_cases_of_the_rfc() {

@@ -14,7 +14,7 @@ use crate::schema::decode::json_type;
 
 pub use json::{MAX_OPERATIONS, json};
 pub(crate) use json::{Unapplied, explained};
-pub use merge::merge;
+pub use merge::{merge, sort_merged};
 pub use strategic::strategic;
 pub(crate) use strategic::strategic_merged;
 

@@ -38,6 +38,12 @@ impl Resource {
         }
     }
 
+    /// Whether objects without a name get a random one.
+    /// Upstream: `pkg/registry/core/limitrange/strategy.go`, PrepareForCreate.
+    pub(crate) fn names_itself(&self) -> bool {
+        self.custom.is_none() && self.kind == "LimitRange"
+    }
+
     /// Sets the defaults of an object.
     pub(crate) fn complete(&self, object: &mut Value) {
         match self.custom() {
@@ -79,7 +85,10 @@ impl Resource {
             None => {
                 let mut errors = validate::create(&self.kind, object);
                 if let Storage::Converted(conversion) = self.storage {
-                    errors.extend((conversion.errors)(object));
+                    errors = (conversion.errors)(object, errors);
+                }
+                if errors.is_empty() {
+                    errors = validate::common_metadata(&self.kind, object);
                 }
                 errors
             }
@@ -105,7 +114,7 @@ impl Resource {
             None => {
                 let mut errors = validate::update(&self.kind, part, new, old);
                 if let (Storage::Converted(conversion), None) = (self.storage, part) {
-                    errors.extend((conversion.update_errors)(new, old));
+                    errors = (conversion.update_errors)(new, old, errors);
                 }
                 errors
             }

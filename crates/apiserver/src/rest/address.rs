@@ -166,10 +166,14 @@ impl Reservation<'_> {
         Ok(port)
     }
 
-    /// Reserves this port. Ports of one Service may share it for several protocols.
+    /// Reserves this port. Ports of one Service may share it for several protocols. A dry run
+    /// ignores the range. Upstream: `pkg/registry/core/service/portallocator/operation.go`.
     pub(super) fn port(&mut self, port: u32) -> Result<(), Unavailable> {
         if !self.holdings.ports.contains(&port) {
-            self.of.lock().ports.claim(port)?;
+            match self.of.lock().ports.claim(port) {
+                Err(Unavailable::OutOfRange) if self.guess.is_some() => return Ok(()),
+                claimed => claimed?,
+            }
             self.holdings.ports.push(port);
         }
         Ok(())

@@ -64,7 +64,7 @@ impl Server {
                 };
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
-                    let mut object = completed(resource, apply_to(&live, &applied))?;
+                    let mut object = completed(resource, &config, apply_to(&live, &applied))?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
                     self.check_author(call.user, target, Some(old), &object)?;
@@ -86,7 +86,8 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let object = completed(resource, apply_to(&json!({"metadata": {}}), &applied))?;
+            let merged = apply_to(&json!({"metadata": {}}), &applied);
+            let object = completed(resource, &config, merged)?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &object)?;
@@ -251,6 +252,27 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
 
 /// The error for a configuration that does not fit the types of its kind.
 fn untyped(config: &Value, why: &str) -> Status {
+    let (named, kind) = described(config);
+    Status::unclassified(format!(
+        "failed to create typed patch object ({named}; {kind}): {why}"
+    ))
+}
+
+/// The error for a result that Go's types cannot hold, such as a malformed time.
+/// Upstream: `apimachinery/pkg/util/managedfields/internal/structuredmerge.go`, Apply.
+fn inconvertible(config: &Value, why: &str) -> Status {
+    let (named, kind) = described(config);
+    let wrapped = match why.starts_with("illegal base64") {
+        true => "error decoding from json: ",
+        false => "",
+    };
+    Status::unclassified(format!(
+        "failed to convert new object ({named}; {kind}) to proper version: unable to convert unstructured object to {kind}: {wrapped}{why}"
+    ))
+}
+
+/// The name and the kind of a configuration, as errors show them.
+fn described(config: &Value) -> (String, String) {
     let (namespace, name) = (
         metadata::text(config, "namespace"),
         metadata::text(config, "name"),
@@ -260,9 +282,10 @@ fn untyped(config: &Value, why: &str) -> Status {
         config["kind"].as_str().unwrap_or_default(),
     );
     let core = if api_version.contains('/') { "" } else { "/" };
-    Status::unclassified(format!(
-        "failed to create typed patch object ({namespace}/{name}; {core}{api_version}, Kind={kind}): {why}"
-    ))
+    (
+        format!("{namespace}/{name}"),
+        format!("{core}{api_version}, Kind={kind}"),
+    )
 }
 
 /// Whether an apply to this endpoint can write a top-level field.
@@ -306,8 +329,15 @@ fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
 }
 
 /// An applied object in its stored form.
-fn completed(resource: &Resource, applied: Result<Value, Conflicts>) -> Result<Value, Status> {
+fn completed(
+    resource: &Resource,
+    config: &Value,
+    applied: Result<Value, Conflicts>,
+) -> Result<Value, Status> {
     let mut object = applied.map_err(|conflicts| refused(&conflicts))?;
+    if let Some(error) = resource.decode_error(&object) {
+        return Err(inconvertible(config, &error));
+    }
     decode::complete(resource, &mut object)?;
     Ok(resource.to_kept(object))
 }

@@ -74,6 +74,11 @@ impl Server {
                 let drawn = call.origin.calls.drawn(&format!("name {attempts}"), draw);
                 metadata::of(&mut candidate).insert("name".to_owned(), Value::from(drawn));
             }
+            if resource.names_itself() && metadata::text(&candidate, "name").is_empty() {
+                let draw = || self.random.identities.uid();
+                let drawn = call.origin.calls.drawn("own name", draw);
+                metadata::of(&mut candidate).insert("name".to_owned(), Value::from(drawn));
+            }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
             // Upstream admits an object before it generates the name, so its errors show the
@@ -222,7 +227,8 @@ impl Server {
             .is("Service")
             .then(|| self.reserve(object, None, dry_run))
             .transpose()?;
-        let errors = resource.errors(object);
+        let mut errors = self.admin_access(target, object);
+        errors.extend(resource.errors(object));
         if !errors.is_empty() {
             return Err(Status::invalid(
                 resource.named_kind(),

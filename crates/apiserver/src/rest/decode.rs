@@ -243,8 +243,15 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
     let kind = value["kind"].as_str().unwrap_or_default();
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
     let expected = resource.api_version();
-    let (own, version) = (&resource.kind, &resource.version);
+    let own = &resource.kind;
+    let version = api_version.rsplit('/').next().unwrap_or_default();
     if !kind.is_empty() && kind != own {
+        // The decoder knows the other kind too, and reads the body as that kind first.
+        if let Some(error) = schema::decode::decode_error(kind, value) {
+            return Err(Status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {own}: {error}"
+            )));
+        }
         let group = if resource.group.is_empty() {
             "core"
         } else {
@@ -253,12 +260,19 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
         return Err(no_conversion(kind, api_version, group, own));
     }
     if !api_version.is_empty() && api_version != expected {
+        let why = unregistered(own, api_version);
         return Err(Status::bad_request(format!(
-            "{own} in version \"{version}\" cannot be handled as a {own}: no kind \"{own}\" is registered for version \
-             \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            "{own} in version \"{version}\" cannot be handled as a {own}: {why}"
         )));
     }
     Ok(())
+}
+
+/// The error of a kind in a version that it does not have.
+pub(super) fn unregistered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    )
 }
 
 /// Checks the kind of a custom object. Unlike built-in kinds, the body must name kind and version.

@@ -84,7 +84,14 @@ impl Patch {
             result["kind"].as_str().unwrap_or_default(),
             result["apiVersion"].as_str().unwrap_or_default(),
         );
-        if kind != resource.kind || version != resource.api_version() {
+        if kind == resource.kind && version != resource.api_version() {
+            return Err(self.invalid(result, &decode::unregistered(kind, version)));
+        }
+        if kind != resource.kind {
+            // The decoder knows the other kind too, and reads the result as that kind first.
+            if let Some(error) = schema::decode::decode_error(kind, result) {
+                return Err(self.invalid(result, &error));
+            }
             let from = version.rsplit('/').next().unwrap_or_default();
             let group = if resource.group.is_empty() {
                 "core"
@@ -120,7 +127,14 @@ impl Patch {
     pub(super) fn invalid(&self, result: &Value, why: &str) -> Status {
         let shown = match self.kind {
             Kind::Strategic => patch::go_print(&self.patch),
-            Kind::Json | Kind::Merge => result.to_string(),
+            Kind::Json => result.to_string(),
+            Kind::Merge => {
+                let mut result = result.clone();
+                // Stored metadata has the order in which the server set its fields.
+                schema::shape::normalize_metadata(&mut result["metadata"]);
+                patch::sort_merged(&mut result, &self.patch);
+                result.to_string()
+            }
         };
         let error = FieldError {
             field: "patch".to_owned(),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
-use super::formats;
+use super::{formats, resource_names};
 use crate::schema::quantity::Quantity;
 
 /// Types of metrics, and the field with the source of each type.
@@ -66,6 +66,11 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let metrics = list(object, "spec.metrics");
     for (index, metric) in metrics.iter().enumerate() {
         check_metric(&format!("spec.metrics[{index}]"), metric, errors);
+    }
+    let is_independent = |metric: &Value| ["External", "Object"].contains(&text(metric, "type"));
+    if least == Some(0) && !metrics.iter().any(is_independent) {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.forbidden("spec.metrics", why);
     }
     for direction in ["scaleUp", "scaleDown"] {
         let path = format!("spec.behavior.{direction}");
@@ -135,6 +140,8 @@ fn source(path: &str, kind: &str, source: &Value, errors: &mut Errors) {
             let name = text(source, "name");
             if name.is_empty() {
                 errors.required(format!("{path}.name"), "must specify a resource name");
+            } else if kind == "containerResource" {
+                resource_names::check_of_container(&format!("{path}.name"), name, errors);
             }
             if kind == "containerResource" {
                 let at_container = format!("{path}.container");
@@ -294,7 +301,10 @@ mod tests {
             (
                 "minReplicas",
                 json!(0),
-                &["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"],
+                &[
+                    "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+                    "spec.metrics: Forbidden",
+                ],
             ),
             (
                 "scaleTargetRef",

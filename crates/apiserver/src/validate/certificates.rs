@@ -56,7 +56,12 @@ const MAX_SIGNER_NAME: usize = MAX_SUBDOMAIN + 1 + MAX_SUBDOMAIN + 63 + 1;
 /// Checks a request: its PEM block, usages, signer, lifetime, conditions and certificate.
 pub(super) fn request(object: &Value, errors: &mut Errors) {
     if let Err(why) = check_signature(object) {
-        errors.invalid("spec.request", at(object, "spec.request").clone(), why);
+        let request = Some(text(object, "spec.request")).filter(|request| !request.is_empty());
+        errors.invalid(
+            "spec.request",
+            request.map_or(Value::Null, Value::from),
+            why,
+        );
     }
     let usages = list(object, "spec.usages");
     if usages.is_empty() {

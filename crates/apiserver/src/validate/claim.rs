@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::difference::difference;
 use super::errors::{Errors, at, list, text};
+use super::resource_names::is_native;
 use super::{formats, fraction, selector};
 use crate::apimachinery::path::Path;
 use crate::schema::quantity::Quantity;
@@ -188,8 +189,7 @@ fn not_negative(field: &str, amount: &Value, errors: &mut Errors) {
 /// The resources of a claim are `storage`, and those of other domains.
 fn resource_key(field: &str, name: &str, errors: &mut Errors) {
     let complaints = formats::qualified_name(name);
-    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
-    if complaints.is_empty() && is_native && name != "storage" {
+    if complaints.is_empty() && is_native(name) && name != "storage" {
         errors.not_supported(field, name, &["storage"]);
     }
     errors.complaints(field, name, complaints);

@@ -9,6 +9,9 @@ use steersman_runtime::cron::{Schedule, zone};
 use super::errors::{Errors, at, text};
 use super::job;
 
+/// Most characters of a name. The controller appends 11 to the names of Jobs.
+const MAX_NAME: usize = 52;
+
 /// Checks a CronJob; an update passes the old one.
 pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     schedule(object, old, errors);
@@ -30,6 +33,11 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     template(object, errors);
     errors.non_negative(object, "spec.successfulJobsHistoryLimit");
     errors.non_negative(object, "spec.failedJobsHistoryLimit");
+    let name = text(object, "metadata.name");
+    if old.is_none() && name.len() > MAX_NAME {
+        let why = format!("must be no more than {MAX_NAME} characters");
+        errors.invalid("metadata.name", name, why);
+    }
 }
 
 /// A zone within the schedule is an old form, which only CronJobs that have it may keep.

@@ -2,11 +2,12 @@
 //!
 //! Upstream is `pkg/apis/apps/validation`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, text};
 use super::workload::{at_most_all, int_or_percent, long_running, magnitude};
 use super::{pod, replicas, selector};
+use crate::schema::internal;
 
 pub(super) fn check(object: &Value, errors: &mut Errors) {
     const SELECTOR: &str = "spec.selector";
@@ -43,10 +44,9 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
             errors.required(format!("{FIELD}.rollingUpdate"), "");
         }
         "RollingUpdate" => rolling_update(rolling, errors),
-        // Upstream shows the Go form of the whole strategy.
-        other => errors.not_supported(
+        _ => errors.not_supported(
             FIELD,
-            json!({"Type": other, "RollingUpdate": rolling}),
+            internal::form("apps.DaemonSetUpdateStrategy", strategy),
             &["RollingUpdate", "OnDelete"],
         ),
     }

@@ -1,4 +1,4 @@
-//! ResourceClaims, their templates and DeviceClasses. Expressions of selectors are only required.
+//! ResourceClaims, their templates and DeviceClasses.
 //!
 //! Upstream is `pkg/apis/resource/validation`.
 
@@ -7,13 +7,17 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
+use super::resource_names::is_extended;
 use super::{formats, storage};
+use crate::cel::devices::{Refusal, check_selector};
 
 const REQUESTS: usize = 32;
 const CONSTRAINTS: usize = 32;
 const CONFIGURATIONS: usize = 32;
 const SELECTORS: usize = 32;
 const ALTERNATIVES: usize = 8;
+/// Longest expression of a selector, in bytes.
+const EXPRESSION: usize = 10 * 1024;
 /// Longest parameters of a driver, in bytes.
 const PARAMETERS: usize = 10 * 1024;
 /// Longest domain and identifier of an attribute's name.
@@ -152,9 +156,28 @@ fn selectors(field: &str, selectors: &[Value], errors: &mut Errors) {
         return errors.too_many(field, selectors.len(), SELECTORS);
     }
     for (index, selector) in selectors.iter().enumerate() {
+        let field = format!("{field}[{index}].cel");
         if at(selector, "cel").is_null() {
-            errors.required(format!("{field}[{index}].cel"), "");
+            errors.required(field, "");
+        } else {
+            expression(
+                format!("{field}.expression"),
+                text(selector, "cel.expression"),
+                errors,
+            );
         }
+    }
+}
+
+/// Checks the expression of a selector.
+fn expression(field: String, expression: &str, errors: &mut Errors) {
+    if expression.len() > EXPRESSION {
+        return errors.too_long(field, EXPRESSION);
+    }
+    match check_selector(expression) {
+        Ok(()) => {}
+        Err(Refusal::Invalid(why)) => errors.invalid(field, expression, why),
+        Err(Refusal::TooExpensive) => errors.forbidden(field, "too complex, exceeds cost limit"),
     }
 }
 
@@ -319,12 +342,4 @@ pub(super) fn class(object: &Value, errors: &mut Errors) {
             "must be a valid extended resource name",
         );
     }
-}
-
-/// Whether pods can request devices under this name: it has a domain, which is not the core's.
-fn is_extended(name: &str) -> bool {
-    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
-    !is_native
-        && !name.starts_with("requests.")
-        && formats::qualified_name(&format!("requests.{name}")).is_empty()
 }

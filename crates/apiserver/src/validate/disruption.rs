@@ -5,11 +5,12 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::workload::{at_most_all, int_or_percent};
 use super::{formats, selector};
+use crate::schema::internal;
 
 /// Longest reason of a condition, in bytes.
 const REASON: usize = 1024;
@@ -20,12 +21,9 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     let (least, most) = (at(spec, "minAvailable"), at(spec, "maxUnavailable"));
     if !least.is_null() && !most.is_null() {
-        // Upstream shows the Go form of the whole spec.
-        let internal = json!({"MinAvailable": least, "Selector": at(spec, "selector"), "MaxUnavailable": most,
-            "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy")});
         errors.invalid(
             "spec",
-            internal,
+            internal::form("policy.PodDisruptionBudgetSpec", spec),
             "minAvailable and maxUnavailable cannot be both set",
         );
     }
@@ -33,8 +31,7 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
         int_or_percent(field, value, errors);
         at_most_all(field, value, errors);
     }
-    let policy = text(spec, "unhealthyPodEvictionPolicy");
-    if !policy.is_empty() {
+    if let Some(policy) = at(spec, "unhealthyPodEvictionPolicy").as_str() {
         errors.one_of(
             "spec.unhealthyPodEvictionPolicy",
             policy,

@@ -5,8 +5,9 @@
 use serde_json::{Value, json};
 
 use super::errors::{Errors, at, text};
-use super::formats;
+use super::{formats, meta};
 use crate::fielderror::FieldError;
+use crate::schema::internal;
 
 /// Longest texts of Events with a time, in bytes.
 const REPORTER: usize = 128;
@@ -75,9 +76,11 @@ fn series(event: &Value, errors: &mut Errors) {
     }
 }
 
-/// Errors of a new Event that only `events.k8s.io` reports.
-pub(crate) fn strict(event: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+/// All errors of a new Event of `events.k8s.io`, which has further checks. `legacy` are the errors
+/// that both groups report.
+pub(crate) fn strict(event: &Value, legacy: Vec<FieldError>) -> Vec<FieldError> {
+    let mut errors = renamed(legacy);
+    meta::check("Event", event, &mut errors);
     series(event, &mut errors);
     if at(event, "eventTime").is_null() {
         errors.required("eventTime", "");
@@ -102,8 +105,21 @@ pub(crate) fn strict(event: &Value) -> Vec<FieldError> {
     errors.into_list()
 }
 
+/// The errors with the name that `events.k8s.io` has for the reporter.
+fn renamed(legacy: Vec<FieldError>) -> Errors {
+    let mut errors = Errors::default();
+    let fields = legacy.into_iter().map(|mut error| {
+        if error.field == "reportingComponent" {
+            error.field = "reportingController".to_owned();
+        }
+        error
+    });
+    errors.extend(fields.collect());
+    errors
+}
+
 /// The same for an update, which may change the series only.
-pub(crate) fn strict_update(new: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn strict_update(new: &Value, old: &Value, legacy: Vec<FieldError>) -> Vec<FieldError> {
     const FIXED: [&str; 14] = [
         "involvedObject",
         "reason",
@@ -121,7 +137,8 @@ pub(crate) fn strict_update(new: &Value, old: &Value) -> Vec<FieldError> {
         "reportingComponent",
         "reportingInstance",
     ];
-    let mut errors = Errors::default();
+    let mut errors = renamed(legacy);
+    meta::check_update("Event", new, old, &mut errors);
     if at(new, "series") != at(old, "series") {
         series(new, &mut errors);
     }
@@ -140,20 +157,10 @@ pub(crate) fn strict_update(new: &Value, old: &Value) -> Vec<FieldError> {
 /// The value of a field in upstream's words, which show references by their internal fields.
 fn shown(field: &str, value: &Value) -> Value {
     match (field, value) {
-        ("related", Value::Null) => Value::Null,
-        ("related" | "involvedObject", reference) => json!({
-            "Kind": text(reference, "kind"),
-            "Namespace": text(reference, "namespace"),
-            "Name": text(reference, "name"),
-            "UID": text(reference, "uid"),
-            "APIVersion": text(reference, "apiVersion"),
-            "ResourceVersion": text(reference, "resourceVersion"),
-            "FieldPath": text(reference, "fieldPath"),
-        }),
-        ("source", source) => json!({
-            "Component": text(source, "component"),
-            "Host": text(source, "host"),
-        }),
+        ("related" | "involvedObject", reference) => {
+            internal::form("core.ObjectReference", reference)
+        }
+        ("source", source) => internal::form("core.EventSource", source),
         ("count", count) => json!(count.as_i64().unwrap_or(0)),
         ("firstTimestamp" | "lastTimestamp" | "eventTime", time) => time.clone(),
         (_, text) => json!(text.as_str().unwrap_or("")),

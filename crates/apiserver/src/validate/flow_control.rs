@@ -3,10 +3,11 @@
 //! Upstream is `pkg/apis/flowcontrol/validation`. The objects that every cluster has are not
 //! protected against changes here, because flow control has no effect.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::formats;
+use crate::schema::internal;
 
 /// Lowest precedence of a FlowSchema.
 const PRECEDENCE: i64 = 10_000;
@@ -53,10 +54,9 @@ pub(super) fn schema(object: &Value, errors: &mut Errors) {
     }
     let method = at(spec, "distinguisherMethod");
     if !method.is_null() && !["ByNamespace", "ByUser"].contains(&text(method, "type")) {
-        // Upstream shows the whole method.
         errors.not_supported(
             "spec.distinguisherMethod.type",
-            json!({"Type": text(method, "type")}),
+            internal::form("flowcontrol.FlowDistinguisherMethod", method),
             &["ByNamespace", "ByUser"],
         );
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, indexes, pod, selector};
+use crate::schema::internal;
 
 /// Most pods that an Indexed Job runs at once, and most failed indexes that it may have.
 const MAX_INDEXED: i64 = 100_000;
@@ -48,15 +49,11 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     completions_update(new, old, errors);
     errors.immutable(new, old, "spec.selector");
     template_update(new, old, errors);
-    for field in [
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        errors.immutable(new, old, &format!("spec.{field}"));
-    }
+    errors.immutable_pointer(new, old, "spec.completionMode");
+    errors.immutable_struct("batch.PodFailurePolicy", new, old, "spec.podFailurePolicy");
+    errors.immutable(new, old, "spec.backoffLimitPerIndex");
+    errors.immutable_pointer(new, old, "spec.managedBy");
+    errors.immutable_struct("batch.SuccessPolicy", new, old, "spec.successPolicy");
 }
 
 /// Whether the Job had the labels with a domain, so that updates have to keep them.
@@ -162,7 +159,7 @@ pub(super) fn spec(object: &Value, path: &str, errors: &mut Errors) {
     }
     if is_indexed(spec) {
         indexed(path, spec, errors);
-    } else if matches!(mode, "" | "NonIndexed") {
+    } else if !is_set("completionMode") || mode == "NonIndexed" {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
             if is_set(field) {
                 errors.invalid(
@@ -328,7 +325,8 @@ fn exit_codes(field: &str, codes: &Value, spec: &Value, errors: &mut Errors) {
     }
     let (field, values) = (format!("{field}.values"), list(codes, "values"));
     if values.is_empty() {
-        errors.invalid(&field, json!([]), "at least one value is required");
+        let shown = at(codes, "values").clone();
+        errors.invalid(&field, shown, "at least one value is required");
     } else if values.len() > MAX_EXIT_CODES {
         errors.too_many(&field, values.len(), MAX_EXIT_CODES);
     }
@@ -374,11 +372,7 @@ fn success_policy(field: &str, spec: &Value, errors: &mut Errors) {
     }
     let rules = list(policy, "rules");
     if !is_indexed(spec) {
-        // Upstream shows the Go form of the policy.
-        let shown = rules.iter().map(|rule| {
-            json!({"SucceededIndexes": at(rule, "succeededIndexes"), "SucceededCount": at(rule, "succeededCount")})
-        });
-        let shown = json!({"Rules": shown.collect::<Vec<_>>()});
+        let shown = internal::form("batch.SuccessPolicy", policy);
         errors.invalid(field, shown, "requires indexed completion mode");
         return;
     }
@@ -473,11 +467,12 @@ fn completions_update(new: &Value, old: &Value, errors: &mut Errors) {
 /// The template can change only as far as scheduling and resources of a suspended Job go.
 pub(super) fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !has_mutable_template(old) {
-        return errors.immutable(new, old, "spec.template");
+        return errors.immutable_struct("core.PodTemplateSpec", new, old, "spec.template");
     }
     let (spec, before) = (at(new, "spec.template.spec"), at(old, "spec.template.spec"));
     if *spec != with_scheduling_of(spec, before) {
-        errors.invalid("spec.template.spec", spec.clone(), "field is immutable");
+        let shown = internal::form("core.PodSpec", spec);
+        errors.invalid("spec.template.spec", shown, "field is immutable");
     }
 }
 

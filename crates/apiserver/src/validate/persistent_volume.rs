@@ -14,6 +14,7 @@ use super::pod::volume_sources::{
 use super::pod::{self, warnings::selector_terms};
 use super::{claim, formats};
 use crate::apimachinery::path::Path;
+use crate::schema::internal;
 use crate::schema::quantity::Quantity;
 
 static SPEC: Path<'static> = Path::new("spec");
@@ -284,7 +285,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     if !before["nodeAffinity"].is_null() && !same_affinity(spec, before) {
         errors.invalid(
             "nodeAffinity",
-            pod::volume_affinity(&spec["nodeAffinity"]),
+            internal::form("core.VolumeNodeAffinity", &spec["nodeAffinity"]),
             "field is immutable, except for updating from beta label to GA",
         );
     }

@@ -48,8 +48,13 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
     for (index, annotation) in annotations.iter().enumerate() {
         let field = |name: &str| format!("spec.auditAnnotations[{index}].{name}");
         let key = text(annotation, "key");
-        let whole = format!("{}/{key}", text(object, "metadata.name"));
-        errors.complaints(field("key"), &whole, formats::qualified_name(&whole));
+        match text(object, "metadata.name") {
+            "" => errors.invalid(field("key"), key, "requires metadata.name be non-empty"),
+            name => {
+                let whole = format!("{name}/{key}");
+                errors.complaints(field("key"), &whole, formats::qualified_name(&whole));
+            }
+        }
         let source = text(annotation, "valueExpression");
         if source.trim().is_empty() {
             errors.required(field("valueExpression"), "valueExpression is not specified");

@@ -4,38 +4,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::formats;
+use super::resource_names::{self, is_counted, is_of_quota};
+use crate::schema::internal;
 use crate::schema::quantity::Quantity;
-
-/// Resources with amounts of units that are no objects.
-const AMOUNTS: [&str; 10] = [
-    "cpu",
-    "ephemeral-storage",
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-    "requests.storage",
-];
-
-/// Resources that are counted.
-const COUNTS: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
 
 /// Resources that the scopes of pods restrict.
 const OF_PODS: [&str; 7] = [
@@ -64,31 +39,12 @@ const CONFLICTS: [[&str; 2]; 2] = [
     ["Terminating", "NotTerminating"],
 ];
 
-fn is_huge(name: &str) -> bool {
-    name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
-}
-
-fn is_of_quota(name: &str) -> bool {
-    AMOUNTS.contains(&name) || COUNTS.contains(&name) || is_huge(name)
-}
-
-/// Checks the name of a resource. Returns whether it is valid.
-fn resource_name(field: &str, name: &str, errors: &mut Errors) -> bool {
-    let before = errors.len();
-    errors.complaints(field, name, formats::qualified_name(name));
-    if errors.len() == before && !name.contains('/') && name != "storage" && !is_of_quota(name) {
-        let why = "must be a standard resource type or fully qualified";
-        errors.invalid(field, name, why);
-    }
-    errors.len() == before
-}
-
 pub(super) fn resource_quota(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     let hard = at(spec, "hard");
     for (name, amount) in hard.as_object().into_iter().flatten() {
         let field = format!("spec.hard[{name}]");
-        resource_name(&field, name, errors);
+        resource_names::check(&field, name, errors);
         if !name.contains('/') && !is_of_quota(name) {
             errors.invalid(
                 field.as_str(),
@@ -103,8 +59,7 @@ pub(super) fn resource_quota(object: &Value, errors: &mut Errors) {
             let why = "must be greater than or equal to 0";
             errors.invalid(field.as_str(), amount.clone(), why);
         }
-        let is_count = COUNTS.contains(&name.as_str()) || is_extended(name);
-        if is_count && quantity.to_f64().fract() != 0.0 {
+        if is_counted(name) && quantity.to_f64().fract() != 0.0 {
             errors.invalid(field, amount.clone(), "must be an integer");
         }
     }
@@ -130,11 +85,6 @@ pub(super) fn resource_quota(object: &Value, errors: &mut Errors) {
     }
     conflicts("spec.scopes", &found, scopes, errors);
     scope_selector(spec, &names, errors);
-}
-
-/// Whether a resource has a domain of its own.
-fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
 fn applies(scope: &str, resource: &str) -> bool {
@@ -173,7 +123,7 @@ fn scope_selector(spec: &Value, names: &BTreeSet<&str>, errors: &mut Errors) {
         }
         for _ in names.iter().filter(|name| !applies(scope, name)) {
             let why = "unsupported scope applied to resource";
-            errors.invalid(FIELD, shown_selector(selector), why);
+            errors.invalid(FIELD, internal::form("core.ScopeSelector", selector), why);
         }
         let has_values = ["PriorityClass", "VolumeAttributesClass"].contains(&scope);
         if SCOPES.contains(&scope) && !has_values && operator != "Exists" {
@@ -203,18 +153,6 @@ fn scope_selector(spec: &Value, names: &BTreeSet<&str>, errors: &mut Errors) {
         found.insert(scope);
     }
     conflicts(FIELD, &found, list(spec, "scopes"), errors);
-}
-
-/// A scope selector with upstream's internal names.
-fn shown_selector(selector: &Value) -> Value {
-    let expressions = list(selector, "matchExpressions").iter();
-    let shown: Vec<Value> = expressions
-        .map(|expression| {
-            json!({"ScopeName": text(expression, "scopeName"),
-                "Operator": text(expression, "operator"), "Values": at(expression, "values")})
-        })
-        .collect();
-    json!({ "MatchExpressions": shown })
 }
 
 /// The scopes of a quota cannot change.
@@ -262,8 +200,12 @@ pub(super) fn limit_range(object: &Value, errors: &mut Errors) {
                 errors.forbidden(format!("{field}.{bound}"), why);
                 continue;
             }
+            let check = match kind {
+                "Container" | "Pod" => resource_names::check_of_container,
+                _ => resource_names::check,
+            };
             for name in amounts.keys() {
-                limited_resource(kind, &format!("{field}.{bound}[{name}]"), name, errors);
+                check(&format!("{field}.{bound}[{name}]"), name, errors);
             }
         }
         let has_storage = |bound: &str| !at(at(limit, bound), "storage").is_null();
@@ -281,20 +223,6 @@ pub(super) fn limit_range(object: &Value, errors: &mut Errors) {
         for name in names {
             compared(&field, kind, limit, name, errors);
         }
-    }
-}
-
-fn limited_resource(kind: &str, field: &str, name: &str, errors: &mut Errors) {
-    resource_name(field, name, errors);
-    if !["Pod", "Container"].contains(&kind) {
-        return;
-    }
-    let standard = ["cpu", "memory", "ephemeral-storage"];
-    if !name.contains('/') && !standard.contains(&name) && !name.starts_with("hugepages-") {
-        errors.invalid(field, name, "must be a standard resource for containers");
-    } else if name.contains('/') && !name.contains("kubernetes.io/") && !is_extended(name) {
-        let why = "doesn't follow extended resource name standard";
-        errors.invalid(field, name, why);
     }
 }
 

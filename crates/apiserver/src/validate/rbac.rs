@@ -2,10 +2,11 @@
 //!
 //! Upstream is `pkg/apis/rbac/validation`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, selector};
+use crate::schema::internal;
 
 const SELECTORS: &str = "aggregationRule.clusterRoleSelectors";
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -126,9 +127,7 @@ fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
 /// The role of a binding cannot change.
 pub(super) fn role_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
     if at(new, "roleRef") != at(old, "roleRef") {
-        let part = |field: &str| text(new, &format!("roleRef.{field}"));
-        let shown =
-            json!({"APIGroup": part("apiGroup"), "Kind": part("kind"), "Name": part("name")});
+        let shown = internal::form("rbac.RoleRef", at(new, "roleRef"));
         errors.invalid("roleRef", shown, "cannot change roleRef");
     }
 }

@@ -11,19 +11,7 @@ use super::formats;
 const GROUP_PRIORITY: i64 = 20_000;
 const VERSION_PRIORITY: i64 = 1_000;
 
-/// The complaint about a name that does not consist of version and group.
-fn name(object: &Value, errors: &mut Errors) {
-    let name = text(object, "metadata.name");
-    let spec = at(object, "spec");
-    let required = format!("{}.{}", text(spec, "version"), text(spec, "group"));
-    if name != required && !name.is_empty() && formats::path_segment(name).is_empty() {
-        let why = format!("must be `spec.version+\".\"+spec.group`: {required:?}");
-        errors.invalid("metadata.name", name, why);
-    }
-}
-
 pub(super) fn check(object: &Value, errors: &mut Errors) {
-    name(object, errors);
     let spec = at(object, "spec");
     let (group, version) = (text(spec, "group"), text(spec, "version"));
     if group.is_empty() {

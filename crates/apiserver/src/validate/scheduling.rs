@@ -10,6 +10,7 @@ use super::errors::{Errors, at, list, text};
 use super::pod::{resources, tolerations};
 use super::{formats, meta};
 use crate::apimachinery::path::Path;
+use crate::schema::internal;
 
 /// Highest priority of pods that do not belong to the system.
 const HIGHEST: i64 = 1_000_000_000;
@@ -93,7 +94,10 @@ pub(super) fn runtime_class(object: &Value, errors: &mut Errors) {
     for (index, toleration) in wanted.iter().enumerate() {
         let key = ["key", "operator", "value", "effect"].map(|name| text(toleration, name));
         if !seen.insert(key) {
-            errors.duplicate(field.index(index).to_string(), toleration.clone());
+            errors.duplicate(
+                field.index(index).to_string(),
+                internal::form("core.Toleration", toleration),
+            );
         }
     }
 }

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::devices::{attribute_name, set, taint};
 use super::errors::{Errors, at, list, text};
-use super::{formats, storage};
+use super::{formats, pod, storage};
+use crate::apimachinery::path::Path;
+use crate::schema::internal;
 
 const DEVICES: usize = 128;
 /// Most devices, if one of them has taints, counters or lists.
@@ -32,9 +34,9 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     storage::driver_name("spec.driver", text(spec, "driver"), errors);
     pool(at(spec, "pool"), errors);
     if let Some(old) = old {
-        for field in ["spec.pool.name", "spec.driver", "spec.nodeName"] {
-            errors.immutable(object, old, field);
-        }
+        errors.immutable(object, old, "spec.pool.name");
+        errors.immutable(object, old, "spec.driver");
+        errors.immutable_pointer(object, old, "spec.nodeName");
     }
     nodes(spec, errors);
     if !at(spec, "sharedCounters").is_null() && !at(spec, "devices").is_null() {
@@ -118,15 +120,12 @@ fn nodes(spec: &Value, errors: &mut Errors) {
     let selector = at(spec, "nodeSelector");
     if !selector.is_null() {
         chosen.push("`nodeSelector`");
-        let terms = list(selector, "nodeSelectorTerms");
-        if terms.is_empty() {
-            let why = "must have at least one node selector term";
-            errors.required("spec.nodeSelector.nodeSelectorTerms", why);
-        }
-        if terms.len() != 1 {
+        pod::node_selector(&Path::new("spec.nodeSelector"), selector, errors);
+        let terms = at(selector, "nodeSelectorTerms");
+        if terms.as_array().is_none_or(|terms| terms.len() != 1) {
             let why = "must have exactly one node selector term";
-            let field = "spec.nodeSelector.nodeSelectorTerms";
-            errors.invalid(field, terms.to_vec(), why);
+            let shown = internal::form("core.NodeSelectorTerm", terms);
+            errors.invalid("spec.nodeSelector.nodeSelectorTerms", shown, why);
         }
     }
     for (name, shown) in [
@@ -246,7 +245,10 @@ fn attribute(field: &str, attribute: &Value, errors: &mut Errors) {
     match values {
         0 => errors.invalid(field, "", ONE),
         1 => {}
-        _ => errors.invalid(field, attribute.clone(), ONE),
+        _ => {
+            let shown = internal::form("resource.DeviceAttribute", attribute);
+            errors.invalid(field, shown, ONE);
+        }
     }
 }
 

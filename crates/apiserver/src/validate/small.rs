@@ -39,13 +39,24 @@ pub(super) fn lease(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "spec.leaseTransitions");
 }
 
+pub(super) fn namespace(object: &Value, errors: &mut Errors) {
+    for finalizer in list(object, "spec.finalizers") {
+        let finalizer = finalizer.as_str().unwrap_or("");
+        meta::namespace_finalizer("spec.finalizers", finalizer, errors);
+    }
+}
+
 /// The finalizers of the `finalize` endpoint, or the phase of the `status` endpoint.
-pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &mut Errors) {
+pub(super) fn namespace_update(subresource: &str, new: &Value, errors: &mut Errors) {
     match subresource {
-        Some("finalize") => {
-            meta::namespace_finalizers("spec.finalizers", list(new, "spec.finalizers"), errors)
+        "finalize" => {
+            for (index, finalizer) in list(new, "spec.finalizers").iter().enumerate() {
+                let field = format!("spec.finalizers[{index}]");
+                let finalizer = finalizer.as_str().unwrap_or("");
+                meta::namespace_finalizer(&field, finalizer, errors);
+            }
         }
-        Some(_) => {
+        _ => {
             let (phase, terminating) = (
                 text(new, "status.phase"),
                 !at(new, "metadata.deletionTimestamp").is_null(),
@@ -64,13 +75,12 @@ pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &
                 );
             }
         }
-        None => {}
     }
 }
 
 pub(super) fn node(object: &Value, errors: &mut Errors) {
     const CIDRS: &str = "spec.podCIDRs";
-    pod::taints("metadata.taints", list(object, "spec.taints"), errors);
+    taints(object, errors);
     let ranges = list(object, CIDRS);
     for (index, range) in ranges.iter().enumerate() {
         let range = range.as_str().unwrap_or("");
@@ -90,8 +100,13 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
     }
 }
 
+fn taints(node: &Value, errors: &mut Errors) {
+    pod::taints("metadata.taints", list(node, "spec.taints"), errors);
+}
+
 /// Pod CIDRs and the provider ID of a node cannot change once they are set.
 pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
+    const EXTERNAL: &str = "spec.externalID";
     for (field, name) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let path = format!("spec.{field}");
         let before = at(old, &path);
@@ -101,5 +116,9 @@ pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
                 format!("node updates may not change {name} except from \"\" to valid"),
             );
         }
+    }
+    taints(new, errors);
+    if text(new, EXTERNAL) != text(old, EXTERNAL) {
+        errors.forbidden(EXTERNAL, "may not be updated");
     }
 }

@@ -8,6 +8,7 @@ use super::errors::{Errors, at, list, text};
 use super::workload::{at_most_all, int_or_percent, long_running, magnitude};
 use super::{claim, formats, pod, selector};
 use crate::apimachinery::path::Path;
+use crate::schema::internal;
 
 const POLICIES: [&str; 2] = ["Retain", "Delete"];
 
@@ -75,25 +76,18 @@ fn management(policy: &str, errors: &mut Errors) {
 fn strategy(strategy: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.updateStrategy";
     let rolling = at(strategy, "rollingUpdate");
-    // Upstream shows the Go form of both.
-    let shown = || match rolling {
-        Value::Null => Value::Null,
-        _ => {
-            json!({"Partition": at(rolling, "partition"), "MaxUnavailable": at(rolling, "maxUnavailable")})
-        }
-    };
     match text(strategy, "type") {
         "" => errors.required(FIELD, ""),
         "OnDelete" if rolling.is_null() => {}
         "OnDelete" => errors.invalid(
             format!("{FIELD}.rollingUpdate"),
-            shown(),
+            internal::form("apps.RollingUpdateStatefulSetStrategy", rolling),
             "only allowed for updateStrategy 'RollingUpdate'",
         ),
         "RollingUpdate" => rolling_update(rolling, errors),
-        other => errors.invalid(
+        _ => errors.invalid(
             FIELD,
-            json!({"Type": other, "RollingUpdate": shown()}),
+            internal::form("apps.StatefulSetUpdateStrategy", strategy),
             "must be 'RollingUpdate' or 'OnDelete'",
         ),
     }

@@ -4,10 +4,11 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, selector};
+use crate::schema::internal;
 use crate::schema::quantity::Quantity;
 
 /// Longest name of a CSI driver.
@@ -150,8 +151,8 @@ pub(super) fn csi_node_update(new: &Value, old: &Value, errors: &mut Errors) {
                 .iter()
                 .any(|name| at(driver, name) != at(before, name))
             {
-                let shown = json!({"Name": at(driver, "name"), "NodeID": at(driver, "nodeID"),
-                    "TopologyKeys": at(driver, "topologyKeys"), "Allocatable": null});
+                let mut shown = internal::form("storage.CSINodeDriver", driver);
+                shown["Allocatable"] = Value::Null;
                 errors.invalid("spec.drivers", shown, "field is immutable");
             }
         }

@@ -62,13 +62,20 @@ fn parameters(class: &Value, errors: &mut Errors) {
 /// Checks the topologies, of which no two are the same.
 fn topologies(class: &Value, errors: &mut Errors) {
     let mut seen: Vec<Vec<(&str, HashSet<&str>)>> = Vec::new();
-    for (index, topology) in list(class, "allowedTopologies").iter().enumerate() {
+    let topologies = list(class, "allowedTopologies");
+    for (index, topology) in topologies.iter().enumerate() {
         let path = TOPOLOGIES.index(index);
         let terms = expressions(&path.child("matchLabelExpressions"), topology, errors);
         let is_same = |other: &Vec<(&str, HashSet<&str>)>| {
             other.len() == terms.len() && terms.iter().all(|term| other.contains(term))
         };
-        if seen.iter().any(is_same) {
+        // Upstream compares with a list that has empty topologies in place of later ones.
+        let unseen = if terms.is_empty() {
+            topologies.len() - index
+        } else {
+            0
+        };
+        for _ in 0..seen.iter().filter(|other| is_same(other)).count() + unseen {
             errors.duplicate(path.child("matchLabelExpressions"), "");
         }
         seen.push(terms);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::errors::{Errors, at, text};
 use super::{formats, pod, selector};
+use crate::schema::internal;
 
 const TEMPLATE: &str = "spec.template";
 
@@ -87,11 +88,8 @@ pub(super) fn matching_labels(selector: &Value, object: &Value, errors: &mut Err
     let field = format!("{TEMPLATE}.metadata.labels");
     let labels = at(object, &field);
     if !selector::matches(selector, labels) {
-        errors.invalid(
-            field,
-            labels.clone(),
-            "`selector` does not match template `labels`",
-        );
+        let why = "`selector` does not match template `labels`";
+        errors.invalid(field, labels.clone(), why);
     }
 }
 
@@ -133,10 +131,9 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
             );
         }
         "RollingUpdate" => rolling_update(rolling, errors),
-        // Upstream shows the Go form of the whole strategy.
-        other => errors.not_supported(
+        _ => errors.not_supported(
             FIELD,
-            json!({"Type": other, "RollingUpdate": rolling}),
+            internal::form("apps.DeploymentStrategy", strategy),
             &["Recreate", "RollingUpdate"],
         ),
     }

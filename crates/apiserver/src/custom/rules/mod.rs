@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::schema::{ListType, Rule, Schema};
 use crate::cel::types::{Decl, Type};
 use crate::cel::value::Val;
-use crate::cel::{Declarations, Fail, Program, Sizes, Variables, cost};
+use crate::cel::{Declarations, Fail, Program, Variables, cost};
 use crate::fielderror::{FieldError, Problem};
 
 /// A rule with its programs; an error is the text about the source.
@@ -33,15 +33,15 @@ struct Compiled {
 impl Compiled {
     fn new(rule: &Rule, schema: &Schema, decl: &Arc<Decl>) -> Self {
         let declarations = declarations(rule, decl);
-        let sizes = SelfSizes(decl);
-        let program = Program::compile(&rule.rule, &declarations, &sizes)
+        let sizes: &Decl = decl;
+        let program = Program::compile(&rule.rule, &declarations, sizes)
             .map_err(|problem| format!("compilation failed: {problem}"))
             .and_then(|program| match program.result() {
                 Type::Bool => Ok(program),
                 _ => Err("cel expression must evaluate to a bool".to_owned()),
             });
         let message = (!rule.message_expression.is_empty() && program.is_ok()).then(|| {
-            Program::compile(&rule.message_expression, &declarations, &sizes)
+            Program::compile(&rule.message_expression, &declarations, sizes)
                 .map_err(|problem| format!("messageExpression compilation failed: {problem}"))
                 .and_then(|program| match program.result() {
                     Type::Text => Ok(program),
@@ -71,24 +71,6 @@ fn declarations(rule: &Rule, decl: &Decl) -> Declarations {
         ("self".to_owned(), decl.ty.clone()),
         ("oldSelf".to_owned(), old),
     ])
-}
-
-/// The sizes below `self` and `oldSelf`.
-struct SelfSizes<'a>(&'a Arc<Decl>);
-
-impl Sizes for SelfSizes<'_> {
-    fn max(&self, path: &[String]) -> Option<u64> {
-        let mut decl = self.0;
-        for step in &path[1..] {
-            decl = match step.as_str() {
-                "@items" | "@values" => decl.element.as_ref()?,
-                // The size of keys is unknown.
-                "@keys" => return None,
-                field => decl.field(field)?,
-            };
-        }
-        Some(decl.max_elements)
-    }
 }
 
 /// The compiled rules of a schema, with those of all nodes below. Nodes without rules are absent.
@@ -450,7 +432,7 @@ fn problem(rule: &Rule, rules: &Rules, value: &Value, message: String) -> Proble
         Some("FieldValueForbidden") => Problem::Forbidden(message),
         Some("FieldValueRequired") => Problem::Required(message),
         Some("FieldValueDuplicate") if is_large => Problem::DuplicateWhole,
-        Some("FieldValueDuplicate") => Problem::Duplicate(value.clone()),
+        Some("FieldValueDuplicate") => Problem::Duplicate(value.clone(), String::new()),
         _ if is_large => Problem::InvalidWhole(message),
         _ => Problem::Invalid(value.clone(), message),
     }

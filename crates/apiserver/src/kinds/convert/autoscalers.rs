@@ -19,8 +19,8 @@ pub(crate) static AUTOSCALERS: Conversion = Conversion {
     version: "v2",
     to_kept: to_v2,
     from_kept: from_v2,
-    errors: |_| Vec::new(),
-    update_errors: |_, _| Vec::new(),
+    errors: |_, errors| errors,
+    update_errors: |_, _, errors| errors,
 };
 
 const KIND: &str = "HorizontalPodAutoscaler";

@@ -24,8 +24,9 @@ pub struct Conversion {
     pub to_kept: fn(Value) -> Value,
     /// Converts a stored object into this version.
     pub from_kept: fn(Value) -> Value,
-    /// Validation of a new object (in stored form) that only this version has.
-    pub errors: fn(&Value) -> Vec<FieldError>,
+    /// Validation of a new object (in stored form) that only this version has. It gets the errors
+    /// that both versions have, and returns all.
+    pub errors: fn(&Value, Vec<FieldError>) -> Vec<FieldError>,
     /// The same for an update to the first object, from the second one.
-    pub update_errors: fn(&Value, &Value) -> Vec<FieldError>,
+    pub update_errors: fn(&Value, &Value, Vec<FieldError>) -> Vec<FieldError>,
 }

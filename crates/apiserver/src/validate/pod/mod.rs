@@ -19,7 +19,6 @@ mod containers;
 mod context;
 mod env;
 mod ephemeral;
-mod internal;
 mod mounts;
 mod network;
 mod placement;
@@ -40,7 +39,6 @@ pub(super) mod warnings;
 mod windows;
 
 pub(super) use affinity::node_selector;
-pub(super) use internal::{SERVICE_PORT, form, volume_affinity};
 pub(super) use mounts::no_backsteps;
 pub(super) use placement::{taints, tolerations};
 pub(super) use ports::{PROTOCOLS, port_number, port_number_or_name};
@@ -48,6 +46,7 @@ pub(super) use resize::update as resized;
 pub(super) use status::update as status_update;
 pub(super) use templates::{template, template_metadata};
 pub(super) use update::update;
+pub(super) use volumes::claim_metadata;
 
 static SPEC: Path<'static> = Path::new("spec");
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];

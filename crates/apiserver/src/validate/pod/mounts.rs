@@ -9,6 +9,21 @@ use serde_json::Value;
 use super::context::Pod;
 use super::{Errors, Path, is_true, list, text};
 
+/// A list of places where a container has volumes, and the field with the path of each place.
+struct Places {
+    list: &'static str,
+    target: &'static str,
+}
+
+const MOUNTS: Places = Places {
+    list: "volumeMounts",
+    target: "mountPath",
+};
+const DEVICES: Places = Places {
+    list: "volumeDevices",
+    target: "devicePath",
+};
+
 /// Checks mounts and devices of the container at `path`.
 pub(super) fn check(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
     let (mounts, devices) = (
@@ -24,7 +39,6 @@ pub(super) fn check(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &
 }
 
 fn volume_mounts(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
-    let devices = list(container, "volumeDevices");
     let mut paths = HashSet::new();
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
         let path = list_path.index(index);
@@ -41,23 +55,7 @@ fn volume_mounts(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors:
         if !paths.insert(target) {
             errors.invalid(path.child("mountPath"), target, "must be unique");
         }
-        if devices.iter().any(|device| text(device, "name") == name) {
-            errors.invalid(
-                path.child("name"),
-                name,
-                "must not already exist in volumeDevices",
-            );
-        }
-        if devices
-            .iter()
-            .any(|device| text(device, "devicePath") == target)
-        {
-            errors.invalid(
-                path.child("mountPath"),
-                target,
-                "must not already exist as a path in volumeDevices",
-            );
-        }
+        not_among(&DEVICES, container, (&path, &MOUNTS), mount, errors);
         // Upstream's paths of the following fields lack the index.
         let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
         if !sub_path.is_empty() {
@@ -124,7 +122,6 @@ fn recursive_read_only(path: &Path<'_>, mount: &Value, errors: &mut Errors) {
 }
 
 fn volume_devices(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
-    let mounts = list(container, "volumeMounts");
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for (index, device) in list(container, "volumeDevices").iter().enumerate() {
         let path = list_path.index(index);
@@ -163,26 +160,33 @@ fn volume_devices(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors
         } else {
             paths.insert(target);
         }
-        if mounts.iter().any(|mount| text(mount, "name") == name) {
-            errors.invalid(
-                path.child("name"),
-                name,
-                "must not already exist in volumeMounts",
-            );
-        }
-        if mounts
-            .iter()
-            .any(|mount| text(mount, "mountPath") == target)
-        {
-            errors.invalid(
-                path.child("devicePath"),
-                target,
-                "must not already exist as a path in volumeMounts",
-            );
-        }
+        not_among(&MOUNTS, container, (&path, &DEVICES), device, errors);
         if !name.is_empty() {
             names.insert(name);
         }
+    }
+}
+
+/// Checks that another list of the container has neither the volume nor the path of `item`, which
+/// is at `own`.
+fn not_among(
+    other: &Places,
+    container: &Value,
+    own: (&Path<'_>, &Places),
+    item: &Value,
+    errors: &mut Errors,
+) {
+    let others = list(container, other.list);
+    let has = |field: &str, value: &str| others.iter().any(|other| text(other, field) == value);
+    let (path, own) = own;
+    let (name, target) = (text(item, "name"), text(item, own.target));
+    if has("name", name) {
+        let why = format!("must not already exist in {}", other.list);
+        errors.invalid(path.child("name"), name, why);
+    }
+    if has(other.target, target) {
+        let why = format!("must not already exist as a path in {}", other.list);
+        errors.invalid(path.child(own.target), target, why);
     }
 }
 

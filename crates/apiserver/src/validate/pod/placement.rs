@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::internal::{TAINT, form};
 use super::{Errors, Path, affinity, formats, list, number, selector, text};
+use crate::schema::internal;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -152,7 +152,8 @@ pub(in super::super) fn taints(field: &str, taints: &[Value], errors: &mut Error
         errors.complaints(path.child("value"), value, formats::label_value(value));
         errors.choice(path.child("effect"), effect, &EFFECTS);
         if !seen.insert((key, effect)) {
-            errors.duplicate(path, form(TAINT, taint));
+            let why = "taints must be unique by key and effect pair";
+            errors.duplicate_because(path, internal::form("core.Taint", taint), why);
         }
     }
 }

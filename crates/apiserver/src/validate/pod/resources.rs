@@ -7,107 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::context::Pod;
-use super::internal::{CLAIM, form};
 use super::restart::is_sidecar;
 use super::{Errors, Path, annotations, formats, list, text};
+use crate::schema::internal;
 use crate::schema::quantity::Quantity;
+use crate::validate::resource_names::{
+    self, HUGE_PAGES, check_of_container, is_counted, is_native,
+};
 
-const HUGE_PAGES: &str = "hugepages-";
-const CONTAINER_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-
-/// Resources without a domain.
-const STANDARD: [&str; 20] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-
-/// Counts of objects, which are integers.
-const COUNTS: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-
-type NameCheck = fn(&Path<'_>, &str, &mut Errors);
-
-/// Whether Kubernetes defines a resource.
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && formats::qualified_name(&format!("requests.{name}")).is_empty()
-}
+type NameCheck = fn(&str, &str, &mut Errors);
 
 /// Whether pods can request more of a resource than a node has.
 fn allows_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with(HUGE_PAGES)
 }
 
-/// Checks the name of a resource. Upstream: `validateResourceName`.
-fn resource_name(path: &Path<'_>, name: &str, errors: &mut Errors) {
-    let complaints = formats::qualified_name(name);
-    let is_standard = || {
-        STANDARD.contains(&name)
-            || name.starts_with(HUGE_PAGES)
-            || name.starts_with("requests.hugepages-")
-    };
-    if complaints.is_empty() && !name.contains('/') && !is_standard() {
-        errors.invalid(
-            path,
-            name,
-            "must be a standard resource type or fully qualified",
-        );
-    }
-    errors.complaints(path, name, complaints);
-}
-
-fn container_resource_name(path: &Path<'_>, name: &str, errors: &mut Errors) {
-    if CONTAINER_RESOURCES.contains(&name) {
-        return;
-    }
-    resource_name(path, name, errors);
-    if !name.contains('/') {
-        if !name.starts_with(HUGE_PAGES) {
-            errors.invalid(path, name, "must be a standard resource for containers");
-        }
-    } else if !is_native(name) && !is_extended(name) {
-        errors.invalid(path, name, "doesn't follow extended resource name standard");
-    }
-}
-
-fn pod_resource_name(path: &Path<'_>, name: &str, errors: &mut Errors) {
+fn pod_resource_name(field: &str, name: &str, errors: &mut Errors) {
     let before = errors.len();
-    resource_name(path, name, errors);
+    resource_names::check(field, name, errors);
     let is_supported = ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES);
     if errors.len() == before && !is_supported {
-        errors.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
+        errors.not_supported(field, name, &["cpu", "hugepages-", "memory"]);
     }
 }
 
@@ -123,7 +43,7 @@ pub(in super::super) fn amount(
     if amount.is_negative() {
         errors.invalid(path, text, "must be greater than or equal to 0");
     }
-    if !amount.is_integer() && (COUNTS.contains(&name) || is_extended(name)) {
+    if !amount.is_integer() && is_counted(name) {
         errors.invalid(path, text, "must be an integer");
     }
 }
@@ -162,7 +82,7 @@ pub(super) fn of_container(
     {
         return;
     }
-    check(path, requirements, container_resource_name, errors);
+    check(path, requirements, check_of_container, errors);
     claim_names(
         &path.child("claims"),
         list(requirements, "claims"),
@@ -176,7 +96,7 @@ pub(in super::super) fn overhead(path: &Path<'_>, limits: &Value, errors: &mut E
     check(
         path,
         &serde_json::json!({ "limits": limits }),
-        container_resource_name,
+        check_of_container,
         errors,
     );
 }
@@ -186,7 +106,7 @@ fn check(path: &Path<'_>, requirements: &Value, name_check: NameCheck, errors: &
     let (limits, requests) = (&requirements["limits"], &requirements["requests"]);
     let (mut has_huge_pages, mut has_basic) = (false, false);
     let mut each = |path: &Path<'_>, name: &str, text: &str, value, errors: &mut Errors| {
-        name_check(path, name, errors);
+        name_check(&path.to_string(), name, errors);
         amount(path, name, text, value, errors);
         has_basic |= ["cpu", "memory"].contains(&name);
         has_huge_pages |= name.starts_with(HUGE_PAGES);
@@ -314,14 +234,14 @@ fn pod_claim(path: &Path<'_>, claim: &Value, is_duplicate: bool, errors: &mut Er
     if !own.is_null() && !template.is_null() {
         errors.invalid(
             path,
-            form(CLAIM, claim),
+            internal::form("core.PodResourceClaim", claim),
             "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         );
     }
     if own.is_null() && template.is_null() {
         errors.invalid(
             path,
-            form(CLAIM, claim),
+            internal::form("core.PodResourceClaim", claim),
             "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
         );
     }

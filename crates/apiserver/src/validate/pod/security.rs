@@ -6,9 +6,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::internal::{PROFILE, SECURITY_CONTEXT, form};
 use super::mounts::local_descending;
 use super::{Errors, Path, each_container, is_true, list, text, windows};
+use crate::schema::internal;
 
 const LOCALHOST_PROFILE_BYTES: usize = 4095;
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
@@ -177,7 +177,7 @@ fn seccomp(path: &Path<'_>, profile: &Value, errors: &mut Errors) {
         Some(file) if kind == "Localhost" => local_descending(&path, file, errors),
         Some(_) => errors.invalid(
             path,
-            form(PROFILE, profile),
+            internal::form("core.SeccompProfile", profile),
             "can only be set when seccomp type is Localhost",
         ),
         None => {}
@@ -242,8 +242,13 @@ pub(super) fn container(path: &Path<'_>, context: &Value, host_users: bool, erro
         errors,
     );
     if context["allowPrivilegeEscalation"] == false {
-        let mut conflict =
-            |detail: &str| errors.invalid(path, form(SECURITY_CONTEXT, context), detail);
+        let mut conflict = |detail: &str| {
+            errors.invalid(
+                path,
+                internal::form("core.SecurityContext", context),
+                detail,
+            )
+        };
         if is_true(context, "privileged") {
             conflict("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
         }

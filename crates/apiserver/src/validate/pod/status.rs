@@ -6,10 +6,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::internal::{IP, form};
 use super::security::identity;
 use super::update::fixed_annotations;
 use super::{Errors, Path, addresses, at, formats, list, number, restart, text};
+use crate::schema::internal;
 
 static STATUS: Path<'static> = Path::new("status");
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
@@ -207,7 +207,7 @@ fn ips(field: &str, status: &Value, before: &Value, errors: &mut Errors) {
         if !is_dual || entries.len() > 2 {
             errors.invalid(
                 path,
-                form(IP, &status[field]),
+                internal::form("core.PodIP", &status[field]),
                 "may specify no more than one IP for each IP family",
             );
         }

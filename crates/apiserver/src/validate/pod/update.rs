@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::internal::{SELECTOR_TERM, form};
 use super::{Errors, Path, annotations, at, containers, list, placement, text, whole};
+use crate::schema::internal;
 use crate::validate::difference::difference;
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
@@ -83,7 +83,7 @@ fn gated(spec: &mut Value, stored: &Value, errors: &mut Errors) {
         };
         errors.invalid(
             field,
-            form(SELECTOR_TERM, &shown),
+            internal::form("core.NodeSelectorTerm", &shown),
             "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         );
     } else {
@@ -91,7 +91,7 @@ fn gated(spec: &mut Value, stored: &Value, errors: &mut Errors) {
             if !has_only_additions(term, before) {
                 errors.invalid(
                     format!("{field}[{index}]"),
-                    form(SELECTOR_TERM, term),
+                    internal::form("core.NodeSelectorTerm", term),
                     "only additions are allowed (no mutations or deletions)",
                 );
             }

@@ -11,7 +11,7 @@ use super::volume_sources::{
     gce_disk, host_path, is_long_portal, iscsi, key_to_path, mode, monitors, nfs, quobyte, rbd,
     required, secret_ref, storage_os,
 };
-use super::{Errors, Path, at, containers, formats, list, meta, mounts, projected, text};
+use super::{Errors, Path, containers, formats, list, meta, mounts, projected, text};
 use crate::schema::quantity::Quantity;
 use crate::validate::claim;
 
@@ -222,23 +222,21 @@ fn ephemeral(path: &Path<'_>, source: &Value, errors: &mut Errors) {
     if template.is_null() {
         return errors.required(path, "");
     }
-    let metadata_path = path.child("metadata");
-    meta::annotations(
-        metadata_path.child("annotations"),
-        at(template, "metadata.annotations"),
-        errors,
-    );
-    meta::labels(
-        metadata_path.child("labels"),
-        at(template, "metadata.labels"),
-        errors,
-    );
+    claim_metadata(&path.child("metadata"), &template["metadata"], errors);
+    claim::spec(&path.child("spec").to_string(), &template["spec"], errors);
+}
+
+/// Checks the metadata that a template gives a claim. Upstream: ValidateTemplateObjectMeta.
+pub(in super::super) fn claim_metadata(path: &Path<'_>, metadata: &Value, errors: &mut Errors) {
+    meta::annotations(path.child("annotations"), &metadata["annotations"], errors);
+    meta::labels(path.child("labels"), &metadata["labels"], errors);
     for field in METADATA_OF_PODS {
-        if !template["metadata"][field].is_null() {
-            errors.forbidden(metadata_path.child(field), "cannot be set");
+        if !metadata[field].is_null() {
+            // Upstream lower-cases the first letter of the name in Go.
+            let shown = if field == "uid" { "uID" } else { field };
+            errors.forbidden(path.child(shown), "cannot be set");
         }
     }
-    claim::spec(&path.child("spec").to_string(), &template["spec"], errors);
 }
 
 /// Metadata of a claim that its controller sets, in upstream's order.

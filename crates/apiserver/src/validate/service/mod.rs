@@ -8,10 +8,11 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::errors::{Errors, at, list, text};
-use super::pod::{self, PROTOCOLS, SERVICE_PORT, form};
+use super::pod::{self, PROTOCOLS};
 use super::{formats, meta};
 use crate::apimachinery::addresses;
 use crate::apimachinery::path::Path;
+use crate::schema::internal;
 
 mod addressing;
 
@@ -143,7 +144,7 @@ fn port_numbers(spec: &Value, errors: &mut Errors) {
         let (protocol, number) = (text(port, "protocol"), port["port"].as_i64());
         if !seen.insert((protocol, number)) {
             let key = json!({"protocol": protocol, "port": number});
-            errors.duplicate(path.index(index), form(SERVICE_PORT, &key));
+            errors.duplicate(path.index(index), internal::form("core.ServicePort", &key));
         }
     }
 }

@@ -50,9 +50,10 @@ impl ResourceType {
 
     /// Whether API servers may lack the type, so that nothing else may wait for its cache.
     ///
-    /// These are the types of dynamic resource allocation. Servers before 1.34 lack their `v1`.
+    /// These are beta types, and the types of dynamic resource allocation. Servers before 1.34 lack
+    /// the `v1` of the latter.
     pub fn is_optional(&self) -> bool {
-        self.group == DEVICES
+        self.group == DEVICES || self.version != "v1"
     }
 
     /// `v1` or `apps/v1`, as in `apiVersion`.
@@ -189,6 +190,21 @@ const fn trust_bundles(version: &'static str) -> ResourceType {
     ResourceType::versioned("certificates.k8s.io", version, kind, plural, false)
 }
 
+/// certificates.k8s.io/v1 certificatesigningrequests.
+pub static CERTIFICATE_SIGNING_REQUESTS: ResourceType = ResourceType::builtin(
+    "certificates.k8s.io",
+    "CertificateSigningRequest",
+    "certificatesigningrequests",
+    false,
+);
+/// certificates.k8s.io/v1beta1 podcertificaterequests. API servers have them only on request.
+pub static POD_CERTIFICATE_REQUESTS: ResourceType = ResourceType::versioned(
+    "certificates.k8s.io",
+    "v1beta1",
+    "PodCertificateRequest",
+    "podcertificaterequests",
+    true,
+);
 /// authentication.k8s.io/v1 tokenreviews.
 pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin(
     "authentication.k8s.io",

@@ -10,6 +10,7 @@
 //! a whole object, the view keeps the served [`Document`], so unknown fields survive the write.
 
 mod bootstrap_token;
+mod certificate_requests;
 mod cluster_info;
 mod cluster_role;
 mod cluster_trust_bundle;
@@ -48,6 +49,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use bootstrap_token::{BootstrapToken, BootstrapTokenData, SecretValue, TokenLife};
+pub use certificate_requests::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus, IsSet, PodCertificateRequest, SigningRequest,
+};
 pub use cluster_info::ClusterInfo;
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use cluster_trust_bundle::{

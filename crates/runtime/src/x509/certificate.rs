@@ -5,7 +5,11 @@
 use jiff::civil::DateTime;
 
 use super::Name;
-use crate::asn1::{Elements, Error, Result, Tag, context};
+use super::request::extension;
+use crate::asn1::{Elements, Error, ObjectIdentifier, Result, Tag, context};
+
+/// The extension "subject key identifier".
+const SUBJECT_KEY_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.14");
 
 /// The fields of a certificate that Steersman uses. They are only claims until a trusted authority
 /// has verified the certificate.
@@ -18,6 +22,12 @@ pub struct Certificate {
     /// End of the validity period, Unix seconds. It is in the year 9999 for certificates that do
     /// not expire.
     pub not_after: i64,
+    /// The subject in DER.
+    pub subject_der: Vec<u8>,
+    /// The public key: SubjectPublicKeyInfo in DER.
+    pub public_key: Vec<u8>,
+    /// The identifier of the public key, if the certificate has one.
+    pub subject_key_id: Option<Vec<u8>>,
 }
 
 impl Certificate {
@@ -40,16 +50,34 @@ fn certificate(der: &[u8]) -> Result<Certificate> {
     let mut validity = part.sequence()?;
     let (not_before, not_after) = (time(&mut validity)?, time(&mut validity)?);
     validity.end()?;
-    // The verifier reads the key and the extensions.
-    let subject = Name::read(part.sequence()?)?;
+    let (subject, public_key) = (part.whole()?, part.whole()?);
+    let mut subject_key_id = None;
     while !part.is_empty() {
-        part.any()?;
+        // Two identifiers that RFC 5280 forbids, and the extensions.
+        let (tag, content) = part.any()?;
+        if tag == context(3, true) {
+            subject_key_id = key_id(Elements::of_sequence(content)?)?;
+        }
     }
     Ok(Certificate {
-        subject,
+        subject: Name::read(Elements::of_sequence(subject)?)?,
         not_before,
         not_after,
+        subject_der: subject.to_vec(),
+        public_key: public_key.to_vec(),
+        subject_key_id,
     })
+}
+
+fn key_id(mut extensions: Elements<'_>) -> Result<Option<Vec<u8>>> {
+    let mut found = None;
+    while !extensions.is_empty() {
+        let (kind, value) = extension(extensions.sequence()?)?;
+        if kind == SUBJECT_KEY_ID.as_bytes() {
+            found = Some(Elements::of(value)?.content(Tag::OctetString)?.to_vec());
+        }
+    }
+    Ok(found)
 }
 
 fn time(elements: &mut Elements<'_>) -> Result<i64> {

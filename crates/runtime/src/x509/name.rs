@@ -1,11 +1,26 @@
 //! Distinguished names: the subjects of certificates and of requests.
 
-use crate::asn1::{Elements, Error, ObjectIdentifier, Result, Tag};
+use crate::asn1::{Elements, Error, ObjectIdentifier, Result, Tag, element, oid, sequence};
 
 /// `CN`.
 pub const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 /// `O`.
 pub const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+
+/// The attributes that [`Name::standard_der`] keeps, in its order: `C`, `ST`, `L`, `STREET`,
+/// `postalCode`, `O`, `OU`, `CN`, `serialNumber`.
+const STANDARD: [ObjectIdentifier; 9] = [
+    ObjectIdentifier::new_unwrap("2.5.4.6"),
+    ObjectIdentifier::new_unwrap("2.5.4.8"),
+    ObjectIdentifier::new_unwrap("2.5.4.7"),
+    ObjectIdentifier::new_unwrap("2.5.4.9"),
+    ObjectIdentifier::new_unwrap("2.5.4.17"),
+    ORGANIZATION,
+    ObjectIdentifier::new_unwrap("2.5.4.11"),
+    COMMON_NAME,
+    SERIAL_NUMBER,
+];
+const SERIAL_NUMBER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.5");
 
 /// The attributes of a name, in order. The sets of attributes are flattened, as in Go's
 /// `pkix.Name`.
@@ -32,6 +47,29 @@ impl Name {
     /// The organizations. They are the groups in client certificates.
     pub fn organizations(&self) -> impl Iterator<Item = &str> {
         self.values(ORGANIZATION)
+    }
+
+    /// The name in DER with only nine standard attributes, each with all its values in one set. Of
+    /// common names and serial numbers, the last one counts. Upstream: `Name.ToRDNSequence` of
+    /// crypto/x509/pkix.
+    pub(super) fn standard_der(&self) -> Vec<u8> {
+        let sets = STANDARD.iter().filter_map(|kind| {
+            let mut values: Vec<&str> = self.values(*kind).collect();
+            if [COMMON_NAME, SERIAL_NUMBER].contains(kind) {
+                values = values
+                    .pop()
+                    .filter(|last| !last.is_empty())
+                    .into_iter()
+                    .collect();
+            }
+            let mut attributes: Vec<Vec<u8>> = values
+                .iter()
+                .map(|value| sequence(&[&oid(*kind), &string(value)]))
+                .collect();
+            attributes.sort_unstable();
+            (!attributes.is_empty()).then(|| element(Tag::Set, &attributes.concat()))
+        });
+        element(Tag::Sequence, &sets.collect::<Vec<_>>().concat())
     }
 
     /// Reads the sequence of sets that a name is.
@@ -73,6 +111,19 @@ fn text(tag: Tag, value: &[u8]) -> Result<String> {
         _ => None,
     };
     text.ok_or_else(|| Error::from(tag.value_error()))
+}
+
+/// A PrintableString if the characters allow it, else a UTF8String.
+fn string(value: &str) -> Vec<u8> {
+    let is_printable = |byte| {
+        matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') || b" '()+,-./:=?".contains(&byte)
+    };
+    let tag = if value.bytes().all(is_printable) {
+        Tag::PrintableString
+    } else {
+        Tag::Utf8String
+    };
+    element(tag, value.as_bytes())
 }
 
 #[cfg(test)]

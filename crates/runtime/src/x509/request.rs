@@ -1,0 +1,425 @@
+//! Requests for certificates (PKCS#10), as clients send them in CertificateSigningRequests.
+//!
+//! Upstream: `ParseCSR` of `pkg/apis/certificates`, and `ParseCertificateRequest` of crypto/x509. As
+//! these, the parser ignores attributes that it does not know, and requested extensions except the
+//! alternative names. It keeps URIs as they are; Go rewrites them in its own form.
+
+use std::net::IpAddr;
+
+use super::Name;
+use crate::asn1::{self, Elements, Error, ObjectIdentifier, Tag, context};
+use crate::keys::{self, VerifyError};
+
+/// The type of the PEM block.
+const BLOCK: &str = "CERTIFICATE REQUEST";
+
+/// The attribute that holds the requested extensions.
+const EXTENSION_REQUEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.14");
+
+/// The extension "subject alternative name".
+pub(super) const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+
+/// Bytes that are not a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The first PEM block is absent or has another type.
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
+    Block,
+    /// The block is not a request.
+    #[error("malformed certificate request: {0}")]
+    Malformed(String),
+    /// An extension is requested twice.
+    #[error("x509: certificate request contains duplicate requested extensions")]
+    Duplicate,
+    /// An alternative name has characters outside ASCII.
+    #[error("x509: SAN {0} is malformed")]
+    AlternativeName(&'static str),
+    /// An IP address has this many bytes.
+    #[error("x509: cannot parse IP address of length {0}")]
+    IpLength(usize),
+}
+
+impl From<Error> for RequestError {
+    fn from(error: Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+/// The alternative names of a subject. Names of other types are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AlternativeNames {
+    /// DNS names.
+    pub dns: Vec<String>,
+    /// Email addresses.
+    pub emails: Vec<String>,
+    /// IP addresses. IPv4 addresses in the form of IPv6 are IPv4 addresses.
+    pub ips: Vec<IpAddr>,
+    /// URIs.
+    pub uris: Vec<String>,
+}
+
+/// A request for a certificate. The requester may claim any content.
+#[derive(Debug, Clone)]
+pub struct CertificateRequest {
+    /// The requested subject.
+    pub subject: Name,
+    /// The public key: SubjectPublicKeyInfo in DER.
+    pub public_key: Vec<u8>,
+    /// The requested alternative names.
+    pub alternative_names: AlternativeNames,
+    /// The part that the signature covers.
+    signed: Vec<u8>,
+    algorithm: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl CertificateRequest {
+    /// Parses the first PEM block of `pem`. The signature is not checked.
+    ///
+    /// # Errors
+    /// If the block is not a request.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, RequestError> {
+        let block = pem::parse(pem).map_err(|_| RequestError::Block)?;
+        if block.tag() != BLOCK {
+            return Err(RequestError::Block);
+        }
+        Self::from_der(block.contents())
+    }
+
+    /// Parses DER. The signature is not checked.
+    ///
+    /// # Errors
+    /// If the bytes are not a request.
+    pub fn from_der(der: &[u8]) -> Result<Self, RequestError> {
+        let mut request = Elements::of_sequence(der)?;
+        let (signed, algorithm) = (request.whole()?, request.whole()?);
+        let signature = request.octets_of_bit_string()?;
+        request.end()?;
+        let mut info = Elements::of_sequence(signed)?;
+        let _version = info.content(Tag::Integer)?;
+        let subject = Name::read(info.sequence()?)?;
+        let public_key = info.whole()?;
+        let attributes = info.optional(context(0, true))?.unwrap_or_default();
+        info.end()?;
+        Ok(Self {
+            subject,
+            public_key: public_key.to_vec(),
+            alternative_names: alternative_names(attributes)?,
+            signed: signed.to_vec(),
+            algorithm: algorithm.to_vec(),
+            signature: signature.to_vec(),
+        })
+    }
+
+    /// Checks that the requester has the private key.
+    ///
+    /// # Errors
+    /// If the signature is not that of the public key.
+    pub fn check_signature(&self) -> Result<(), VerifyError> {
+        keys::verify(
+            &self.public_key,
+            &self.algorithm,
+            &self.signed,
+            &self.signature,
+        )
+    }
+}
+
+/// The alternative names in the attributes of a request.
+fn alternative_names(attributes: &[u8]) -> Result<AlternativeNames, RequestError> {
+    let (mut names, mut seen) = (AlternativeNames::default(), Vec::new());
+    let mut attributes = Elements::of(attributes)?;
+    while !attributes.is_empty() {
+        let Some(mut extensions) = requested_extensions(attributes.whole()?)? else {
+            continue;
+        };
+        while !extensions.is_empty() {
+            let (kind, value) = extension(extensions.sequence()?)?;
+            if seen.contains(&kind) {
+                return Err(RequestError::Duplicate);
+            }
+            seen.push(kind);
+            if kind == SUBJECT_ALT_NAME.as_bytes() {
+                names.read(Elements::of_sequence(value)?)?;
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The extensions in this attribute; `None` for other attributes, and for malformed ones.
+fn requested_extensions(attribute: &[u8]) -> asn1::Result<Option<Elements<'_>>> {
+    let read = || -> asn1::Result<_> {
+        let mut attribute = Elements::of_sequence(attribute)?;
+        let kind = attribute.content(Tag::ObjectIdentifier)?;
+        let mut values = Elements::of(attribute.content(Tag::Set)?)?;
+        let value = values.whole()?;
+        attribute.end()?;
+        Ok((kind, value))
+    };
+    match read() {
+        Ok((kind, value)) if kind == EXTENSION_REQUEST.as_bytes() => {
+            Elements::of_sequence(value).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Object identifier and value of an extension.
+pub(super) fn extension<'a>(mut extension: Elements<'a>) -> asn1::Result<(&'a [u8], &'a [u8])> {
+    let kind = extension.content(Tag::ObjectIdentifier)?;
+    let _critical = extension.optional(Tag::Boolean)?;
+    let value = extension.content(Tag::OctetString)?;
+    extension.end()?;
+    Ok((kind, value))
+}
+
+impl AlternativeNames {
+    fn read(&mut self, mut names: Elements<'_>) -> Result<(), RequestError> {
+        const EMAIL: Tag = context(1, false);
+        const DNS: Tag = context(2, false);
+        const URI: Tag = context(6, false);
+        const IP: Tag = context(7, false);
+        let ascii = |bytes: &[u8], kind| match std::str::from_utf8(bytes) {
+            Ok(text) if text.is_ascii() => Ok(text.to_owned()),
+            _ => Err(RequestError::AlternativeName(kind)),
+        };
+        while !names.is_empty() {
+            match names.any()? {
+                (EMAIL, name) => self.emails.push(ascii(name, "rfc822Name")?),
+                (DNS, name) => self.dns.push(ascii(name, "dNSName")?),
+                (URI, name) => self.uris.push(ascii(name, "uniformResourceIdentifier")?),
+                (IP, address) => self.ips.push(ip(address)?),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ip(address: &[u8]) -> Result<IpAddr, RequestError> {
+    let parsed = <[u8; 4]>::try_from(address).map(IpAddr::from);
+    parsed
+        .or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from))
+        .map(|ip| ip.to_canonical())
+        .map_err(|_| RequestError::IpLength(address.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asn1::{NULL, bit_string, element, oid, sequence, unsigned};
+    use crate::x509::COMMON_NAME;
+
+    /// Requests of OpenSSL for `system:node:n1`, signed with each algorithm.
+    const REQUESTS: &str = include_str!("testdata/requests.pem");
+
+    #[test]
+    fn signatures_of_all_usual_algorithms_verify() {
+        let expected = [
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Ok(()),
+            Err(VerifyError::Rsa),
+            Err(VerifyError::Unimplemented),
+            Err(VerifyError::Unimplemented),
+            Err(VerifyError::Unimplemented),
+        ];
+        let blocks = pem::parse_many(REQUESTS).unwrap();
+        assert_eq!(blocks.len(), expected.len());
+        for (index, (block, expected)) in blocks.iter().zip(expected).enumerate() {
+            let request = CertificateRequest::from_der(block.contents()).unwrap();
+            assert_eq!(request.subject.common_name(), "system:node:n1");
+            assert!(request.subject.organizations().eq(["system:nodes"]));
+            assert_eq!(request.check_signature(), expected, "request {index}");
+            if expected.is_ok() {
+                let mut forged = request.clone();
+                forged.signed[40] ^= 1;
+                assert!(forged.check_signature().is_err(), "request {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn key_and_signature_have_the_same_algorithm() {
+        let blocks = pem::parse_many(REQUESTS).unwrap();
+        let request =
+            |index: usize| CertificateRequest::from_der(blocks[index].contents()).unwrap();
+        let (rsa, ecdsa, ed25519) = (request(2), request(8), request(14));
+        let mixed = |key: &CertificateRequest, signature: &CertificateRequest| {
+            let mut mixed = signature.clone();
+            mixed.public_key = key.public_key.clone();
+            mixed.check_signature().unwrap_err().to_string()
+        };
+        let text = |algorithm, key| {
+            format!(
+                "x509: signature algorithm specifies an {algorithm} public key, but have public key of type {key}"
+            )
+        };
+        assert_eq!(mixed(&rsa, &ecdsa), text("ECDSA", "*rsa.PublicKey"));
+        assert_eq!(mixed(&ecdsa, &rsa), text("RSA", "*ecdsa.PublicKey"));
+        assert_eq!(mixed(&ed25519, &rsa), text("RSA", "ed25519.PublicKey"));
+        assert_eq!(mixed(&rsa, &ed25519), text("Ed25519", "*rsa.PublicKey"));
+        let mut broken = rsa;
+        broken.public_key = NULL.to_vec();
+        assert_eq!(broken.check_signature(), Err(VerifyError::Key));
+    }
+
+    #[test]
+    fn the_first_block_must_be_a_request() {
+        let block = |tag: &str| pem::encode(&pem::Pem::new(tag, &b"x"[..]));
+        let requests = [
+            String::new(),
+            "text".to_owned(),
+            block("CERTIFICATE") + REQUESTS,
+            block("NEW CERTIFICATE REQUEST"),
+            "-----BEGIN CERTIFICATE REQUEST-----\n?\n-----END CERTIFICATE REQUEST-----".to_owned(),
+        ];
+        for text in requests {
+            let found = CertificateRequest::from_pem(text.as_bytes()).unwrap_err();
+            assert_eq!(found, RequestError::Block, "{text}");
+        }
+        let found = CertificateRequest::from_pem(block(BLOCK).as_bytes()).unwrap_err();
+        assert!(matches!(found, RequestError::Malformed(_)), "{found}");
+    }
+
+    /// A request without a valid signature, with these attributes.
+    fn with_attributes(attributes: &[Vec<u8>]) -> Result<AlternativeNames, RequestError> {
+        let info = sequence(&[
+            &unsigned(&[0]),
+            &sequence(&[]),
+            NULL,
+            &element(context(0, true), &attributes.concat()),
+        ]);
+        let der = sequence(&[&info, &sequence(&[]), &bit_string(&[])]);
+        CertificateRequest::from_der(&der).map(|request| request.alternative_names)
+    }
+
+    /// An attribute with the requested extensions: object identifiers and values.
+    fn extensions(extensions: &[(ObjectIdentifier, Vec<u8>)]) -> Vec<u8> {
+        let extension = |(kind, value): &(ObjectIdentifier, Vec<u8>)| {
+            let critical = element(Tag::Boolean, &[0xff]);
+            sequence(&[&oid(*kind), &critical, &element(Tag::OctetString, value)])
+        };
+        let all: Vec<u8> = extensions.iter().flat_map(extension).collect();
+        let value = element(Tag::Sequence, &all);
+        sequence(&[&oid(EXTENSION_REQUEST), &element(Tag::Set, &value)])
+    }
+
+    fn names(names: &[(u32, &[u8])]) -> (ObjectIdentifier, Vec<u8>) {
+        let name = |(number, name): &(u32, &[u8])| element(context(*number, false), name);
+        let names: Vec<u8> = names.iter().flat_map(name).collect();
+        (SUBJECT_ALT_NAME, element(Tag::Sequence, &names))
+    }
+
+    #[test]
+    fn only_alternative_names_are_taken_from_the_requested_extensions() {
+        let basic_constraints = ObjectIdentifier::new_unwrap("2.5.29.19");
+        let is_authority = sequence(&[&element(Tag::Boolean, &[0xff])]);
+        let mapped = [&[0; 10][..], &[0xff, 0xff, 10, 0, 0, 1]].concat();
+        let v6 = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let all = names(&[
+            (2, b"a.example"),
+            (7, &[10, 0, 0, 7]),
+            (1, b"a@b"),
+            (8, b"registered"),
+            (6, b"spiffe://td/x"),
+            (7, &v6),
+            (7, &mapped),
+            (2, b"b"),
+        ]);
+        let other = sequence(&[&oid(COMMON_NAME), &element(Tag::Set, NULL)]);
+        let malformed = element(Tag::Sequence, &[0x30]);
+        let attributes = [
+            other,
+            malformed,
+            NULL.to_vec(),
+            extensions(&[(basic_constraints, is_authority), all]),
+            extensions(&[]),
+        ];
+        let expected = AlternativeNames {
+            dns: vec!["a.example".to_owned(), "b".to_owned()],
+            emails: vec!["a@b".to_owned()],
+            ips: ["10.0.0.7", "fd00::1", "10.0.0.1"]
+                .map(|ip| ip.parse().unwrap())
+                .to_vec(),
+            uris: vec!["spiffe://td/x".to_owned()],
+        };
+        assert_eq!(with_attributes(&attributes), Ok(expected));
+        assert_eq!(with_attributes(&[]), Ok(AlternativeNames::default()));
+    }
+
+    #[test]
+    fn malformed_and_repeated_extensions_are_refused() {
+        let dns = || names(&[(2, b"a")]);
+        // (attributes, error)
+        let cases = [
+            (
+                vec![extensions(&[dns(), dns()])],
+                "x509: certificate request contains duplicate requested extensions",
+            ),
+            (
+                vec![extensions(&[dns()]), extensions(&[dns()])],
+                "x509: certificate request contains duplicate requested extensions",
+            ),
+            (
+                vec![extensions(&[names(&[(2, "é".as_bytes())])])],
+                "x509: SAN dNSName is malformed",
+            ),
+            (
+                vec![extensions(&[names(&[(1, b"\xff")])])],
+                "x509: SAN rfc822Name is malformed",
+            ),
+            (
+                vec![extensions(&[names(&[(6, b"\x80")])])],
+                "x509: SAN uniformResourceIdentifier is malformed",
+            ),
+            (
+                vec![extensions(&[names(&[(7, &[10, 0, 0])])])],
+                "x509: cannot parse IP address of length 3",
+            ),
+        ];
+        for (attributes, expected) in cases {
+            assert_eq!(
+                with_attributes(&attributes).unwrap_err().to_string(),
+                expected
+            );
+        }
+        let no_names = extensions(&[(SUBJECT_ALT_NAME, NULL.to_vec())]);
+        let found = with_attributes(&[no_names]).unwrap_err();
+        assert!(matches!(found, RequestError::Malformed(_)), "{found}");
+        let no_extensions = sequence(&[&oid(EXTENSION_REQUEST), &element(Tag::Set, NULL)]);
+        assert!(with_attributes(&[no_extensions]).is_err());
+    }
+
+    #[test]
+    fn truncated_and_corrupted_requests_never_cause_a_panic() {
+        let block = pem::parse_many(REQUESTS).unwrap().swap_remove(8);
+        let whole = block.contents();
+        for at in 0..whole.len() {
+            assert!(CertificateRequest::from_der(&whole[..at]).is_err(), "{at}");
+            for byte in 0..=255 {
+                let mut wrong = whole.to_vec();
+                wrong[at] = byte;
+                if let Ok(request) = CertificateRequest::from_der(&wrong)
+                    && byte % 32 == 1
+                {
+                    let is_same = wrong == whole;
+                    assert_eq!(request.check_signature().is_ok(), is_same, "{at} {byte}");
+                }
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! All series of a queue exist, with zeros, as soon as the queue exists. Upstream:
 //! `client-go/util/workqueue/metrics.go` and `component-base/metrics/prometheus/workqueue`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -243,6 +244,14 @@ impl InProcess {
             longest: self.longest.max(age),
         }
     }
+
+    /// Adds the keys of another queue.
+    fn and(self, other: Self) -> Self {
+        Self {
+            sum: self.sum + other.sum,
+            longest: self.longest.max(other.longest),
+        }
+    }
 }
 
 /// A queue with its name. The name stays after the queue is dropped, so that the series go to zero.
@@ -290,11 +299,15 @@ impl Collector for InProcessCollector {
     fn collect(&self) -> Vec<MetricFamily> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
+        // Several queues may share a name, as in upstream.
+        let mut by_name: BTreeMap<&str, InProcess> = BTreeMap::new();
         for (name, queue) in &*queues {
-            let work = queue
-                .upgrade()
-                .map(|queue| queue.in_process(now))
-                .unwrap_or_default();
+            let work = by_name.entry(name).or_default();
+            if let Some(queue) = queue.upgrade() {
+                *work = work.and(queue.in_process(now));
+            }
+        }
+        for (name, work) in by_name {
             self.unfinished
                 .with_label_values(&[name])
                 .set(work.sum.as_secs_f64());

@@ -154,7 +154,7 @@ mod tests {
 
         asked.lock().unwrap().clear();
         let source = Collection::new(
-            client,
+            client.clone(),
             Cow::Borrowed(&resource::REPLICA_SETS),
             Form::Metadata,
         );
@@ -168,6 +168,20 @@ mod tests {
             [
                 format!("{list} {}", partial("List")),
                 format!("{watch} {}", partial(""))
+            ]
+        );
+
+        asked.lock().unwrap().clear();
+        let form = Form::Selected("type=example.com/a");
+        let source = Collection::new(client, Cow::Borrowed(&resource::SECRETS), form);
+        source.list("limit=500").await.unwrap();
+        source.watch("resourceVersion=7").await.map(drop).unwrap();
+        let (path, fields) = ("/api/v1/secrets", "fieldSelector=type%3Dexample.com%2Fa");
+        assert_eq!(
+            *asked.lock().unwrap(),
+            [
+                format!("{path}?limit=500&{fields} {json}"),
+                format!("{path}?watch=true&resourceVersion=7&{fields} {json}")
             ]
         );
     }

@@ -36,12 +36,15 @@ mod pod;
 mod pod_disruption_budget;
 mod replica_set;
 mod replication_controller;
+mod root_ca_config_map;
 pub(crate) mod scheduling;
 mod selects;
 mod service;
+mod service_account;
 mod service_cidr;
 mod stateful_set;
 mod target_ref;
+mod token_secret;
 mod view;
 mod wire;
 
@@ -91,7 +94,7 @@ pub use job_policies::{
 pub use lease::{Lease, LeaseSpec};
 pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 pub use metadata::ObjectMetadata;
-pub use namespace::Namespace;
+pub use namespace::{Namespace, NamespaceStatus};
 pub use node::{
     Allocatable, MilliCpu, Node, NodeAnnotations, NodeConditions, NodeSpec, NodeStatus,
     TTL_ANNOTATION, Taint,
@@ -109,8 +112,10 @@ pub use pod_disruption_budget::{
 };
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
+pub use root_ca_config_map::{Description, PublishedData, RootCaConfigMap};
 pub use selects::Selects;
 pub use service::{Service, ServiceAnnotations, ServicePort, ServiceSpec, TargetPort};
+pub use service_account::{SecretName, ServiceAccount};
 pub use service_cidr::{
     IpAddress, ServiceCidr, ServiceCidrCondition, ServiceCidrSpec, ServiceCidrStatus,
 };
@@ -119,6 +124,7 @@ pub use stateful_set::{
     UpdateStrategy,
 };
 pub use target_ref::TargetRef;
+pub use token_secret::{Filled, TokenAnnotations, TokenData, TokenSecret};
 pub use wire::{Condition, DecodeError, Identity, Parsed};
 
 use crate::intern::Sym;

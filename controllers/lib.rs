@@ -16,6 +16,7 @@ pub mod endpointslice;
 pub mod endpointslicemirroring;
 pub mod garbagecollector;
 pub mod job;
+pub mod legacytokencleaner;
 pub mod namespace;
 pub mod nodeipam;
 pub mod nodelifecycle;
@@ -23,6 +24,9 @@ pub mod podautoscaler;
 pub mod podgc;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod rootcacertpublisher;
+pub mod serviceaccount;
+pub mod serviceaccounttoken;
 pub mod servicecidrs;
 pub mod statefulset;
 pub mod tainteviction;
@@ -51,13 +55,17 @@ pub const ALL: &[Descriptor] = &[
     garbagecollector::DESCRIPTOR,
     podautoscaler::DESCRIPTOR,
     job::DESCRIPTOR,
+    legacytokencleaner::DESCRIPTOR,
     namespace::DESCRIPTOR,
     nodeipam::DESCRIPTOR,
     nodelifecycle::DESCRIPTOR,
     podgc::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
+    rootcacertpublisher::DESCRIPTOR,
     servicecidrs::DESCRIPTOR,
+    serviceaccount::DESCRIPTOR,
+    serviceaccounttoken::DESCRIPTOR,
     statefulset::DESCRIPTOR,
     tainteviction::DESCRIPTOR,
     tokencleaner::DESCRIPTOR,

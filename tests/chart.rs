@@ -66,10 +66,8 @@ fn controllers() -> String {
         )
         .unwrap();
         writeln!(text, "  identity: {}", controller.identity).unwrap();
-        let rules = controller.all_rules();
-        list(&mut text, "rules", &rules);
-        let of_informers: Vec<Rule> = rules.iter().filter_map(Rule::of_informers).collect();
-        list(&mut text, "informerRules", &of_informers);
+        list(&mut text, "rules", &controller.all_rules());
+        list(&mut text, "managerRules", &controller.rules_of_manager());
     }
     text
 }

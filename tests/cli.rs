@@ -226,14 +226,13 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
     let text = String::from_utf8(output(&arguments).stderr).unwrap();
     let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
     assert_eq!(warnings.len(), 2, "{text}");
-    for name in ["--cluster-signing-key-file", "--root-ca-file"] {
-        assert!(
-            warnings[0].contains(name),
-            "{name} is missing in {}",
-            warnings[0]
-        );
-    }
-    for name in ["resourcequota-controller", "serviceaccount-controller"] {
+    let name = "--cluster-signing-key-file";
+    assert!(
+        warnings[0].contains(name),
+        "{name} is missing in {}",
+        warnings[0]
+    );
+    for name in ["resourcequota-controller", "ephemeral-volume-controller"] {
         assert!(
             warnings[1].contains(name),
             "{name} is missing in {}",

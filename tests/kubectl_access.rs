@@ -167,9 +167,7 @@ fn a_quota_limits_pods_and_is_shown_by_kubectl() {
 
 #[test]
 fn pods_get_the_service_account_and_priority_of_a_real_cluster() {
-    let Some(cluster) =
-        Cluster::start().and_then(|cluster| cluster.with_controllers("makes service accounts"))
-    else {
+    let Some(cluster) = Cluster::start() else {
         return;
     };
     cluster.eventually("get serviceaccounts -o name", |names| {

@@ -4,6 +4,7 @@
     reason = "a failed `unwrap` shows the place in the test"
 )]
 
+mod accounts;
 mod apiserver;
 mod chart;
 mod cli;

@@ -83,6 +83,8 @@ async fn controllers_use_their_own_accounts_within_the_default_roles() {
         account("generic-garbage-collector", "replicasets"),
         account("replicaset-controller", "pods"),
         account("replicaset-controller", "replicasets/status"),
+        account("root-ca-cert-publisher", "configmaps"),
+        account("service-account-controller", "serviceaccounts"),
         own("leases"),
         own("serviceaccounts"),
         own("serviceaccounts/token"),

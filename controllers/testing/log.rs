@@ -9,16 +9,16 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// The messages logged on this thread during its lifetime, without their fields.
+/// The messages logged on this thread during its lifetime.
 pub(crate) struct Log {
-    messages: Arc<Mutex<Vec<(Level, String)>>>,
+    messages: Arc<Mutex<Vec<Line>>>,
     _guard: DefaultGuard,
 }
 
 impl Log {
     /// Collects all messages from now on.
     pub(crate) fn collect() -> Self {
-        let messages = Arc::<Mutex<Vec<(Level, String)>>>::default();
+        let messages = Arc::<Mutex<Vec<Line>>>::default();
         let layer = Collector(Arc::clone(&messages)).with_filter(LevelFilter::TRACE);
         let subscriber = tracing_subscriber::registry().with(layer);
         Self {
@@ -32,9 +32,15 @@ impl Log {
         let messages = self.messages.lock().unwrap();
         messages
             .iter()
-            .filter(|(of, _)| *of == level)
-            .map(|(_, message)| message.clone())
+            .filter(|line| line.level == level)
+            .map(|line| line.message.clone())
             .collect()
+    }
+
+    /// All lines, with their fields.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let messages = self.messages.lock().unwrap();
+        messages.iter().map(|line| line.fields.clone()).collect()
     }
 
     /// Asserts that all of `expected` were logged at `level`.
@@ -49,25 +55,34 @@ impl Log {
     }
 }
 
-struct Collector(Arc<Mutex<Vec<(Level, String)>>>);
+struct Collector(Arc<Mutex<Vec<Line>>>);
 
 impl<S: Subscriber> Layer<S> for Collector {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        self.0
-            .lock()
-            .unwrap()
-            .push((*event.metadata().level(), message.0));
+        let mut line = Line {
+            level: *event.metadata().level(),
+            message: String::new(),
+            fields: String::new(),
+        };
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line);
     }
 }
 
-struct Message(String);
+/// A logged event.
+struct Line {
+    level: Level,
+    /// The message without the fields.
+    message: String,
+    /// All fields, the message among them.
+    fields: String,
+}
 
-impl Visit for Message {
+impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
-            self.0 = format!("{value:?}");
+            self.message = format!("{value:?}");
         }
+        self.fields += &format!("{}={value:?} ", field.name());
     }
 }

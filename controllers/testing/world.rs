@@ -299,6 +299,20 @@ impl World {
         }
     }
 
+    /// The requests of the client `identity` so far: verb, path and status code.
+    pub(crate) fn requests_of(&self, identity: &str) -> Vec<String> {
+        let agent = format!("/{identity}");
+        let requests = self.cluster.requests();
+        let own = requests.iter().filter(|r| r.user_agent.ends_with(&agent));
+        own.map(|r| format!("{} {} {}", r.verb, r.path, r.status))
+            .collect()
+    }
+
+    /// Waits for retries and timers of a minute.
+    pub(crate) async fn a_minute(&self) {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+
     /// The writes of the controllers so far, without Events: verb, path and status code.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");

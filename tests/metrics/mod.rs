@@ -63,6 +63,8 @@ const QUEUES: &[&str] = &[
     "orphaned_pods_nodes",
     "replicaset",
     "replicationmanager",
+    "root_ca_cert_publisher",
+    "serviceaccount",
     "stale_pod_disruption",
     "statefulset",
     "ttl_jobs_to_delete",

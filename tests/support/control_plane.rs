@@ -20,6 +20,11 @@ use super::{LIMIT, Program, free_port};
 /// Bearer token of the administrator.
 const TOKEN: &str = "steersman-story";
 
+/// The private key that signs tokens of ServiceAccounts, in the folder of the control plane.
+const ACCOUNT_KEY: &str = "service-accounts.key";
+/// The folder of the API server's certificates.
+const CERTIFICATES: &str = "certificates";
+
 /// A running control plane.
 pub(crate) struct ControlPlane {
     _running: Mutex<Running>,
@@ -57,7 +62,7 @@ impl ControlPlane {
         let home = directory.path();
         let (etcd, store) = etcd(assets, home);
         let kubeconfig = home.join("kubeconfig");
-        let mut api_server = api_server(assets, home, &store, &kubeconfig);
+        let mut api_server = api_server(assets, home, &store, &kubeconfig, manager);
         api_server.wait_until("ready", || {
             let asked = Command::new(kubectl)
                 .args(["get", "--raw", "/readyz"])
@@ -69,11 +74,14 @@ impl ControlPlane {
         });
         let path = kubeconfig.to_str().unwrap();
         let manager = manager.then(|| {
+            let key = home.join(ACCOUNT_KEY);
             let mut manager = Program::start(&[
                 "--kubeconfig",
                 path,
                 "--secure-port=0",
                 "--leader-elect=false",
+                &format!("--service-account-private-key-file={}", key.display()),
+                &format!("--root-ca-file={}", authority(home).display()),
             ]);
             manager.wait_for_line("Starting");
             manager
@@ -97,6 +105,12 @@ impl ControlPlane {
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
+}
+
+/// The certificate that the API server generates for its address. The file contains the signing
+/// authority as well.
+fn authority(home: &Path) -> PathBuf {
+    home.join(CERTIFICATES).join("apiserver.crt")
 }
 
 /// Starts etcd; returns its client URL as well.
@@ -135,23 +149,25 @@ fn scheduler(assets: &Path, kubeconfig: &str) -> Option<Program> {
     })
 }
 
-/// Starts kube-apiserver, and writes the administrator's kubeconfig.
-fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Program {
+/// Starts kube-apiserver, and writes the administrator's kubeconfig. Without a manager, pods need no
+/// ServiceAccount.
+fn api_server(
+    assets: &Path,
+    home: &Path,
+    store: &str,
+    kubeconfig: &Path,
+    manager: bool,
+) -> Program {
     let port = free_port();
-    let (tokens, certificates) = (home.join("tokens.csv"), home.join("certificates"));
-    let (private, public) = (
-        home.join("service-accounts.key"),
-        home.join("service-accounts.pub"),
-    );
+    let tokens = home.join("tokens.csv");
+    let (private, public) = (home.join(ACCOUNT_KEY), home.join("service-accounts.pub"));
     std::fs::write(&tokens, format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
     // Tokens are verified with a separate public key, because kube-apiserver reads only the older
     // PEM form of private EC keys.
     let key = rcgen::KeyPair::generate().unwrap();
     std::fs::write(&private, key.serialize_pem()).unwrap();
     std::fs::write(&public, key.public_key_pem()).unwrap();
-    // The server generates a certificate for its address. The file contains the signing authority
-    // as well.
-    let authority = certificates.join("apiserver.crt");
+    let authority = authority(home);
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: story\nclusters:\n- name: story\n  cluster:\n    \
          server: https://127.0.0.1:{port}\n    certificate-authority: {}\ncontexts:\n- name: story\n  context:\n    \
@@ -163,7 +179,7 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
         Command::new(assets.join("kube-apiserver"))
             .arg(format!("--etcd-servers={store}"))
             .arg(format!("--secure-port={port}"))
-            .arg(format!("--cert-dir={}", certificates.display()))
+            .arg(format!("--cert-dir={}", home.join(CERTIFICATES).display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
             .arg(format!("--service-account-key-file={}", public.display()))
             .arg(format!(
@@ -180,10 +196,12 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--authorization-mode=RBAC",
                 "--allow-privileged=true",
-                // Steersman lacks the controllers that create service accounts and that remove the
-                // taint of new nodes.
-                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            ]),
+            ])
+            .arg(if manager {
+                "--disable-admission-plugins=TaintNodesByCondition"
+            } else {
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
+            }),
     )
 }
 

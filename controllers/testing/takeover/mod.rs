@@ -4,6 +4,7 @@
 //! each state. The tests add pods that match them, and variants for further states that upstream
 //! does not change.
 
+mod accounts;
 mod budgets;
 mod daemon_sets;
 mod mid_flight;
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use prometheus::Registry;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::controller::Descriptor;
+use steersman_runtime::controller::{ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
 
 use super::world::{World, condition_of};
@@ -183,19 +184,17 @@ async fn world_at(begin: Timestamp) -> World {
     world
 }
 
+/// The context with resyncs enabled.
+fn resynced(mut context: ControllerContext) -> ControllerContext {
+    let client = (context.clients)("shared-informers");
+    context.informers = InformerFactory::new(client, RESYNC, &Registry::new()).unwrap();
+    context
+}
+
 impl World {
     /// Starts the controllers with resyncs enabled.
     async fn take_over(&mut self) {
-        self.restart_with(&CONTROLLERS, |mut context| {
-            context.informers = InformerFactory::new(
-                (context.clients)("shared-informers"),
-                RESYNC,
-                &Registry::new(),
-            )
-            .unwrap();
-            context
-        })
-        .await;
+        self.restart_with(&CONTROLLERS, resynced).await;
     }
 
     /// Every write so far, including Events and failed writes.

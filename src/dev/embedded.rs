@@ -19,7 +19,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::duration;
 use super::kubeconfig::KubeconfigFile;
-use super::settled::nodes_take_pods;
+use super::settled::cluster_takes_pods;
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
 use crate::manager::{Manager, RunError};
@@ -78,7 +78,7 @@ const MANAGER_DEFAULTS: [&str; 3] = [
     "--kube-api-burst=2000",
 ];
 
-/// Time limit for the manager to make new nodes ready for pods.
+/// Time limit for the manager to make a new cluster ready for pods.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Flags that give each node a range of pod addresses. They are large for a few nodes, because
@@ -192,6 +192,9 @@ impl Embedded {
         let admission = Admission {
             // Without the controller that removes the taint of new nodes, no pod would fit them.
             node_taints: runs("node-lifecycle-controller"),
+            // Without the controllers of these objects, no pod would start.
+            default_accounts: !runs("serviceaccount-controller"),
+            root_ca: !runs("root-ca-certificate-publisher-controller"),
             ..Admission::FULL
         };
         // The request log is only useful for tests in the same process.
@@ -221,13 +224,14 @@ impl Embedded {
         nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
 
         let manager_stop = CancellationToken::new();
-        let connection = Connection::in_process(cluster.client(), door.address().to_string());
+        let mut connection = Connection::in_process(cluster.client(), door.address().to_string());
+        connection.credentials = cluster.credentials();
         let manager = Manager::new(config, connection, clock)?;
         let manager_address = manager.address();
         let mut manager = tokio::spawn(manager.run(manager_stop.clone()));
-        if admission.node_taints {
+        if admission.node_taints || !admission.default_accounts {
             tokio::select! {
-                settled = nodes_take_pods(client.clone()) => settled?,
+                settled = cluster_takes_pods(client.clone()) => settled?,
                 // A manager that has lost its way must not hide the cluster.
                 () = tokio::time::sleep(LIMIT) => {}
                 ended = &mut manager => return Err(ended_early(ended).into()),

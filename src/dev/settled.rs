@@ -1,15 +1,16 @@
-//! Waits until new nodes take pods.
+//! Waits until a new cluster takes pods.
 //!
 //! The API server taints new nodes, and the node lifecycle controller removes the taint. Until then
-//! DaemonSets want no pods, so that an applied DaemonSet would seem complete.
+//! DaemonSets want no pods, so that an applied DaemonSet would seem complete. The API server refuses
+//! pods until the service account controller has made the account of their namespace.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
 use steersman_runtime::client::ApiClient;
-use steersman_runtime::informer::{Change, InformerFactory};
-use steersman_runtime::object::{Node, Object};
+use steersman_runtime::informer::{Change, InformerFactory, Store};
+use steersman_runtime::object::{Namespace, Node, Object, ObjectKey, ServiceAccount};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 
@@ -19,26 +20,38 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Period of the log line that names informers that have not stopped yet.
 const REPORT: Duration = Duration::from_secs(5);
 
-/// Waits until no node has the taint of new nodes.
-pub(super) async fn nodes_take_pods(client: ApiClient) -> Result<(), prometheus::Error> {
+/// Waits until no node has the taint of new nodes, and each namespace has its account.
+pub(super) async fn cluster_takes_pods(client: ApiClient) -> Result<(), prometheus::Error> {
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let informers = InformerFactory::new(client, Duration::ZERO, &Registry::new())?;
-    let nodes = informers.shared::<Node>();
     let changed = Arc::new(Notify::new());
-    let wake = Arc::clone(&changed);
-    nodes.add_handler(move |_: Change<'_, Node>| wake.notify_one());
+    let nodes = store::<Node>(&informers, &changed);
+    let accounts = store::<ServiceAccount>(&informers, &changed);
+    let namespaces = store::<Namespace>(&informers, &changed);
     informers.start(&tasks, &stop);
     informers.wait_synced(&stop).await;
-    let nodes = nodes.store();
     let is_tainted = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == *NOT_READY);
-    // Each node is looked at until it is ready, so that the work does not grow with the square of
+    // Each object is looked at until it is ready, so that the work does not grow with the square of
     // their number.
     for node in nodes.list() {
         while nodes.get(&node.key()).is_some_and(|node| is_tainted(&node)) {
             changed.notified().await;
         }
     }
+    for namespace in namespaces.list() {
+        let account = ObjectKey::new(&namespace.meta.name, "default");
+        while accounts.get(&account).is_none() {
+            changed.notified().await;
+        }
+    }
     stop.cancel();
     tasks.join(REPORT).await;
     Ok(())
+}
+
+/// The cache of `T`; a change of it wakes `changed`.
+fn store<T: Object>(informers: &InformerFactory, changed: &Arc<Notify>) -> Store<T> {
+    let (informer, wake) = (informers.shared::<T>(), Arc::clone(changed));
+    informer.add_handler(move |_: Change<'_, T>| wake.notify_one());
+    informer.store()
 }

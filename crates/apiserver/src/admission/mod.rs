@@ -45,10 +45,14 @@ use rounds::Rounds;
 /// disable the first one, which refuses pods of missing ServiceAccounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
-    /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from
-    /// its creation on. Pods get an account and the volume with its token. Upstream, two
-    /// controllers create these two objects.
+    /// Pods get an account and the volume with its token.
     pub service_accounts: bool,
+    /// The server creates the ServiceAccount `default` in each namespace. It takes the place of the
+    /// service account controller; do not combine them.
+    pub default_accounts: bool,
+    /// The server creates the ConfigMap `kube-root-ca.crt` in each namespace. It takes the place of
+    /// the root CA certificate publisher; do not combine them.
+    pub root_ca: bool,
     /// Pods get the priority of their PriorityClass, of the default class, or 0.
     pub priority: bool,
     /// Pods tolerate the NoExecute taints of failed nodes for 300 seconds, unless they have
@@ -61,9 +65,12 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// All plugins, as in a cluster made by kubeadm.
+    /// All plugins, as in a cluster made by kubeadm, and the objects of each namespace, for clusters
+    /// without controllers.
     pub const FULL: Self = Self {
         service_accounts: true,
+        default_accounts: true,
+        root_ca: true,
         priority: true,
         tolerations: true,
         node_taints: true,

@@ -35,14 +35,12 @@ impl Server {
             (!removed).then_some(&committed),
         );
         self.restore_token_tracking(resource, &committed, removed);
-        if self.admission.service_accounts {
-            match expected {
-                None if resource.is("Namespace") => self.create_namespace_defaults(key),
-                Some(_) if removed && is_namespace_default(resource, committed.name()) => {
-                    self.create_namespace_defaults(committed.namespace())
-                }
-                _ => {}
+        match expected {
+            None if resource.is("Namespace") => self.create_namespace_defaults(key),
+            Some(_) if removed && is_namespace_default(resource, committed.name()) => {
+                self.create_namespace_defaults(committed.namespace())
             }
+            _ => {}
         }
         let namespace = committed.namespace();
         if self.is_counted(resource, namespace)
@@ -55,8 +53,8 @@ impl Server {
         Ok(committed)
     }
 
-    /// Creates the ServiceAccount and the certificate that pods need, if the namespace is not
-    /// terminating.
+    /// Creates the ServiceAccount and the certificate that pods need, as far as no controller does,
+    /// if the namespace is not terminating.
     pub(super) fn create_namespace_defaults(&self, namespace: &str) {
         let namespaces = self
             .registry
@@ -69,21 +67,25 @@ impl Server {
         {
             return;
         }
-        self.create_system_object(json!({
-            "kind": "ServiceAccount",
-            "apiVersion": "v1",
-            "metadata": {"name": ACCOUNT, "namespace": namespace},
-        }));
-        self.create_system_object(json!({
-            "kind": "ConfigMap",
-            "apiVersion": "v1",
-            "metadata": {
-                "name": CERTIFICATE,
-                "namespace": namespace,
-                "annotations": {"kubernetes.io/description": ROOT_CERTIFICATE},
-            },
-            "data": {"ca.crt": self.users.authority().pem()},
-        }));
+        if self.admission.default_accounts {
+            self.create_system_object(json!({
+                "kind": "ServiceAccount",
+                "apiVersion": "v1",
+                "metadata": {"name": ACCOUNT, "namespace": namespace},
+            }));
+        }
+        if self.admission.root_ca {
+            self.create_system_object(json!({
+                "kind": "ConfigMap",
+                "apiVersion": "v1",
+                "metadata": {
+                    "name": CERTIFICATE,
+                    "namespace": namespace,
+                    "annotations": {"kubernetes.io/description": ROOT_CERTIFICATE},
+                },
+                "data": {"ca.crt": self.users.authority().pem()},
+            }));
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use crate::status::Status;
 use crate::store::Object;
 
 mod accept;
+mod accounts;
 mod address;
 mod api_services;
 mod apply;
@@ -326,6 +327,9 @@ impl Server {
         let before = is_change
             .then(|| target.entry.store.get(&target.key()))
             .flatten();
+        if verb == Verb::Create {
+            self.await_account(&target).await;
+        }
         let answer = loop {
             let answer = self.dispatch(verb, &call).await;
             match call.origin.calls.pending() {

@@ -117,16 +117,14 @@ impl Server {
     /// Enables admission plugins. Call it before the first request.
     pub fn set_admission(&mut self, admission: Admission) {
         self.admission = admission;
-        if admission.service_accounts {
-            let namespaces = self
-                .registry
-                .find("", "v1", "namespaces")
-                .expect("namespaces are built in");
-            let present = namespaces.store.list(&self.revisions, "").objects;
-            present
-                .iter()
-                .for_each(|namespace| self.create_namespace_defaults(namespace.name()));
-        }
+        let namespaces = self
+            .registry
+            .find("", "v1", "namespaces")
+            .expect("namespaces are built in");
+        let present = namespaces.store.list(&self.revisions, "").objects;
+        present
+            .iter()
+            .for_each(|namespace| self.create_namespace_defaults(namespace.name()));
     }
 
     /// Makes the server itself the manager of all fields of a new object, if the server records

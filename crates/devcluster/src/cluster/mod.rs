@@ -17,6 +17,7 @@ use steersman_apiserver::status::Status;
 use steersman_apiserver::store::{Compacted, Event};
 use steersman_apiserver::{Admission, InProcess, Server};
 use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::ClusterCredentials;
 
 mod builder;
 mod error;
@@ -226,6 +227,15 @@ impl DevCluster {
     /// group besides `system:authenticated`.
     pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
         self.server.client_certificate(user)
+    }
+
+    /// The certificates of this cluster's authority, and the key that signs tokens. A manager needs
+    /// them for `kube-root-ca.crt` and for the Secrets of ServiceAccounts.
+    pub fn credentials(&self) -> ClusterCredentials {
+        ClusterCredentials {
+            root_ca: self.server.authority_pem().into_bytes().into(),
+            account_key: Some(self.server.service_account_key_pem().into()),
+        }
     }
 
     /// The certificate of a front proxy, as kube-aggregator has one. The proxy names its users in

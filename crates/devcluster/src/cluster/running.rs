@@ -124,6 +124,7 @@ impl Running {
             registry,
         });
         (context.tasks, context.stop) = (Arc::clone(&self.base.tasks), self.base.stop.clone());
+        context.credentials = cluster.credentials();
         for descriptor in table {
             descriptor.watch(&informers);
         }

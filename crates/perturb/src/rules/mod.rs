@@ -4,6 +4,7 @@
 //! may answer an older spec: it is correct if it fits one of the owner's recent versions.
 //! `docs/reliability.md` lists the rules and the places where upstream promises less.
 
+mod accounts;
 mod bootstrap;
 mod cron;
 mod daemonset;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use self::accounts::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
 pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
 pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};

@@ -1,6 +1,7 @@
 //! The scenarios of all controllers, each under its plans.
 //! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
+mod accounts;
 mod bootstrap;
 mod cloud;
 mod clusterroleaggregation;
@@ -20,6 +21,7 @@ mod nodes;
 mod objects;
 mod podgc;
 mod pods;
+mod rootca;
 mod servicecidrs;
 mod statefulset;
 mod tainteviction;
@@ -113,6 +115,8 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpoints::scenarios(),
         endpointslice::scenarios(),
         endpointslicemirroring::scenarios(),
+        rootca::scenarios(),
+        accounts::scenarios(),
         servicecidrs::scenarios(),
         tainteviction::scenarios(),
         devicetainteviction::scenarios(),

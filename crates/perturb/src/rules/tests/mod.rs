@@ -1,5 +1,6 @@
 //! Each rule with changes that break it, and with similar changes that keep it.
 
+mod accounts;
 mod deployment;
 mod disruption;
 mod garbagecollector;

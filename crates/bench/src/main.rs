@@ -11,10 +11,12 @@
 
 mod apiserver;
 mod failover;
+mod namespaces;
 mod process;
 mod report;
 mod requests;
 mod slices;
+mod waiting;
 mod workloads;
 mod world;
 

@@ -24,7 +24,9 @@ use steersman_runtime::resource::{LEASES, NAMESPACES, NODES};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 
+use crate::namespaces::Namespaces;
 use crate::slices::SliceWatch;
+use crate::waiting::{wait, watched};
 use crate::{Bench, idle};
 
 /// Namespace of all objects of the loads.
@@ -58,6 +60,9 @@ pub(crate) enum Workload {
     /// Services, each with the pods of a Deployment, which are rolled out. Also measures the writes of
     /// EndpointSlices, and the time from the readiness of a pod until a slice shows it.
     Services,
+    /// Namespaces that get their account and their ConfigMap `kube-root-ca.crt`, and are deleted. The
+    /// managers must run namespace-controller.
+    Namespaces,
     /// Nodes that get ranges of pod addresses, send heartbeats, and are deleted. The managers must run
     /// node-ipam-controller.
     Nodes,
@@ -72,6 +77,9 @@ pub(crate) struct Sizes {
     /// Pods of each Service.
     #[arg(long, default_value_t = 100, value_name = "N")]
     service_pods: usize,
+    /// Namespaces of the workload `namespaces`.
+    #[arg(long, default_value_t = 5_000, value_name = "N")]
+    namespaces: usize,
     /// Nodes of the workload `nodes`.
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     nodes: usize,
@@ -102,6 +110,7 @@ pub(crate) struct Workloads {
     services: SharedInformer<Service>,
     slices: SharedInformer<EndpointSlice>,
     slice_watch: SliceWatch,
+    namespaces: Namespaces,
     sizes: Sizes,
     changed: Arc<Notify>,
 }
@@ -112,6 +121,7 @@ impl Workloads {
         let changed = Arc::new(Notify::new());
         let (pods, slices) = (watched(informers, &changed), watched(informers, &changed));
         Self {
+            namespaces: Namespaces::new(client.clone(), informers),
             client,
             stateful_sets: watched(informers, &changed),
             daemon_sets: watched(informers, &changed),
@@ -158,6 +168,7 @@ impl Workloads {
             }
             Workload::CronJobs => self.cron_jobs(bench).await,
             Workload::Services => self.services(bench).await,
+            Workload::Namespaces => self.namespaces.run(self.sizes.namespaces, bench).await,
             Workload::Nodes => self.nodes(bench).await,
         }
     }
@@ -476,25 +487,8 @@ impl Workloads {
     }
 
     async fn wait(&self, holds: impl Fn() -> bool) -> Result<()> {
-        let until = async {
-            while !holds() {
-                self.changed.notified().await;
-                // A check walks all objects of a type. With more frequent checks, the benchmark
-                // would measure itself.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        // A busy machine with two cores rolls out 50,000 pods in this time.
-        tokio::time::timeout(Duration::from_secs(3_600), until)
-            .await
-            .context("not settled after an hour")
+        wait(&self.changed, holds).await
     }
-}
-
-fn watched<T: Object>(informers: &InformerFactory, changed: &Arc<Notify>) -> SharedInformer<T> {
-    let (informer, wake) = (informers.shared::<T>(), Arc::clone(changed));
-    informer.add_handler(move |_| wake.notify_one());
-    informer
 }
 
 fn name(index: usize) -> String {

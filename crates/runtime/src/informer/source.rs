@@ -172,7 +172,7 @@ mod tests {
         );
 
         asked.lock().unwrap().clear();
-        let form = Form::Selected("type=example.com/a");
+        let form = Form::Selected("type=example.com/a", None);
         let source = Collection::new(client, Cow::Borrowed(&resource::SECRETS), form);
         source.list("limit=500").await.unwrap();
         source.watch("resourceVersion=7").await.map(drop).unwrap();

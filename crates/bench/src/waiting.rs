@@ -1,0 +1,35 @@
+//! Waits of the loads for the caches of their objects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::object::Object;
+use tokio::sync::Notify;
+
+/// Waits until `holds`. A change of a cache wakes `changed`.
+pub(crate) async fn wait(changed: &Notify, holds: impl Fn() -> bool) -> Result<()> {
+    let until = async {
+        while !holds() {
+            changed.notified().await;
+            // A check walks all objects of a type. With more frequent checks, the benchmark
+            // would measure itself.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    // A busy machine with two cores rolls out 50,000 pods in this time.
+    tokio::time::timeout(Duration::from_secs(3_600), until)
+        .await
+        .context("not settled after an hour")
+}
+
+/// The informer of `T`, whose changes wake `changed`.
+pub(crate) fn watched<T: Object>(
+    informers: &InformerFactory,
+    changed: &Arc<Notify>,
+) -> SharedInformer<T> {
+    let (informer, wake) = (informers.shared::<T>(), Arc::clone(changed));
+    informer.add_handler(move |_| wake.notify_one());
+    informer
+}

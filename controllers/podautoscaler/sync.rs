@@ -60,12 +60,11 @@ impl ObjectSyncer for Autoscalers {
         Ok(Requeue::After(self.reconciler.config.period))
     }
 
-    fn retry(&self, _error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
-        // Only a conflict is a race. Missing targets and metrics concern users.
-        if request.is_some_and(ApiError::is_conflict) {
-            Retry::Quietly
-        } else {
-            Retry::BackOff
+    fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
+        match error {
+            SyncError::Rescale { .. } | SyncError::Status { .. } => Retry::after_request(request),
+            // Missing targets and metrics concern users.
+            _ => Retry::BackOff,
         }
     }
 }

@@ -109,6 +109,12 @@ fn forget(plural: &str, object: &mut Value) {
                 }
             }
         }
+        // A crash after the write of a size keeps its time from the status, as in upstream.
+        "horizontalpodautoscalers" => {
+            if let Some(status) = object["status"].as_object_mut() {
+                status.remove("lastScaleTime");
+            }
+        }
         // The API server labels a Job and its pods with the UID of the Job.
         "jobs" => {
             for place in [

@@ -147,6 +147,7 @@ fn category_of(answer: Answer) -> Category {
 
 const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
+const AUTOSCALERS: &str = "horizontal-pod-autoscaler-controller";
 const PODGC: &str = "pod-garbage-collector-controller";
 
 /// A list without an answer delays the first sync of the garbage collector's graph. Upstream logs
@@ -184,9 +185,15 @@ const fn no_resources(starts: usize) -> AllowedError {
 const HIDDEN_GROUP: AllowedError =
     AllowedError::of(Category::Named(discovery::INCOMPLETE), 32).from(NAMESPACES);
 
+/// An autoscaler cannot map the kind of its target. In 40 s it has three syncs, and no scenario has
+/// more than two autoscalers.
+const HIDDEN_TARGET: AllowedError =
+    AllowedError::of(Category::Named(discovery::INCOMPLETE), 6).from(AUTOSCALERS);
+
 /// With all groups hidden, syncs fail as often, and a process that starts logs two errors and ends.
 const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
+    AllowedError::of(Category::Server, 6).from(AUTOSCALERS),
     no_resources(STARTS),
 ];
 
@@ -214,7 +221,7 @@ fn explained(plan: &Plan, hit: &[String]) -> Vec<AllowedError> {
             errors
         }
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => HIDDEN_DISCOVERY.to_vec(),
-        Plan::Hidden(..) => vec![HIDDEN_GROUP],
+        Plan::Hidden(..) => vec![HIDDEN_GROUP, HIDDEN_TARGET],
         Plan::Crash(_) | Plan::Failover(..) => vec![WITHOUT_LEADERSHIP],
         Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
             vec![WITHOUT_LEADERSHIP, POD_GONE]

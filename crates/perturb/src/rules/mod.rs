@@ -5,6 +5,7 @@
 //! `docs/reliability.md` lists the rules and the places where upstream promises less.
 
 mod accounts;
+mod autoscalers;
 mod bootstrap;
 mod cron;
 mod daemonset;
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use self::accounts::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
+pub use self::autoscalers::WITHIN_LIMITS;
 pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
 pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};

@@ -19,6 +19,7 @@ mod namespace;
 mod nodeipam;
 mod nodes;
 mod objects;
+mod podautoscaler;
 mod podgc;
 mod pods;
 mod rootca;
@@ -104,6 +105,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         cronjob::scenarios(),
         deployment::scenarios(),
         pods::scenarios(),
+        podautoscaler::scenarios(),
         podgc::scenarios(),
         garbagecollector::scenarios(),
         jobs::scenarios(),

@@ -29,6 +29,7 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
             "/apis/apps/v1"
         }
         "jobs" | "cronjobs" => "/apis/batch/v1",
+        "horizontalpodautoscalers" => "/apis/autoscaling/v2",
         "poddisruptionbudgets" => "/apis/policy/v1",
         "servicecidrs" => return format!("/apis/networking.k8s.io/v1/servicecidrs/{name}"),
         "ipaddresses" => return format!("/apis/networking.k8s.io/v1/ipaddresses/{name}"),

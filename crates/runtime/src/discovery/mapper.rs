@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{Discovery, GroupVersion, discover};
-use crate::client::{ApiClient, ApiError};
+use super::{Discovery, GroupVersion, INCOMPLETE, discover};
+use crate::client::{ApiClient, ApiError, Decision};
 use crate::resource::ResourceType;
 
 /// Age at which a lookup reads the discovery again.
@@ -50,8 +50,9 @@ pub enum MappingError {
         kind: String,
         /// API group of the lookup; empty for core.
         group: String,
-        /// True if the discovery of a version of the group failed.
-        discovery_failed: bool,
+        /// Set if the discovery of a version of the group failed.
+        #[source]
+        incomplete: Option<Decision>,
     },
     /// The API server did not answer the discovery.
     #[error("{0}")]
@@ -74,10 +75,8 @@ impl MappingError {
             Self::ApiVersion(_) => false,
             Self::NoMatch {
                 discovery_failed, ..
-            }
-            | Self::NoMatchInGroup {
-                discovery_failed, ..
             } => *discovery_failed,
+            Self::NoMatchInGroup { incomplete, .. } => incomplete.is_some(),
             Self::Discovery(_) => true,
         }
     }
@@ -119,10 +118,11 @@ impl RestMapper {
         let discovery = self.discovery().await.map_err(MappingError::Discovery)?;
         let found = resources(&discovery, group, kind);
         if found.is_empty() {
+            let has_failed = discovery.failures.keys().any(|of| of.group == group);
             return Err(MappingError::NoMatchInGroup {
                 kind: kind.to_owned(),
                 group: group.to_owned(),
-                discovery_failed: discovery.failures.keys().any(|of| of.group == group),
+                incomplete: has_failed.then_some(INCOMPLETE),
             });
         }
         Ok(found)

@@ -48,7 +48,7 @@ pub(super) fn normalize(
 
 /// The current size, between the lowest recommendation of the window for scaling up and the highest
 /// one of the window for scaling down. `cutoffs` are the starts of these windows.
-fn stabilize(
+pub(super) fn stabilize(
     recommendations: &mut Vec<Timed>,
     sizes: Sizes,
     (up, down): (Timestamp, Timestamp),
@@ -70,7 +70,7 @@ fn stabilize(
 
 /// The size `wanted` within the rates of the rules, and the limit that applies. A size without
 /// change has no limit.
-fn limit(
+pub(super) fn limit(
     history: &History,
     sizes: Sizes,
     wanted: i32,

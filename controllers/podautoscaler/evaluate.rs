@@ -22,9 +22,8 @@ use steersman_runtime::quantity::Quantity;
 use super::config::Config;
 use super::metrics_api::{MetricsApi, ReadError};
 use super::pods::{Groups, Samples, requests};
-use super::replicas::{
-    CalculationError, Proposal, Tolerances, by_ratio, by_share, by_utilization, by_value,
-};
+use super::problem::CalculationError;
+use super::replicas::{Proposal, Tolerances, by_ratio, by_share, by_utilization, by_value};
 use super::status;
 
 /// A metric that cannot be used. `Display` is the error of the sync.

@@ -115,7 +115,7 @@ pub(super) fn normalize(
 }
 
 /// The highest recommendation of the window.
-fn stabilize(
+pub(super) fn stabilize(
     recommendations: &mut Vec<Timed>,
     proposed: i32,
     window: Duration,
@@ -156,38 +156,47 @@ mod tests {
     /// Upstream: `TestConvertDesiredReplicasWithRules`.
     #[test]
     fn convert_desired_replicas_with_rules() {
-        // (why, current, wanted, min, max, size, reason)
+        // (why, current and wanted size, limits, size and reason)
         let cases = [
             (
-                "prenormalized desired is less than upper limit and between min and max",
-                3,
-                7,
-                1,
-                10,
-                6,
-                Reason::UP_LIMIT,
+                "prenormalized desired replicas within range",
+                (5, 7),
+                (3, 8),
+                (7, Reason::WITHIN_RANGE),
             ),
-            ("within range", 6, 7, 1, 10, 7, Reason::WITHIN_RANGE),
-            ("below min", 3, 0, 2, 10, 2, Reason::TOO_FEW),
-            ("above max", 6, 12, 1, 10, 10, Reason::TOO_MANY),
             (
-                "a small target grows to four",
-                1,
-                9,
-                1,
-                10,
-                4,
-                Reason::UP_LIMIT,
+                "prenormalized desired replicas < minReplicas",
+                (3, 1),
+                (2, 8),
+                (2, Reason::TOO_FEW),
+            ),
+            (
+                "prenormalized desired zeroed replicas within range",
+                (1, 0),
+                (0, 10),
+                (0, Reason::WITHIN_RANGE),
+            ),
+            (
+                "maxReplicas is the limit because maxReplicas < scaleUpLimit",
+                (20, 1000),
+                (1, 10),
+                (10, Reason::TOO_MANY),
+            ),
+            (
+                "scaleUpLimit is the limit because scaleUpLimit < maxReplicas",
+                (3, 1000),
+                (1, 2000),
+                (6, Reason::UP_LIMIT),
             ),
         ];
-        for (why, current, wanted, min, max, size, reason) in cases {
+        for (why, (current, wanted), (min, max), expected) in cases {
             let sizes = Sizes {
                 current,
                 proposed: wanted,
                 min,
                 max,
             };
-            assert_eq!(limit(sizes, wanted), (size, reason), "{why}");
+            assert_eq!(limit(sizes, wanted), expected, "{why}");
         }
     }
 }

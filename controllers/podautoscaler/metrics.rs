@@ -161,3 +161,18 @@ impl AutoscalerMetrics {
             .set(replicas.into());
     }
 }
+
+#[cfg(test)]
+impl AutoscalerMetrics {
+    /// Whether a sync with these labels was counted.
+    pub(super) fn has_reconciled(&self, labels: &[String; 2]) -> bool {
+        let labels = labels.each_ref().map(String::as_str);
+        self.reconciliations.with_label_values(&labels).get() > 0
+    }
+
+    /// Whether a metric with these labels was counted.
+    pub(super) fn has_computed(&self, labels: &[String; 3]) -> bool {
+        let labels = labels.each_ref().map(String::as_str);
+        self.computations.with_label_values(&labels).get() > 0
+    }
+}

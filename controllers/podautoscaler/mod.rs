@@ -26,6 +26,7 @@ mod limits;
 mod metrics;
 mod metrics_api;
 mod pods;
+mod problem;
 mod replicas;
 mod rescale;
 mod selectors;

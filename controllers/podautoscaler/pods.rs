@@ -12,7 +12,7 @@ use steersman_runtime::quantity::Quantity;
 use steersman_runtime::scheduling::amounts::{self, is_of_pods};
 
 use super::config::Readiness;
-use super::replicas::{CalculationError, Problem, Requests};
+use super::problem::{CalculationError, Problem};
 
 /// The resource whose samples depend on the readiness of the pod.
 const CPU: &str = "cpu";
@@ -41,6 +41,9 @@ impl Sample {
 
 /// Samples by the name of the pod.
 pub(super) type Samples = BTreeMap<Arc<str>, Sample>;
+
+/// Requests in thousandths by the name of the pod.
+pub(super) type Requests = BTreeMap<Arc<str>, i64>;
 
 /// The selected pods by their part in the calculation. Names are unique, since the pods are of one
 /// namespace.

@@ -7,13 +7,12 @@
 //!
 //! Upstream: `replica_calculator.go` and `metrics/utilization.go`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use steersman_runtime::client::Decision;
 use steersman_runtime::object::{Phase, Pod};
 
-use super::pods::{Groups, Sample, Samples};
+use super::pods::{Groups, Requests, Sample, Samples};
+use super::problem::{CalculationError, Problem};
 
 /// Relative deviations of a ratio from 1.0 that cause no change.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,70 +27,6 @@ impl Tolerances {
     fn contain(self, ratio: f64) -> bool {
         (1.0 - self.down..=1.0 + self.up).contains(&ratio)
     }
-}
-
-/// A size could not be computed from the samples.
-#[derive(Debug, thiserror::Error)]
-#[error("{problem}")]
-pub(super) struct CalculationError {
-    problem: Problem,
-    #[source]
-    decision: Decision,
-}
-
-/// The decision to propose no size.
-const UNUSABLE: Decision = Decision("metrics_unusable");
-
-impl From<Problem> for CalculationError {
-    fn from(problem: Problem) -> Self {
-        Self {
-            problem,
-            decision: UNUSABLE,
-        }
-    }
-}
-
-/// The cause of a [`CalculationError`]. Users see these texts in Events and conditions.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Problem {
-    /// The selector matches no pod.
-    #[error("no pods returned by selector while calculating replica count")]
-    NoPods,
-    /// No sample is left.
-    #[error("did not receive metrics for targeted pods (pods might be unready)")]
-    NoSamples,
-    /// All samples are of other pods.
-    #[error("no metrics returned matched known pods")]
-    OtherPods,
-    /// The base of a ratio is unknown.
-    #[error("unable to calculate ready pods: {0}")]
-    ReadyPods(Box<Self>),
-    /// A container requests nothing of the resource.
-    #[error("missing request for {resource} in container {container} of Pod {pod}")]
-    Request {
-        /// The resource.
-        resource: String,
-        /// The container.
-        container: String,
-        /// The pod.
-        pod: Arc<str>,
-    },
-    /// A pod with requests as a whole requests nothing of the resource.
-    #[error("missing pod-level request for {resource} in Pod {pod}")]
-    PodRequest {
-        /// The resource.
-        resource: String,
-        /// The pod.
-        pod: Arc<str>,
-    },
-    /// A pod lacks the container.
-    #[error("container {container} not found in Pod {pod}")]
-    NoContainer {
-        /// The container.
-        container: String,
-        /// The pod.
-        pod: Arc<str>,
-    },
 }
 
 /// A proposal, with the value of the metric for the status.
@@ -111,9 +46,6 @@ pub(super) struct Utilization {
     /// Thousandths per pod.
     pub(super) average: i64,
 }
-
-/// Requests in thousandths by the name of the pod.
-pub(super) type Requests = BTreeMap<Arc<str>, i64>;
 
 /// The size for a target in percent of the requests. `samples` may include other pods, which count
 /// only for the number of samples.

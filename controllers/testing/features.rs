@@ -253,10 +253,12 @@ async fn autoscaled(world: &World, replicas: i32, behavior: Value, of_pod: Value
     user["status"] =
         json!({"phase": "Running", "startTime": since, "conditions": [condition("Ready")]});
     let metadata = json!({"name": "scaled", "namespace": NAMESPACE});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "i"}]}});
     let target = json!({
         "apiVersion": "v1", "kind": "ReplicationController", "metadata": metadata,
-        "spec": {"replicas": replicas, "selector": labels},
+        "spec": {"replicas": replicas, "selector": labels, "template": template},
     });
+    world.create(target).await;
     let value = json!({"type": "Utilization", "averageUtilization": 50});
     let autoscaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata,
@@ -268,7 +270,7 @@ async fn autoscaled(world: &World, replicas: i32, behavior: Value, of_pod: Value
         "status": {"conditions": [condition("ScaledToZero")]},
     });
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
-    for object in [node, user, target, autoscaler] {
+    for object in [node, user, autoscaler] {
         world.cluster.load(object).unwrap();
     }
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -8,8 +8,8 @@ mod resource;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use steersman_runtime::client::{ApiClient, ApiError, Decision, Target, escape_query};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::discovery::MappingError;
@@ -114,9 +114,17 @@ impl MetricsApi {
 
 /// A list of any kind.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 struct Items<T> {
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::new", deserialize_with = "nullable")]
     items: Vec<T>,
+}
+
+/// Decodes `null` as the default value, as Go's JSON does.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[derive(Deserialize)]

@@ -10,7 +10,9 @@ use steersman_runtime::client::Target;
 use steersman_runtime::quantity::Quantity;
 
 use super::super::pods::{Sample, Samples};
-use super::{Items, MetricsApi, ReadError, at_least_one, group_resource, query, read, time};
+use super::{
+    Items, MetricsApi, ReadError, at_least_one, group_resource, nullable, query, read, time,
+};
 
 impl MetricsApi {
     /// The use of `resource` by the pods that `selector` matches; `container` limits it to one
@@ -50,9 +52,9 @@ impl MetricsApi {
 struct PodMetrics {
     metadata: Named,
     timestamp: Option<Timestamp>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     window: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     containers: Vec<ContainerMetrics>,
 }
 
@@ -64,7 +66,7 @@ struct Named {
 #[derive(Deserialize)]
 struct ContainerMetrics {
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     usage: BTreeMap<String, Quantity>,
 }
 

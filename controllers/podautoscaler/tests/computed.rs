@@ -1,156 +1,21 @@
-//! Every case of the file that upstream's own packages computed: sizes of single metrics, limits, and
-//! whole syncs.
+//! Limits and whole syncs in the file of cases that upstream's own packages computed.
 
 use serde_json::{Value, json};
 use steersman_runtime::label_selector::LabelSelector;
-use steersman_runtime::object::{AutoscalerBehavior, MetricSpec, ObjectKey};
+use steersman_runtime::object::{AutoscalerBehavior, ObjectKey};
 
 use super::fake::{Call, Fake, ago, autoscaler, cases, now};
 use crate::podautoscaler::behavior;
-use crate::podautoscaler::evaluate::Subject;
 use crate::podautoscaler::history::{History, Timed};
 use crate::podautoscaler::limits::{self, Sizes};
 use crate::podautoscaler::status;
 
-/// The metric of a case of the calculator, and the answers of its server.
-fn metric(case: &Value) -> (Value, Value) {
-    let input = &case["input"];
-    let (resource, name) = (&input["resource"], &input["metric"]);
-    let utilization =
-        json!({"type": "Utilization", "averageUtilization": input["targetAverageUtilization"]});
-    let average = json!({"type": "AverageValue", "averageValue": input["targetAverageValue"]});
-    let value = json!({"type": "Value", "value": input["targetValue"]});
-    let named = |selector: Value| json!({"name": name, "selector": selector});
-    let labels = || {
-        let (key, value) = input["metricSelector"]
-            .as_str()
-            .unwrap()
-            .split_once('=')
-            .unwrap();
-        json!({"matchLabels": {key: value}})
-    };
-    let object = |target: Value| {
-        let (kind, object) = input["object"].as_str().unwrap().split_once(' ').unwrap();
-        let described = json!({"kind": kind, "name": object, "apiVersion": "v1"});
-        let source =
-            json!({"describedObject": described, "metric": named(Value::Null), "target": target});
-        let value = Some(&input["metricValue"]).filter(|value| **value != "");
-        let metrics = value.map(|value| json!({name.as_str().unwrap(): value}));
-        (
-            json!({"type": "Object", "object": source}),
-            json!({ "objectMetrics": metrics.unwrap_or_default() }),
-        )
-    };
-    let external = |target: Value| {
-        let source = json!({"metric": named(labels()), "target": target});
-        let values = json!({name.as_str().unwrap(): input["metricValues"]});
-        (
-            json!({"type": "External", "external": source}),
-            json!({ "externalMetrics": values }),
-        )
-    };
-    let samples = json!({
-        "resourceMetrics": case["metrics"], "resourceMetricsHTTPStatus": input["metricsHTTPStatus"],
-    });
-    match case["function"].as_str().unwrap() {
-        "resourceUtilization" if input["container"] == "" => (
-            json!({"type": "Resource", "resource": {"name": resource, "target": utilization}}),
-            samples,
-        ),
-        "resourceUtilization" => {
-            let source =
-                json!({"name": resource, "container": input["container"], "target": utilization});
-            (
-                json!({"type": "ContainerResource", "containerResource": source}),
-                samples,
-            )
-        }
-        "resourceAverageValue" => (
-            json!({"type": "Resource", "resource": {"name": resource, "target": average}}),
-            samples,
-        ),
-        "podsMetric" => {
-            let source = json!({"metric": named(Value::Null), "target": average});
-            let values = json!({name.as_str().unwrap(): case["metrics"]});
-            (
-                json!({"type": "Pods", "pods": source}),
-                json!({ "podsMetrics": values }),
-            )
-        }
-        "objectValue" => object(value),
-        "objectAverageValue" => object(average),
-        "externalValue" => external(value),
-        "externalAverageValue" => external(average),
-        other => panic!("unknown function {other}"),
-    }
-}
-
-/// The current value in the entry of a status.
-fn current(entry: &Value) -> &Value {
-    let parts = [
-        "resource",
-        "containerResource",
-        "pods",
-        "object",
-        "external",
-    ];
-    let mut members = parts.iter().map(|part| &entry[part]);
-    &members.find(|member| !member.is_null()).unwrap()["current"]
-}
-
-fn int(value: &Value) -> i32 {
+pub(super) fn int(value: &Value) -> i32 {
     value.as_i64().unwrap_or_default().try_into().unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn sizes_by_single_metrics_are_upstreams() {
-    for case in cases("calculator") {
-        let (name, input, expected) = (&case["name"], &case["input"], &case["expect"]);
-        let (spec, server) = metric(&case);
-        let fake = Fake::new(&Value::Null, &server);
-        let (sources, mut config) = (fake.sources(&case["pods"]), fake.config());
-        config.has_own_tolerances = true;
-        let tolerance = |field: &str| json!({"tolerance": input[field].to_string()});
-        let rules =
-            json!({"scaleUp": tolerance("toleranceUp"), "scaleDown": tolerance("toleranceDown")});
-        let hpa = autoscaler(&json!({"spec": {"metrics": [spec], "behavior": rules}}));
-        let selector = LabelSelector::parse("app=web").unwrap();
-        let subject = Subject {
-            sources: &sources,
-            config: &config,
-            hpa: &hpa,
-            current: int(&input["currentReplicas"]),
-            observed: int(&input["statusReplicas"]),
-            selector: &selector,
-            now: now(),
-        };
-        let spec: &MetricSpec = &hpa.spec.metrics[0];
-        match subject.evaluate(spec).await {
-            Ok(found) => {
-                assert_eq!(Value::Null, expected["error"], "{name}");
-                assert_eq!(found.replicas, int(&expected["replicas"]), "{name}");
-                let shown = current(&found.status);
-                let resource = input["resource"].as_str().unwrap_or_default();
-                let milli = |field: &str| expected[field].as_i64();
-                let wanted = match milli("averageValueMilli").or(milli("statusValueMilli")) {
-                    Some(milli) => status::of_resource(resource, milli)["averageValue"].clone(),
-                    None => Value::Null,
-                };
-                let value = [&shown["averageValue"], &shown["value"]];
-                assert!(value.contains(&&wanted), "{name}: {shown} is {wanted}");
-                let percent = &expected["averageUtilization"];
-                assert_eq!(&shown["averageUtilization"], percent, "{name}");
-            }
-            Err(error) => {
-                let (found, wanted) = (error.cause.to_string(), expected["error"].as_str());
-                let wanted = wanted.unwrap_or_else(|| panic!("{name}: {found}"));
-                assert!(found.ends_with(wanted), "{name}: {found} ends in {wanted}");
-            }
-        }
-    }
-}
-
-fn timed(list: &Value) -> Vec<Timed> {
+/// A list of numbers with ages.
+pub(super) fn timed(list: &Value) -> Vec<Timed> {
     let list = list.as_array().into_iter().flatten();
     list.map(|entry| Timed {
         replicas: int(&entry["replicas"]),
@@ -160,11 +25,11 @@ fn timed(list: &Value) -> Vec<Timed> {
 }
 
 /// The numbers of a list. The file has `null` for some empty lists.
-fn numbers(list: &[Timed]) -> Vec<i32> {
+pub(super) fn numbers(list: &[Timed]) -> Vec<i32> {
     list.iter().map(|entry| entry.replicas).collect()
 }
 
-fn expected_numbers(list: &Value) -> Vec<i32> {
+pub(super) fn expected_numbers(list: &Value) -> Vec<i32> {
     list.as_array().into_iter().flatten().map(int).collect()
 }
 
@@ -259,18 +124,12 @@ fn common(calls: impl Iterator<Item = Call>) -> Vec<Call> {
     calls
 }
 
-/// Times of writes become `<now>`.
+/// All times become `<now>`, as in the file.
 fn without_times(status: &mut Value) {
-    let written = now().to_string();
-    let mark = |time: &mut Value| {
-        if *time == *written {
-            *time = json!("<now>");
-        }
-    };
     let conditions = status["conditions"].as_array_mut().into_iter().flatten();
-    conditions.for_each(|condition| mark(&mut condition["lastTransitionTime"]));
+    conditions.for_each(|condition| condition["lastTransitionTime"] = json!("<now>"));
     if let Some(time) = status.get_mut("lastScaleTime") {
-        mark(time);
+        *time = json!("<now>");
     }
 }
 

@@ -134,6 +134,7 @@ impl Fake {
         }
     }
 
+    /// A reconciler with these pods of the file of cases.
     pub(super) fn reconciler(&self, pods: &Value) -> Reconciler {
         let client = self.context.client(IDENTITY);
         let recorder = steersman_runtime::events::EventRecorder::start(
@@ -264,6 +265,7 @@ impl Answers {
             ("GET", "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods") => {
                 match code("resourceMetricsHTTPStatus").filter(|code| *code != 0) {
                     Some(code) => (code, Value::Null),
+                    None if !server["answer"].is_null() => (200, server["answer"].clone()),
                     None => (200, pod_metrics(&server["resourceMetrics"])),
                 }
             }
@@ -382,9 +384,18 @@ fn conflict(resource: &str) -> Value {
 
 /// The file of cases: upstream's results, computed with its own packages.
 pub(super) fn cases(part: &str) -> Vec<Value> {
-    let file: BTreeMap<String, Value> =
-        serde_json::from_str(include_str!("../testdata/hpa-cases.json")).unwrap();
-    file[part].as_array().unwrap().clone()
+    part_of(include_str!("../testdata/hpa-cases.json"), part)
+}
+
+/// The values of upstream's unit tests, by table.
+pub(super) fn unit_cases(part: &str) -> Vec<Value> {
+    part_of(include_str!("../testdata/unit-cases.json"), part)
+}
+
+fn part_of(file: &str, part: &str) -> Vec<Value> {
+    let mut file: BTreeMap<String, Value> = serde_json::from_str(file).unwrap();
+    let part = file.remove(part).unwrap();
+    part.as_array().unwrap().clone()
 }
 
 /// The time of a case.

@@ -5,6 +5,7 @@
 //! does not change.
 
 mod accounts;
+mod autoscalers;
 mod budgets;
 mod daemon_sets;
 mod mid_flight;

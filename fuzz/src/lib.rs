@@ -16,13 +16,14 @@ use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
 use steersman_controllers::{cronjob, deployment};
 use steersman_options::duration::GoDuration;
+use steersman_runtime::keys::PrivateKey;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{
     BootstrapToken, ClusterInfo, ClusterRole, CronJob, Deployment, Job, Namespace, Node, Object,
     ObjectMetadata, Pod, ReplicaSet, ReplicationController,
 };
 use steersman_runtime::template::{self, PodTemplate};
-use steersman_runtime::x509::Certificate;
+use steersman_runtime::x509::{Certificate, CertificateRequest};
 use steersman_runtime::{fuzzing, gotime};
 
 /// A fuzz target: takes any bytes, and panics when an assertion fails.
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flags", flags),
     ("template", template),
     ("certificates", certificates),
+    ("signing_requests", signing_requests),
     ("requests", requests::requests),
 ];
 
@@ -215,6 +217,19 @@ pub fn certificates(data: &[u8]) {
         let years = -62_167_219_200..=253_402_300_799;
         assert!(years.contains(&not_before) && years.contains(&not_after));
     }
+}
+
+/// Requests for certificates and their signatures, as DER and as PEM. Also files that should hold
+/// private keys.
+pub fn signing_requests(data: &[u8]) {
+    let requests = [
+        CertificateRequest::from_der(data),
+        CertificateRequest::from_pem(data),
+    ];
+    for request in requests.into_iter().flatten() {
+        let _ = (request.subject.common_name(), request.check_signature());
+    }
+    let _ = PrivateKey::from_pem(data);
 }
 
 #[cfg(test)]

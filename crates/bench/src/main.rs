@@ -10,6 +10,7 @@
 //! `docs/performance.md` has the results.
 
 mod apiserver;
+mod csrs;
 mod failover;
 mod namespaces;
 mod process;
@@ -229,6 +230,9 @@ async fn measure(
     manager_args.extend(THROTTLE.map(str::to_owned));
     if args.workload.contains(&Workload::Nodes) {
         manager_args.extend(NODE_RANGES.map(str::to_owned));
+    }
+    if args.workload.contains(&Workload::Csrs) {
+        manager_args.extend(csrs::authority(scratch)?);
     }
     manager_args.extend(args.manager_args.iter().cloned());
     let log = scratch.join("manager.log");

@@ -1,4 +1,5 @@
-//! The load of the other controllers: StatefulSets, DaemonSets, Jobs, CronJobs, Services and nodes.
+//! The load of the other controllers: StatefulSets, DaemonSets, Jobs, CronJobs, Services, nodes and
+//! requests for certificates.
 //!
 //! Each load creates its objects, waits for their status, and deletes them again, so that loads can
 //! follow each other. Pods are small: other controllers than that of Deployments read little of
@@ -18,7 +19,8 @@ use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{
-    CronJob, DaemonSet, Deployment, EndpointSlice, Job, Node, Object, Pod, Service, StatefulSet,
+    CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice, Job, Node, Object,
+    Pod, Service, StatefulSet,
 };
 use steersman_runtime::resource::{LEASES, NAMESPACES, NODES};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -27,7 +29,7 @@ use tokio::sync::Notify;
 use crate::namespaces::Namespaces;
 use crate::slices::SliceWatch;
 use crate::waiting::{wait, watched};
-use crate::{Bench, idle};
+use crate::{Bench, csrs, idle};
 
 /// Namespace of all objects of the loads.
 const NAMESPACE: &str = "bench-workloads";
@@ -66,6 +68,8 @@ pub(crate) enum Workload {
     /// Nodes that get ranges of pod addresses, send heartbeats, and are deleted. The managers must run
     /// node-ipam-controller.
     Nodes,
+    /// Requests of kubelets for client certificates, which are approved and signed.
+    Csrs,
 }
 
 /// The sizes of the loads that are too large for a trial.
@@ -83,6 +87,9 @@ pub(crate) struct Sizes {
     /// Nodes of the workload `nodes`.
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     nodes: usize,
+    /// Requests of the workload `csrs`.
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    csrs: usize,
     /// Time for which these nodes send heartbeats, in seconds.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     heartbeats: u64,
@@ -109,6 +116,7 @@ pub(crate) struct Workloads {
     deployments: SharedInformer<Deployment>,
     services: SharedInformer<Service>,
     slices: SharedInformer<EndpointSlice>,
+    csrs: SharedInformer<CertificateSigningRequest>,
     slice_watch: SliceWatch,
     namespaces: Namespaces,
     sizes: Sizes,
@@ -130,6 +138,7 @@ impl Workloads {
             nodes: watched(informers, &changed),
             deployments: watched(informers, &changed),
             services: watched(informers, &changed),
+            csrs: watched(informers, &changed),
             slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
             pods,
             slices,
@@ -170,7 +179,34 @@ impl Workloads {
             Workload::Services => self.services(bench).await,
             Workload::Namespaces => self.namespaces.run(self.sizes.namespaces, bench).await,
             Workload::Nodes => self.nodes(bench).await,
+            Workload::Csrs => self.csrs(bench).await,
         }
+    }
+
+    async fn csrs(&self, bench: &mut Bench<'_>) -> Result<()> {
+        let specs = (0..self.sizes.csrs).map(|_| csrs::spec());
+        let specs: Vec<Value> = specs.collect::<Result<_>>()?;
+        bench
+            .phase("approve and sign", 0, async {
+                for (index, spec) in specs.iter().enumerate() {
+                    self.create::<CertificateSigningRequest>(index, spec)
+                        .await?;
+                }
+                self.all(&self.csrs, specs.len(), |csr| csr.status.certificate.0)
+                    .await
+            })
+            .await?;
+        bench
+            .phase("delete", 0, async {
+                for index in 0..specs.len() {
+                    let name = name(index);
+                    let target = target::<CertificateSigningRequest>(Some(&name));
+                    let deleted = self.client.delete(target, &json!({})).await;
+                    deleted.with_context(|| format!("delete the request {name}"))?;
+                }
+                self.all(&self.csrs, 0, |_| true).await
+            })
+            .await
     }
 
     async fn services(&self, bench: &mut Bench<'_>) -> Result<()> {
@@ -498,7 +534,7 @@ fn name(index: usize) -> String {
 fn target<T: Object>(name: Option<&str>) -> Target<'_> {
     Target {
         resource: T::RESOURCE,
-        namespace: Some(NAMESPACE),
+        namespace: T::RESOURCE.namespaced.then_some(NAMESPACE),
         name,
         subresource: None,
     }

@@ -124,6 +124,14 @@ pub enum ConfigError {
         "duration time must be greater than one second as set via command line option reconcile-sync-loop-period"
     )]
     AttachDetachPeriod,
+    /// Only one of the two files of a signer is set: upstream's name of the signer, and the rule.
+    #[error("{0:?}: {1}")]
+    SigningPair(&'static str, &'static str),
+    /// Common files and files of single signers are set.
+    #[error(
+        "cannot specify --cluster-signing-{{cert,key}}-file and other --cluster-signing-*-file flags at the same time"
+    )]
+    SigningFiles,
     /// More than two service CIDRs.
     #[error("--service-cluster-ip-range can not contain more than two entries")]
     ServiceCidrs,
@@ -370,6 +378,7 @@ fn check(options: &Options) -> Vec<ConfigError> {
     {
         errors.push(ConfigError::AttachDetachPeriod);
     }
+    errors.extend(check_signing_files(options));
     if options.text("service-cluster-ip-range").split(',').count() > 2 {
         errors.push(ConfigError::ServiceCidrs);
     }
@@ -391,6 +400,49 @@ fn check(options: &Options) -> Vec<ConfigError> {
     errors
 }
 
+/// Upstream: `CSRSigningControllerOptions.Validate`. Two names in the messages are not those of the
+/// flags.
+fn check_signing_files(options: &Options) -> Vec<ConfigError> {
+    let pair = |prefix: &str| {
+        ["cert", "key"].map(|part| !options.text(&format!("{prefix}-{part}-file")).is_empty())
+    };
+    let own = [
+        (
+            "cluster-signing-kubelet-serving",
+            "cluster-signing-kubelet-serving",
+        ),
+        (
+            "cluster-signing-kubelet-client",
+            "cluster-signing-kube-apiserver-client",
+        ),
+        (
+            "cluster-signing-kube-apiserver-client",
+            "cluster-signing-kube-apiserver",
+        ),
+        (
+            "cluster-signing-legacy-unknown",
+            "cluster-signing-legacy-unknown",
+        ),
+    ];
+    let half = own.iter().filter_map(|(prefix, name)| match pair(prefix) {
+        [false, true] => Some(ConfigError::SigningPair(
+            *name,
+            "cannot specify key without cert",
+        )),
+        [true, false] => Some(ConfigError::SigningPair(
+            *name,
+            "cannot specify cert without key",
+        )),
+        _ => None,
+    });
+    let mut errors: Vec<ConfigError> = half.collect();
+    let is_set = |prefix: &str| pair(prefix).contains(&true);
+    if is_set("cluster-signing") && own.iter().any(|(prefix, _)| is_set(prefix)) {
+        errors.push(ConfigError::SigningFiles);
+    }
+    errors
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,6 +453,53 @@ mod tests {
             options.set(flag, value).unwrap();
         }
         Config::new(options, &ControllerRegistry::empty()).map_err(|errors| join_errors(&errors))
+    }
+
+    #[test]
+    fn signing_files_come_in_pairs_and_not_in_two_ways() {
+        let pair =
+            |name: &str, rule: &str| format!("\"cluster-signing-{name}\": cannot specify {rule}");
+        let (cert, key) = ("cert without key", "key without cert");
+        let both = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time";
+        let cases = [
+            (vec!["kubelet-serving-cert"], pair("kubelet-serving", cert)),
+            (
+                vec!["kubelet-client-key"],
+                pair("kube-apiserver-client", key),
+            ),
+            (
+                vec!["kube-apiserver-client-key"],
+                pair("kube-apiserver", key),
+            ),
+            (vec!["legacy-unknown-cert"], pair("legacy-unknown", cert)),
+            (
+                vec!["cert", "kubelet-client-cert", "kubelet-client-key"],
+                both.to_owned(),
+            ),
+            (
+                vec!["key", "kubelet-client-cert"],
+                format!("[{}, {both}]", pair("kube-apiserver-client", cert)),
+            ),
+        ];
+        let with = |flags: &[&str]| {
+            let flags: Vec<_> = flags
+                .iter()
+                .map(|flag| format!("cluster-signing-{flag}-file"))
+                .collect();
+            let flags: Vec<_> = flags.iter().map(|flag| (flag.as_str(), "/f")).collect();
+            config(&flags).err()
+        };
+        for (flags, expected) in cases {
+            assert_eq!(with(&flags), Some(expected), "{flags:?}");
+        }
+        let fine: [&[&str]; 3] = [
+            &["cert"],
+            &["cert", "key"],
+            &["legacy-unknown-cert", "legacy-unknown-key"],
+        ];
+        for flags in fine {
+            assert_eq!(with(flags), None, "{flags:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 pub mod bootstrapsigner;
+pub mod certificates;
 pub mod clusterroleaggregation;
 pub mod clustertrustbundlepublisher;
 pub mod cronjob;
@@ -42,6 +43,9 @@ use steersman_runtime::controller::Descriptor;
 /// table come from this.
 pub const ALL: &[Descriptor] = &[
     bootstrapsigner::DESCRIPTOR,
+    certificates::approving::DESCRIPTOR,
+    certificates::cleaning::requests::DESCRIPTOR,
+    certificates::signing::DESCRIPTOR,
     clusterroleaggregation::DESCRIPTOR,
     clustertrustbundlepublisher::DESCRIPTOR,
     cronjob::DESCRIPTOR,
@@ -60,6 +64,7 @@ pub const ALL: &[Descriptor] = &[
     nodeipam::DESCRIPTOR,
     nodelifecycle::DESCRIPTOR,
     podgc::DESCRIPTOR,
+    certificates::cleaning::pods::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
     rootcacertpublisher::DESCRIPTOR,

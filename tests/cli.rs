@@ -203,7 +203,7 @@ fn rejected_credentials_are_reported_at_once() {
 }
 
 #[test]
-fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
+fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_one_warning() {
     let arguments = [
         "--allocate-node-cidrs=true",
         "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
@@ -225,18 +225,12 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
     ];
     let text = String::from_utf8(output(&arguments).stderr).unwrap();
     let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
-    assert_eq!(warnings.len(), 2, "{text}");
-    let name = "--cluster-signing-key-file";
-    assert!(
-        warnings[0].contains(name),
-        "{name} is missing in {}",
-        warnings[0]
-    );
+    assert_eq!(warnings.len(), 1, "{text}");
     for name in ["resourcequota-controller", "ephemeral-volume-controller"] {
         assert!(
-            warnings[1].contains(name),
+            warnings[0].contains(name),
             "{name} is missing in {}",
-            warnings[1]
+            warnings[0]
         );
     }
     assert!(

@@ -38,6 +38,7 @@ const QUEUES: &[&str] = &[
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",
+    "certificate",
     "cronjob",
     "daemonset",
     "daemonset-node-updates",

@@ -1,0 +1,81 @@
+//! Deletes CertificateSigningRequests that are old or have no further use.
+//!
+//! Upstream: `cleaner.go`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use steersman_runtime::clock::saturating_since;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::object::CertificateSigningRequest;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::x509::{Certificate, certificates_in_pem};
+
+use super::Cleaner;
+use crate::certificates::{GROUP, IDENTITY};
+
+/// The cleaner of CertificateSigningRequests.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "certificatesigningrequest-cleaner-controller",
+    aliases: &["csrcleaner"],
+    enabled_by_default: true,
+    summary: "Deletes CertificateSigningRequests that are old or have no further use",
+    identity: IDENTITY,
+    reads: &[Read::of::<CertificateSigningRequest>()],
+    rules: &[Rule::new(
+        &[GROUP],
+        &["certificatesigningrequests"],
+        &["delete"],
+    )],
+    init,
+};
+
+/// Pause between two passes. Upstream: `pollingInterval`.
+const PAUSE: Duration = Duration::from_secs(3600);
+
+/// Age of a decided request. Upstream: `approvedExpiration` and `deniedExpiration`.
+const DECIDED: Duration = Duration::from_secs(3600);
+
+/// Age of a request that waits for its approval or its certificate. Upstream: `pendingExpiration`.
+const WAITING: Duration = Duration::from_secs(24 * 3600);
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    Ok(Cleaner::<CertificateSigningRequest>::boxed(
+        ctx, IDENTITY, PAUSE, due,
+    ))
+}
+
+/// The reason to delete `csr` at `now`.
+fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> {
+    let is_older =
+        |time: Option<Timestamp>, age| time.is_some_and(|time| saturating_since(now, time) > age);
+    let has = |kind: &str, age| {
+        let mut conditions = csr.status.conditions.iter();
+        conditions
+            .any(|condition| condition.kind == *kind && is_older(condition.last_update_time.0, age))
+    };
+    let is_issued = csr.status.certificate.0;
+    if is_issued && has("Approved", DECIDED) {
+        Some("approved and issued")
+    } else if has("Denied", DECIDED) {
+        Some("denied")
+    } else if has("Failed", DECIDED) {
+        Some("failed")
+    } else if csr.status.conditions.is_empty() && is_older(csr.meta.created, WAITING) {
+        Some("not decided")
+    } else if is_issued && csr.condition("Approved").is_some() && has_expired(csr, now) {
+        Some("certificate expired")
+    } else if !is_issued && has("Approved", WAITING) {
+        Some("approved and not issued")
+    } else {
+        None
+    }
+}
+
+/// Whether the first certificate has ended. One that cannot be read has not.
+fn has_expired(csr: &CertificateSigningRequest, now: Timestamp) -> bool {
+    let certificates = certificates_in_pem(&csr.content().certificate);
+    let first = certificates.first().map(|der| Certificate::read(der));
+    matches!(first, Some(Ok(first)) if now.as_second() > first.not_after)
+}

@@ -1,0 +1,20 @@
+//! The controllers of requests for certificates.
+//!
+//! CertificateSigningRequest -> [`approving`] -> [`signing`] -> [`cleaning::requests`];
+//! PodCertificateRequest -> [`cleaning::pods`]
+//!
+//! Upstream: `pkg/controller/certificates`.
+
+pub mod approving;
+pub mod cleaning;
+mod kubelet;
+mod queue;
+pub mod signing;
+#[cfg(test)]
+mod testing;
+
+/// Name of the client of the controllers of CertificateSigningRequests.
+const IDENTITY: &str = "certificate-controller";
+
+/// API group of the requests.
+const GROUP: &str = "certificates.k8s.io";

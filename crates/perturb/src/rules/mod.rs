@@ -7,6 +7,7 @@
 mod accounts;
 mod autoscalers;
 mod bootstrap;
+mod certificates;
 mod cron;
 mod daemonset;
 mod devices;
@@ -23,6 +24,7 @@ use serde_json::Value;
 pub use self::accounts::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
 pub use self::autoscalers::WITHIN_LIMITS;
 pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
+pub use self::certificates::{OLD_REQUESTS, ONLY_APPROVED, SIGNER_RULES};
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
 pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};

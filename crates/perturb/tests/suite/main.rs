@@ -3,6 +3,7 @@
 
 mod accounts;
 mod bootstrap;
+mod certificates;
 mod cloud;
 mod clusterroleaggregation;
 mod cronjob;
@@ -101,6 +102,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let all = [
         bootstrap::scenarios(),
         clusterroleaggregation::scenarios(),
+        certificates::scenarios(),
         daemonset::scenarios(),
         cronjob::scenarios(),
         deployment::scenarios(),

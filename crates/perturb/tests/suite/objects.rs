@@ -36,6 +36,9 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
         "clusterroles" => {
             return format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
         }
+        "certificatesigningrequests" => {
+            return format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
+        }
         "nodes" => return format!("/api/v1/nodes/{name}"),
         "resourceclaims" => "/apis/resource.k8s.io/v1",
         "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),

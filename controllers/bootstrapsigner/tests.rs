@@ -19,7 +19,7 @@ fn cluster_info(data: Value) -> Value {
 }
 
 impl World {
-    async fn signing() -> Self {
+    async fn signing_cluster_info() -> Self {
         let mut world = Self::bare().await;
         world.restart(&[DESCRIPTOR]).await;
         world
@@ -54,7 +54,7 @@ impl World {
 
 #[tokio::test(start_paused = true)]
 async fn signatures_follow_tokens_and_content() {
-    let world = World::signing().await;
+    let world = World::signing_cluster_info().await;
     world.create(signing_token("abcdef", "")).await;
     world.at_rest().await;
     assert_eq!(world.puts(), 0, "there is no ConfigMap");
@@ -109,7 +109,7 @@ async fn signatures_follow_tokens_and_content() {
 
 #[tokio::test(start_paused = true)]
 async fn a_recreated_config_map_is_signed() {
-    let world = World::signing().await;
+    let world = World::signing_cluster_info().await;
     world.create(signing_token("abcdef", "")).await;
     world.create(cluster_info(json!({"kubeconfig": "a"}))).await;
     world.until_signed_by(&["abcdef"]).await;
@@ -122,7 +122,7 @@ async fn a_recreated_config_map_is_signed() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_writes_are_retried() {
-    let world = World::signing().await;
+    let world = World::signing_cluster_info().await;
     let update = |nth| Matcher::new("update", "configmaps").nth(nth);
     let faults = world.cluster.faults();
     faults.reject(update(1), internal_error(), Some(1));
@@ -137,7 +137,7 @@ async fn failed_writes_are_retried() {
 /// `kube-system` or `kube-public` can write them.
 #[tokio::test(start_paused = true)]
 async fn hostile_objects_are_not_signed_and_cause_no_loop() {
-    let world = World::signing().await;
+    let world = World::signing_cluster_info().await;
     let long = "a".repeat(100_000);
     let tokens: [(&str, &[(&str, &str)]); 7] = [
         (

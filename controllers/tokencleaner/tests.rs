@@ -14,7 +14,7 @@ const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl World {
-    async fn cleaning() -> Self {
+    async fn cleaning_tokens() -> Self {
         let mut world = Self::bare().await;
         world.restart(&[DESCRIPTOR]).await;
         world
@@ -40,7 +40,7 @@ impl World {
 /// `TestCleanerExpiredAt`.
 #[tokio::test(start_paused = true)]
 async fn a_token_is_deleted_at_its_expiration() {
-    let world = World::cleaning().await;
+    let world = World::cleaning_tokens().await;
     world.create(signing_token("eternal", "")).await;
     for (id, seconds) in [("past", -3600), ("soon", 90), ("later", 3600)] {
         world.create(world.expiring(id, seconds)).await;
@@ -59,7 +59,7 @@ async fn a_token_is_deleted_at_its_expiration() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_expiration_moves_the_deletion() {
-    let world = World::cleaning().await;
+    let world = World::cleaning_tokens().await;
     world.create(world.expiring("longer", 60)).await;
     world.create(world.expiring("sooner", 7200)).await;
     for (id, seconds) in [("longer", 3600), ("sooner", 60)] {
@@ -83,7 +83,7 @@ async fn a_changed_expiration_moves_the_deletion() {
 
 #[tokio::test(start_paused = true)]
 async fn only_bootstrap_tokens_of_kube_system_are_deleted() {
-    let world = World::cleaning().await;
+    let world = World::cleaning_tokens().await;
     let mut opaque = world.expiring("opaque", -60);
     opaque["type"] = json!("Opaque");
     let mut elsewhere = world.expiring("elsewhere", -60);
@@ -114,7 +114,7 @@ async fn only_bootstrap_tokens_of_kube_system_are_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_deletions_are_retried() {
-    let world = World::cleaning().await;
+    let world = World::cleaning_tokens().await;
     let delete = Matcher::new("delete", "secrets");
     world
         .cluster
@@ -129,7 +129,7 @@ async fn failed_deletions_are_retried() {
 /// A user extends the token, but the cache of the controller does not show it yet.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_does_not_delete_an_extended_token() {
-    let world = World::cleaning().await;
+    let world = World::cleaning_tokens().await;
     world.create(world.expiring("abcdef", 60)).await;
     world.at_rest().await;
     let view = world.hold("secrets", world.cluster.revision());
@@ -155,7 +155,7 @@ async fn a_stale_cache_does_not_delete_an_extended_token() {
 /// A finalizer keeps the Secret. Each of its events causes one request at most.
 #[tokio::test(start_paused = true)]
 async fn a_token_with_a_finalizer_causes_no_loop() {
-    let world = World::cleaning().await;
+    let world = World::cleaning_tokens().await;
     let mut token = world.expiring("abcdef", -60);
     token["metadata"]["finalizers"] = json!(["example.com/keep"]);
     world.create(token).await;

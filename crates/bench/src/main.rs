@@ -148,6 +148,7 @@ impl Server {
             });
         }
         let cluster = DevCluster::new(Clock::system());
+        cluster.serve_metrics();
         let door = cluster
             .serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .await?;

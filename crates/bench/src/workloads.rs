@@ -1,9 +1,11 @@
-//! The load of the other controllers: StatefulSets, DaemonSets, Jobs, CronJobs, Services, nodes and
-//! requests for certificates.
+//! The load of the other controllers: StatefulSets, DaemonSets, Jobs, CronJobs, Services, nodes,
+//! requests for certificates, and autoscalers.
 //!
 //! Each load creates its objects, waits for their status, and deletes them again, so that loads can
 //! follow each other. Pods are small: other controllers than that of Deployments read little of
 //! them. Waits read informers, because polling would load the API server.
+
+mod autoscalers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +21,8 @@ use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{
-    CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice, Job, Node, Object,
-    Pod, Service, StatefulSet,
+    CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice,
+    HorizontalPodAutoscaler, Job, Node, Object, Pod, Service, StatefulSet,
 };
 use steersman_runtime::resource::{LEASES, NAMESPACES, NODES};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -70,6 +72,9 @@ pub(crate) enum Workload {
     Nodes,
     /// Requests of kubelets for client certificates, which are approved and signed.
     Csrs,
+    /// HorizontalPodAutoscalers over Deployments with a sawtooth of load. The embedded API server has
+    /// the metrics; on another one, the cluster needs a metrics server that reads the annotations.
+    Autoscalers,
 }
 
 /// The sizes of the loads that are too large for a trial.
@@ -93,6 +98,12 @@ pub(crate) struct Sizes {
     /// Time for which these nodes send heartbeats, in seconds.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     heartbeats: u64,
+    /// Autoscalers of the workload `autoscalers`, each with a Deployment.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    autoscalers: usize,
+    /// Time for which these autoscalers work, in minutes.
+    #[arg(long, default_value_t = 10, value_name = "MINUTES")]
+    autoscaler_minutes: u64,
 }
 
 impl Sizes {
@@ -115,6 +126,7 @@ pub(crate) struct Workloads {
     pods: SharedInformer<Pod>,
     deployments: SharedInformer<Deployment>,
     services: SharedInformer<Service>,
+    autoscalers: SharedInformer<HorizontalPodAutoscaler>,
     slices: SharedInformer<EndpointSlice>,
     csrs: SharedInformer<CertificateSigningRequest>,
     slice_watch: SliceWatch,
@@ -139,6 +151,7 @@ impl Workloads {
             deployments: watched(informers, &changed),
             services: watched(informers, &changed),
             csrs: watched(informers, &changed),
+            autoscalers: watched(informers, &changed),
             slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
             pods,
             slices,
@@ -180,6 +193,7 @@ impl Workloads {
             Workload::Namespaces => self.namespaces.run(self.sizes.namespaces, bench).await,
             Workload::Nodes => self.nodes(bench).await,
             Workload::Csrs => self.csrs(bench).await,
+            Workload::Autoscalers => self.autoscalers(bench).await,
         }
     }
 

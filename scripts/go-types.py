@@ -82,12 +82,16 @@ def fields_of(body):
                 yield name, words[1].strip(), tag and tag[1]
 
 
+def served(group):
+    """The folder of the served types of a group."""
+    return f"staging/src/k8s.io/{FOLDERS.get(group, f'api/{group}/v1')}"
+
+
 class Package:
     """The types of a folder, by name: a list of fields, or the text of another type."""
 
     def __init__(self, folder):
         self.types, self.imports = {}, {}
-        self.name = folder.name
         for file in sorted(folder.glob("*.go")):
             if file.name.endswith("_test.go") or "generated" in file.name:
                 continue
@@ -122,6 +126,7 @@ class Tree:
         return (path if path.startswith("pkg/") else f"staging/src/k8s.io/{path}"), name
 
     def found(self, folder, name):
+        """Folder, name and definition of a type; the definition is None if it is elsewhere."""
         folder, name = self.resolve(folder, name)
         return folder, name, self.package(folder).types.get(name)
 
@@ -139,19 +144,21 @@ class Tree:
         if ty.startswith("[]"):
             return "[]" + self.printed(folder, ty[2:].lstrip("*"))
         if ty.startswith("map["):
-            return "map[string]" + self.printed(folder, ty.split("]", 1)[1].lstrip("*"))
+            key, value = ty.removeprefix("map[").split("]", 1)
+            return f"map[{self.printed(folder, key)}]" + self.printed(folder, value.lstrip("*"))
         folder, name = self.resolve(folder, ty)
         return f"{folder.rsplit('/', 1)[-1]}.{name}" if name[0].isupper() else name
 
 
-def expected(ty, short):
+def expected(ty):
     """The Go type that the reader of the table assumes for a type without a mark."""
     ty = ty.lstrip("*")
     for start, go in (("[]", "[]"), ("{}", "map[string]")):
         if ty.startswith(start):
-            return go + expected(ty[2:], short)
-    own = {"bytes": "[]byte"}
-    return own.get(ty) or ("v1." + ty.split(".")[1] if "." in ty else ty)
+            return go + expected(ty[2:])
+    if ty == "bytes":
+        return "[]byte"
+    return "v1." + ty.split(".")[1] if "." in ty else ty
 
 
 def marked(tree):
@@ -161,7 +168,7 @@ def marked(tree):
         if not line.startswith(" "):
             if re.match(r"[a-z0-9]+\.[A-Z]", line):
                 group, name = line.split()[0].split(".")
-                folder = f"staging/src/k8s.io/{FOLDERS.get(group, f'api/{group}/v1')}"
+                folder = served(group)
                 holder = dict(tree.by_json(folder, name)) if tree.found(folder, name)[2] else {}
             yield line
             continue
@@ -173,7 +180,7 @@ def marked(tree):
             leaf = ty.lstrip("*").removeprefix("[]").removeprefix("{}")
             own_decoder = leaf in ("quantity", "time", "microtime", "duration", "intorstring", "any")
             named_map = ty.startswith("{}") and not printed.startswith("map[")
-            if printed != expected(ty, name) and (named_map or not own_decoder):
+            if printed != expected(ty) and (named_map or not own_decoder):
                 words.append("%" + printed)
             if way:
                 words.append("^" + ".".join(way))
@@ -184,52 +191,50 @@ class Internal:
     """The internal types, with the names that their fields have in the API."""
 
     def __init__(self, tree):
-        self.tree, self.done, self.lines = tree, {}, {}
-
-    def folders(self, group):
-        """Folders of the internal and of the served types of a group."""
-        served = f"staging/src/k8s.io/{FOLDERS.get(group, f'api/{group}/v1')}"
-        if group == "apiextensions":
-            return served.rsplit("/", 1)[0], served
-        return f"pkg/apis/{group}", served
+        self.tree, self.lines = tree, {}
 
     def add(self, name):
         """Adds a type, and the types of its fields."""
         if name in self.lines:
             return
-        self.lines[name] = lines = []
-        group, short = name.split(".")
-        internal, served = self.folders(group)
-        lines += self.of_struct(name, internal, served, short)
+        self.lines[name] = []
+        self.lines[name] = list(self.of_struct(name))
 
-    def served_names(self, served, short):
+    def served_names(self, folder, short):
+        """The JSON names of a served struct's fields, by their names in Go."""
         names = {}
-        folder, _, fields = self.tree.found(served, short)
+        folder, _, fields = self.tree.found(folder, short)
         for field, ty, json in fields or []:
-            if field is None and not json:
-                names.update(self.served_names(folder, ty))
-            else:
+            if field is not None:
                 names[field] = json
+            elif not json:
+                names.update(self.served_names(folder, ty))
         return names
 
-    def of_struct(self, name, internal, served, short):
-        names = self.served_names(served, short)
+    def of_struct(self, name):
+        """The lines of a struct."""
+        group, short = name.split(".")
+        internal = f"pkg/apis/{group}"
+        if group == "apiextensions":
+            internal = served(group).rsplit("/", 1)[0]
+        names = self.served_names(served(group), short)
         for field, ty, json in self.tree.package(internal).types[short]:
             if json == "-":
                 continue
             if field is None:
                 embedded = ty.split(".")[-1]
                 if "." in ty:
-                    yield f" {names.get(embedded) or 'metadata'} - null"
+                    # The only embedded struct of another package is the metadata.
+                    yield " metadata - null"
                 else:
-                    self.add(f"{name.split('.')[0]}.{embedded}")
-                    yield f" - - {name.split('.')[0]}.{embedded}"
+                    self.add(f"{group}.{embedded}")
+                    yield f" - - {group}.{embedded}"
                 continue
             api = names.get(field) or field[0].lower() + field[1:]
             yield f" {api} {field} {self.value(internal, ty)}"
 
     def value(self, folder, ty):
-        mark = ""
+        """The value of an unset field of a type, or the type if the table has it."""
         for start in ("*", "[]"):
             if ty.startswith(start):
                 return start + self.value(folder, ty[len(start):]).lstrip("*")

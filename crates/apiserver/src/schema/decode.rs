@@ -171,7 +171,7 @@ fn check(
             items.find_map(|value| check(item, named, value, place))
         }
         (Type::Map(item), Value::Object(entries)) => {
-            let named = named.and_then(|name| name.strip_prefix("map[string]"));
+            let named = named.and_then(|name| Some(name.strip_prefix("map[")?.split_once(']')?.1));
             let mut values = entries.values();
             values.find_map(|value| check(item, named, value, place))
         }

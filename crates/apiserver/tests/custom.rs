@@ -334,12 +334,12 @@ async fn invalid_definitions_are_refused() {
         (
             "/spec/versions/0/additionalPrinterColumns",
             json!([{"name": "x", "type": "text", "jsonPath": ".spec"}]),
-            "spec.versions[0].additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of boolean,date,integer,number,string",
+            "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of boolean,date,integer,number,string",
         ),
         (
             "/spec/versions/0/selectableFields",
             json!([{"jsonPath": ".spec.color"}]),
-            "spec.versions[0].selectableFields[0].jsonPath: Invalid value: \".spec.color\": is an invalid path",
+            "spec.selectableFields[0].jsonPath: Invalid value: \".spec.color\": is an invalid path",
         ),
         (
             SCHEMA,

@@ -54,16 +54,6 @@ pub(crate) use certificates::subject as certificate_subject;
 pub(crate) use events::{strict as strict_event, strict_update as strict_event_update};
 pub use update::update;
 
-/// Errors in the metadata of a new object that is valid otherwise, for kinds that leave the
-/// metadata to the checks of all kinds.
-pub fn common_metadata(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    if WITHOUT_METADATA.contains(&kind) {
-        meta::check_any(object, &mut errors);
-    }
-    errors.into_list()
-}
-
 /// Kinds whose own validation leaves the metadata to the checks of all kinds.
 const WITHOUT_METADATA: [&str; 2] = ["Event", "PodDisruptionBudget"];
 
@@ -76,6 +66,16 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     content(kind, object, &mut errors);
     if kind == "Ingress" {
         network::ingress_class_agrees(object, &mut errors);
+    }
+    errors.into_list()
+}
+
+/// Errors in the metadata of a new object that is valid otherwise, for kinds that leave the
+/// metadata to the checks of all kinds.
+pub fn common_metadata(kind: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if WITHOUT_METADATA.contains(&kind) {
+        meta::check_any(object, &mut errors);
     }
     errors.into_list()
 }

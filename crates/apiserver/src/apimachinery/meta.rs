@@ -140,21 +140,20 @@ fn finalizer_domain(field: impl Into<String>, finalizer: &str, errors: &mut Erro
 /// Whether upstream checks finalizers of the kind with the names that need no domain
 /// (`pkg/apis/core/validation`, ValidateObjectMeta). Other kinds have generic checks only.
 fn knows_standard_finalizers(kind: &str) -> bool {
-    match kind {
-        ""
-        | "APIService"
-        | "CustomResourceDefinition"
-        | "Lease"
-        | "MutatingAdmissionPolicy"
-        | "MutatingAdmissionPolicyBinding"
-        | "MutatingWebhookConfiguration"
-        | "PodDisruptionBudget"
-        | "RuntimeClass"
-        | "ValidatingAdmissionPolicy"
-        | "ValidatingAdmissionPolicyBinding"
-        | "ValidatingWebhookConfiguration" => false,
-        _ => true,
-    }
+    !matches!(
+        kind,
+        "" | "APIService"
+            | "CustomResourceDefinition"
+            | "Lease"
+            | "MutatingAdmissionPolicy"
+            | "MutatingAdmissionPolicyBinding"
+            | "MutatingWebhookConfiguration"
+            | "PodDisruptionBudget"
+            | "RuntimeClass"
+            | "ValidatingAdmissionPolicy"
+            | "ValidatingAdmissionPolicyBinding"
+            | "ValidatingWebhookConfiguration"
+    )
 }
 
 /// The prefix of a generated name, with a valid last character. A prefix may end in `-`, unlike a

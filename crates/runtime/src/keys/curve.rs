@@ -19,11 +19,14 @@ pub(super) struct Curve {
     verify: fn(point: &[u8], digest: &[u8], fixed: &[u8]) -> bool,
 }
 
+/// Makes the fixed form of the signature of a digest.
+type Sign = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
+
 /// A private key on a curve.
 pub(super) struct EcdsaKey {
     /// The public key: an uncompressed point.
     pub(super) point: Vec<u8>,
-    sign: Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>,
+    sign: Sign,
 }
 
 impl EcdsaKey {

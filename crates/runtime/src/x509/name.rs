@@ -93,7 +93,7 @@ impl Name {
 fn text(tag: Tag, value: &[u8]) -> Result<String> {
     let text = match tag {
         Tag::TeletexString => Some(value.iter().map(|byte| char::from(*byte)).collect()),
-        Tag::BmpString if value.len() % 2 == 0 => {
+        Tag::BmpString if value.len().is_multiple_of(2) => {
             let units = value
                 .chunks(2)
                 .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde::Serialize;
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::bootstrap::BootstrapToken;
 use steersman_devcluster::manifests::{Manifest, ManifestError};
 use steersman_devcluster::nodes::Latency;
 
@@ -23,8 +24,8 @@ use steersman_options::duration::GoDuration;
 
 /// Starts a Kubernetes API server with simulated nodes and controllers, for tests in any language.
 ///
-/// When everything is ready, one line of JSON goes to standard output: url, kubeconfig (a file) and
-/// pid. Then it runs until it gets SIGTERM or SIGINT, or until the process that started it has
+/// When everything is ready, one line of JSON goes to standard output: url, kubeconfig (a file), pid,
+/// and bootstrapToken if the bootstrap signer runs. Then it runs until it gets SIGTERM or SIGINT, or until the process that started it has
 /// ended. Nothing is left behind.
 #[derive(Debug, Parser)]
 #[command(
@@ -74,6 +75,9 @@ struct Ready<'a> {
     url: String,
     kubeconfig: &'a Path,
     pid: u32,
+    /// With it nodes join; absent if the bootstrap signer does not run.
+    #[serde(rename = "bootstrapToken", skip_serializing_if = "Option::is_none")]
+    bootstrap_token: Option<String>,
 }
 
 /// Runs the subcommand, and returns its exit code.
@@ -114,6 +118,7 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
         url: embedded.door.url(),
         kubeconfig: embedded.kubeconfig.path(),
         pid: std::process::id(),
+        bootstrap_token: embedded.bootstrap_token.as_ref().map(BootstrapToken::text),
     };
     let ready =
         serde_json::to_string(&ready).map_err(|error| ApiServerError::Ready(error.into()))?;

@@ -7,19 +7,22 @@ use std::time::Duration;
 
 use clap::Args;
 use prometheus::Registry;
+use steersman_devcluster::bootstrap::BootstrapToken;
 use steersman_devcluster::cloud::SimulatedCloud;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
+use steersman_devcluster::status::Status;
 use steersman_devcluster::{Admission, DevCluster, StartError};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::duration;
 use super::kubeconfig::KubeconfigFile;
 use super::settled::cluster_takes_pods;
+use super::signing::SigningFiles;
+use super::{duration, join};
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
 use crate::manager::{Manager, RunError};
@@ -97,7 +100,7 @@ fn pod_ranges(nodes: usize) -> [String; 3] {
 }
 
 /// Configuration and verbosity of the manager, from its flags. Flags about ranges of pod addresses
-/// replace all default ones. The error is the text to print.
+/// replace all default ones, and so do flags about the signing of certificates. The error is the text to print.
 pub(super) fn manager_config(
     args: &EmbeddedArgs,
     flags: &[String],
@@ -109,10 +112,13 @@ pub(super) fn manager_config(
     }
     let has_ranges = flags.iter().any(|flag| flag.contains("cidr"));
     let ranges = (!has_ranges).then(|| pod_ranges(args.nodes));
+    let signs = flags.iter().any(|flag| flag.contains("cluster-signing"));
+    let signing = (!signs).then(SigningFiles::flags);
     let typed = MANAGER_DEFAULTS
         .map(str::to_owned)
         .into_iter()
         .chain(ranges.into_iter().flatten())
+        .chain(signing.into_iter().flatten())
         .chain(flags.iter().cloned());
     let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
         Ok(Command::Run(options)) => *options,
@@ -142,6 +148,8 @@ pub(super) fn manager_config(
 pub(super) enum EmbeddedError {
     #[error("listen on 127.0.0.1:{port}: {source}; --port names another port, 0 takes a free one")]
     Listen { port: u16, source: std::io::Error },
+    #[error("write the files of the certificate authority: {0}")]
+    Signing(#[source] std::io::Error),
     #[error("write the kubeconfig {}: {source}", path.display())]
     Kubeconfig {
         path: PathBuf,
@@ -149,6 +157,8 @@ pub(super) enum EmbeddedError {
     },
     #[error(transparent)]
     Cluster(#[from] StartError),
+    #[error("prepare the cluster for new nodes: {0}")]
+    Joining(#[from] Status),
     #[error(transparent)]
     Nodes(#[from] NodesError),
     #[error(transparent)]
@@ -166,6 +176,10 @@ pub(super) struct Embedded {
     /// The address of the manager's HTTP server, if it has one.
     pub(super) manager_address: Option<SocketAddr>,
     pub(super) kubeconfig: KubeconfigFile,
+    /// The files with which the manager signs certificates, if it does.
+    _signing: Option<SigningFiles>,
+    /// With it nodes join; `None` if the bootstrap signer does not run.
+    pub(super) bootstrap_token: Option<BootstrapToken>,
     /// Tasks of the nodes and the display; they end after the manager.
     pub(super) tasks: Tasks,
     pub(super) stop: CancellationToken,
@@ -210,6 +224,12 @@ impl Embedded {
             source,
         })?;
 
+        let bootstrap_token = if runs("bootstrap-signer-controller") {
+            Some(cluster.prepare_joining(&door).await?)
+        } else {
+            None
+        };
+
         let client = client(&cluster)?;
         let nodes = NodesConfig {
             count: args.nodes,
@@ -221,14 +241,25 @@ impl Embedded {
             events: true,
             ..NodesConfig::default()
         };
+        let names = nodes.names();
         nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
 
+        let signing = if runs("certificatesigningrequest-signing-controller") {
+            let (certificate, key) = (cluster.authority_pem(), cluster.authority_key_pem());
+            let placed = SigningFiles::place(&certificate, &key);
+            Some(placed.map_err(EmbeddedError::Signing)?)
+        } else {
+            None
+        };
         let manager_stop = CancellationToken::new();
         let mut connection = Connection::in_process(cluster.client(), door.address().to_string());
         connection.credentials = cluster.credentials();
         let manager = Manager::new(config, connection, clock)?;
         let manager_address = manager.address();
         let mut manager = tokio::spawn(manager.run(manager_stop.clone()));
+        if let Some(token) = &bootstrap_token {
+            join::start(&door, token, names, &tasks, &stop);
+        }
         if admission.node_taints || !admission.default_accounts {
             tokio::select! {
                 settled = cluster_takes_pods(client.clone()) => settled?,
@@ -249,6 +280,8 @@ impl Embedded {
             client,
             manager_address,
             kubeconfig,
+            _signing: signing,
+            bootstrap_token,
             tasks,
             stop,
             manager,

@@ -59,7 +59,7 @@ impl Drop for KubeconfigFile {
 }
 
 /// Creates a file with access for the owner only. Fails if `path` exists, even as a symbolic link.
-fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
+pub(super) fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -5,6 +5,7 @@ mod apiserver;
 mod block;
 mod display;
 mod embedded;
+mod join;
 mod kubeconfig;
 mod nodes;
 mod outcome;
@@ -14,6 +15,7 @@ mod progress;
 mod row;
 mod served;
 mod settled;
+mod signing;
 
 use std::fmt::Display;
 use std::process::ExitCode;

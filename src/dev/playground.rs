@@ -265,7 +265,15 @@ fn print_welcome(args: &DevArgs, embedded: &Embedded) {
     }
     if !args.once {
         let kubeconfig = embedded.kubeconfig.path().display();
-        println!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n\nCtrl-C ends it.");
+        println!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes");
+        if let Some(token) = &embedded.bootstrap_token {
+            let (door, token) = (&embedded.door, token.text());
+            let (address, pin) = (door.address(), door.authority_pin());
+            println!(
+                "\nA new node joins with:\n  kubeadm join {address} --token {token} --discovery-token-ca-cert-hash {pin}"
+            );
+        }
+        println!("\nCtrl-C ends it.");
     }
 }
 

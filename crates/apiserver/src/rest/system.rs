@@ -38,13 +38,13 @@ impl Server {
             .into_iter()
             .for_each(|object| self.create_system_object(object));
         self.create_api_services();
-        self.create_token_tracking();
     }
 
-    /// Publishes the address of the server and its certificate authorities. Existing objects stay
-    /// unchanged.
+    /// Publishes the address of the server, its certificate authorities, and since when it records
+    /// uses of token Secrets. Existing objects stay unchanged.
     pub(crate) fn publish(&self, address: SocketAddr) {
         self.create_system_object(self.trust());
+        self.create_token_tracking();
         for object in self.service(address) {
             self.create_system_object(object);
         }

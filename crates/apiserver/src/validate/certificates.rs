@@ -7,13 +7,8 @@ use std::collections::HashSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use steersman_runtime::x509;
-use x509_parser::asn1_rs::{Any, BitString, FromDer};
-use x509_parser::error::X509Error;
-use x509_parser::nom;
+use steersman_runtime::x509::{self, CertificateRequest};
 use x509_parser::pem::Pem;
-use x509_parser::verify::verify_signature;
-use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo, X509Name};
 
 use super::errors::{Errors, at, list, text};
 use super::formats;
@@ -169,76 +164,24 @@ pub(crate) struct Subject {
 
 /// The subject of a request, whose signature may be wrong. An error if the request is malformed.
 pub(crate) fn subject(object: &Value) -> Result<Subject, String> {
-    let der = request_der(object)?;
-    let parts = Parts::of(&der).map_err(|error| error.to_string())?;
-    let organizations = parts.subject.iter_organization();
-    let organizations = organizations.filter_map(|attribute| attribute.as_str().ok());
-    let names = parts.subject.iter_common_name();
-    let name = names.filter_map(|attribute| attribute.as_str().ok()).last();
+    let subject = parsed(object)?.subject;
     Ok(Subject {
-        common_name: name.unwrap_or_default().to_owned(),
-        organizations: organizations.map(str::to_owned).collect(),
+        common_name: subject.common_name().to_owned(),
+        organizations: subject.organizations().map(str::to_owned).collect(),
     })
 }
 
 /// An error if the request is malformed, or if its signature is wrong.
 fn check_signature(object: &Value) -> Result<(), String> {
-    let der = request_der(object)?;
-    let parts = Parts::of(&der).map_err(|error| error.to_string())?;
-    parts.verify().map_err(|error| error.to_string())
+    let request = parsed(object)?;
+    request.check_signature().map_err(|error| error.to_string())
 }
 
-/// The request in DER, from its PEM block.
-fn request_der(object: &Value) -> Result<Vec<u8>, String> {
-    let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
-    let bytes = STANDARD
+fn parsed(object: &Value) -> Result<CertificateRequest, String> {
+    let pem = STANDARD
         .decode(text(object, "spec.request"))
         .map_err(|error| error.to_string())?;
-    let pem = Pem::iter_from_buffer(&bytes)
-        .next()
-        .and_then(Result::ok)
-        .ok_or_else(wrong_type)?;
-    if pem.label == "CERTIFICATE REQUEST" {
-        Ok(pem.contents)
-    } else {
-        Err(wrong_type())
-    }
-}
-
-/// The parts of a request in DER.
-struct Parts<'a> {
-    subject: X509Name<'a>,
-    key: SubjectPublicKeyInfo<'a>,
-    algorithm: AlgorithmIdentifier<'a>,
-    signature: BitString<'a>,
-    /// The bytes that the signature covers.
-    signed: &'a [u8],
-}
-
-impl<'a> Parts<'a> {
-    /// Splits a request. Anyone can send one. The library's own parser of requests panics on
-    /// out-of-range times in their attributes. This function therefore does not read attributes.
-    fn of(der: &'a [u8]) -> Result<Self, nom::Err<X509Error>> {
-        let (_, request) = Any::from_der(der).map_err(nom::Err::convert)?;
-        let (rest, info) = Any::from_der(request.data).map_err(nom::Err::convert)?;
-        let signed = &request.data[..request.data.len() - rest.len()];
-        let (rest, algorithm) = AlgorithmIdentifier::from_der(rest)?;
-        let (_, signature) = BitString::from_der(rest).map_err(nom::Err::convert)?;
-        let (rest, _version) = Any::from_der(info.data).map_err(nom::Err::convert)?;
-        let (rest, subject) = X509Name::from_der(rest)?;
-        let (_, key) = SubjectPublicKeyInfo::from_der(rest)?;
-        Ok(Self {
-            subject,
-            key,
-            algorithm,
-            signature,
-            signed,
-        })
-    }
-
-    fn verify(&self) -> Result<(), X509Error> {
-        verify_signature(&self.key, &self.algorithm, &self.signature, self.signed)
-    }
+    CertificateRequest::from_pem(&pem).map_err(|error| error.to_string())
 }
 
 fn certificates(base64: &str) -> Result<(), String> {
@@ -443,16 +386,17 @@ mod tests {
             .unwrap()
             .unwrap()
             .contents;
-        assert!(Parts::of(&der).unwrap().verify().is_ok());
+        let read = CertificateRequest::from_der;
+        assert!(read(&der).unwrap().check_signature().is_ok());
         for at in 0..der.len() {
-            let cut_off = Parts::of(&der[..at]);
+            let cut_off = read(&der[..at]);
             assert!(cut_off.is_err(), "cut off at {at}");
             for bit in 0..8 {
                 let mut damaged = der.clone();
                 damaged[at] ^= 1 << bit;
                 // Changes of some bits have no effect, such as those of the outer tag. The test
                 // only requires a result.
-                let _answer = Parts::of(&damaged).map(|parts| parts.verify());
+                let _answer = read(&damaged).map(|request| request.check_signature());
             }
         }
     }

@@ -13,6 +13,7 @@ mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -27,9 +28,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
+use steersman_devcluster::https::HttpsDoor;
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
+const LOCALHOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const PUBLIC_KEY: &str = include_str!("token-key.pub.pem");
 /// A key of this test only.
 const PRIVATE_KEY: &str = include_str!("token-key.pem");
@@ -111,6 +114,7 @@ async fn tokens_equal_those_of_a_real_server() {
 async fn the_date_of_token_tracking_is_restored() {
     let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let cluster = DevCluster::new(Clock::runtime(now));
+    let _door = cluster.serve_https(LOCALHOST).await.unwrap();
     let name = "kube-apiserver-legacy-service-account-token-tracking";
     let path = cluster.path("configmaps", "kube-system", name);
     let since = async || cluster.get(&path).await.unwrap()["data"]["since"].clone();
@@ -129,7 +133,7 @@ async fn compare(scenario: &str, steps: &str, answers: &str) {
     let steps: Vec<Step> = serde_json::from_str(steps).unwrap();
     let answers: BTreeMap<String, Value> = serde_json::from_str(answers).unwrap();
     let known = known(include_str!("known.txt"));
-    let mut replay = Replay::new();
+    let mut replay = Replay::new().await;
     let (mut problems, mut found) = (String::new(), BTreeSet::new());
     for step in &steps {
         let Some(answer) = replay.run(step).await else {
@@ -157,13 +161,17 @@ async fn compare(scenario: &str, steps: &str, answers: &str) {
 /// A cluster, and the variables of a scenario.
 struct Replay {
     cluster: DevCluster,
+    /// The ConfigMap of token tracking exists while the server listens.
+    _door: HttpsDoor,
     variables: HashMap<String, String>,
 }
 
 impl Replay {
-    fn new() -> Self {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    async fn new() -> Self {
+        // The day of the recording, because answers have dates.
+        let now: Timestamp = "2026-11-23T00:00:00Z".parse().unwrap();
         let cluster = DevCluster::new(Clock::runtime(now));
+        let door = cluster.serve_https(LOCALHOST).await.unwrap();
         cluster.add_token("admin-token", User::admin().with_uid("1"));
         cluster.add_service_account_keys(PUBLIC_KEY).unwrap();
         let pem: BTreeMap<String, String> = serde_json::from_str(include_str!("pem.json")).unwrap();
@@ -172,6 +180,7 @@ impl Replay {
             .map(|(name, text)| (format!("pem:{name}"), text));
         Self {
             cluster,
+            _door: door,
             variables: variables.collect(),
         }
     }

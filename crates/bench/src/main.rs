@@ -180,7 +180,7 @@ async fn run(args: &Args, scratch: &Path) -> Result<()> {
         Load::Deployments(World::new(server.client.clone(), &informers))
     } else {
         let workloads = Workloads::new(server.client.clone(), &informers, args.sizes);
-        Load::Workloads(workloads, args.workload.clone())
+        Load::Workloads(Box::new(workloads), args.workload.clone())
     };
     informers.start(&server.tasks, &server.stop);
     informers.wait_synced(&server.stop).await;
@@ -206,7 +206,7 @@ async fn run(args: &Args, scratch: &Path) -> Result<()> {
 /// The load on the managers.
 enum Load {
     Deployments(World),
-    Workloads(Workloads, Vec<Workload>),
+    Workloads(Box<Workloads>, Vec<Workload>),
 }
 
 /// Starts a manager, and adds one row to `table` for each phase of the load.

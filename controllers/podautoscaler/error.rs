@@ -101,7 +101,7 @@ pub(super) struct InvalidMetrics {
     /// Number of all metrics.
     pub(super) all: usize,
     /// The first failure; `None` for an autoscaler without metrics.
-    pub(super) first: Option<MetricError>,
+    pub(super) first: Option<Box<MetricError>>,
 }
 
 impl ComputeError {
@@ -133,7 +133,7 @@ impl fmt::Display for InvalidMetrics {
 impl Error for InvalidMetrics {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.first {
-            Some(first) => Some(first),
+            Some(first) => Some(&**first),
             None => Some(&NO_METRIC),
         }
     }

@@ -77,13 +77,13 @@ pub(super) enum ValueError {
     Resource {
         resource: String,
         #[source]
-        source: ReadError,
+        source: Box<ReadError>,
     },
     #[error("unable to get metric {metric}: {source}")]
     Pods {
         metric: String,
         #[source]
-        source: ReadError,
+        source: Box<ReadError>,
     },
     /// Upstream's format has its arguments in another order than its words.
     #[error("unable to get metric {metric}: {kind} on {namespace} {name}/{source}")]
@@ -93,7 +93,7 @@ pub(super) enum ValueError {
         namespace: String,
         name: String,
         #[source]
-        source: ReadError,
+        source: Box<ReadError>,
     },
     #[error("unable to get external metric {namespace}/{metric}/{selector}: {source}")]
     External {
@@ -101,7 +101,7 @@ pub(super) enum ValueError {
         metric: String,
         selector: String,
         #[source]
-        source: ReadError,
+        source: Box<ReadError>,
     },
     #[error("{0}")]
     Calculation(#[from] CalculationError),
@@ -308,7 +308,7 @@ impl Subject<'_> {
             .await
             .map_err(|source| ValueError::Resource {
                 resource: resource.to_owned(),
-                source,
+                source: source.into(),
             })?;
         let pods = self.selected();
         let groups = self.groups(&pods, &samples, resource)?;
@@ -335,7 +335,7 @@ impl Subject<'_> {
             .await
             .map_err(|source| ValueError::Pods {
                 metric: metric.name.clone(),
-                source,
+                source: source.into(),
             })?;
         let groups = self.groups(&self.selected(), &samples, "")?;
         // The API server demands a target; upstream would panic without one.
@@ -371,7 +371,7 @@ impl Subject<'_> {
                 kind: object.kind.clone(),
                 namespace: self.namespace().to_owned(),
                 name: object.name.clone(),
-                source,
+                source: source.into(),
             })?;
         let (found, field) = self.sized(usage, target, is_share)?;
         let name = if is_share {
@@ -404,7 +404,7 @@ impl Subject<'_> {
                 namespace: self.namespace().to_owned(),
                 metric: metric.name.clone(),
                 selector: metric.printed_selector(),
-                source,
+                source: source.into(),
             })?;
         let usage = values.into_iter().fold(0, i64::saturating_add);
         let (found, field) = self.sized(usage, target, is_share)?;

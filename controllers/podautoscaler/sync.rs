@@ -233,7 +233,10 @@ impl Reconciler {
         let meta = &pass.hpa.meta;
         self.metrics.desires(&meta.namespace, &meta.name, desired);
         self.write(pass).await?;
-        invalid.map_or(Ok(()), |invalid| Err(SyncError::Metrics(invalid)))
+        match invalid {
+            Some(invalid) => Err(SyncError::Metrics(invalid)),
+            None => Ok(()),
+        }
     }
 
     /// The way to the next size of a target with `current` replicas.
@@ -391,7 +394,7 @@ impl Reconciler {
         let bad = errors.len();
         let (proposal, name) = best;
         if bad == all || (bad > 0 && proposal < scale.replicas) {
-            let first = errors.into_iter().next();
+            let first = errors.into_iter().next().map(Box::new);
             if let Some(first) = &first {
                 let message = format!(
                     "the HPA was unable to compute the replica count: {}",
@@ -404,7 +407,7 @@ impl Reconciler {
         let message =
             format!("the HPA was able to successfully calculate a replica count from {name}");
         pass.set(status::SCALING_ACTIVE, true, "ValidMetricFound", message);
-        let first = errors.into_iter().next();
+        let first = errors.into_iter().next().map(Box::new);
         let invalid = first.map(|first| InvalidMetrics {
             bad,
             all,

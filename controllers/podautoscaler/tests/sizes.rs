@@ -129,7 +129,7 @@ async fn check_groups(subject: &Subject<'_>, case: &Value) {
 /// Compares the size by one metric with that of upstream.
 pub(super) async fn check_size(case: &Value) {
     let (name, input, expected) = (&case["name"], &case["input"], &case["expect"]);
-    let (spec, server) = metric(&case);
+    let (spec, server) = metric(case);
     let fake = Fake::new(&Value::Null, &server);
     let (sources, mut config) = (fake.sources(&case["pods"]), fake.config());
     config.has_own_tolerances = true;

@@ -426,11 +426,11 @@ fn check_signing_files(options: &Options) -> Vec<ConfigError> {
     ];
     let half = own.iter().filter_map(|(prefix, name)| match pair(prefix) {
         [false, true] => Some(ConfigError::SigningPair(
-            *name,
+            name,
             "cannot specify key without cert",
         )),
         [true, false] => Some(ConfigError::SigningPair(
-            *name,
+            name,
             "cannot specify cert without key",
         )),
         _ => None,

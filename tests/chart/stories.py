@@ -165,11 +165,11 @@ class Renderings(unittest.TestCase):
         cases = [
             ({}, "mode beside: name in `controllers` the ones that Steersman runs"),
             ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
-            ({"controllers": ["deployment", "serviceaccount"]}, 'mode beside: "serviceaccount" in `controllers` is not one of *, '),
+            ({"controllers": ["deployment", "resourcequota"]}, 'mode beside: "resourcequota" in `controllers` is not one of *, '),
             ({"controllers": ["-deployment"]}, "`controllers` selects no controller"),
             ({"mode": "replace", "controllers": ["nonsense"]}, 'mode replace: "nonsense" in `controllers` is not one of *, '),
             ({"mode": "replace", "controllers": ["*", "-sandwich"]}, 'mode replace: "-sandwich" in `controllers` is not one of *, '),
-            ({"mode": "replace", "controllers": ["serviceaccount"]}, "`controllers` selects no controller"),
+            ({"mode": "replace", "controllers": ["resourcequota"]}, "`controllers` selects no controller"),
         ]
         for values, message in cases:
             with self.subTest(message), self.assertRaises(helm.HelmError) as refused:
@@ -256,7 +256,9 @@ class Renderings(unittest.TestCase):
         self.assertEqual(role["rules"], [{**rule, "verbs": ["list", "watch"]}, {**rule, "verbs": ["delete"]}])
         self.assertEqual(role["metadata"]["namespace"], "kube-system")
         self.assertFalse(made[("ClusterRole", "steersman")]["rules"])
-        for rule in rules(controllers=["*"], useServiceAccountCredentials=True):
+        # This controller makes tokens for the others, so it keeps the rights of the manager.
+        others = ["*", "-serviceaccount-token-controller"]
+        for rule in rules(controllers=others, useServiceAccountCredentials=True):
             self.assertEqual(rule["verbs"], ["list", "watch"])
 
     def test_the_program_accepts_the_flags_of_the_chart(self):
@@ -502,8 +504,10 @@ class Managers(Cluster):
         credentials["users"][0]["user"]["as"] = "system:kube-controller-manager"
         (self.folder / "controller-manager.conf").write_text(yaml.safe_dump(credentials))
         authority = base64.b64decode(credentials["clusters"][0]["cluster"]["certificate-authority-data"])
-        for name in ("ca.crt", "ca.key", "front-proxy-ca.crt", "sa.key"):
-            (self.folder / name).write_bytes(authority)
+        (self.folder / "front-proxy-ca.crt").write_bytes(authority)
+        keys = ROOT / "crates/perturb/tests/suite"
+        for name, source in (("ca.crt", "testdata/ca.crt"), ("ca.key", "testdata/ca.key"), ("sa.key", "account_key.pem")):
+            (self.folder / name).write_bytes((keys / source).read_bytes())
         files = re.compile("/etc/kubernetes/(pki/)?")
         arguments = [files.sub(f"{self.folder}/", argument) for argument in container["command"][1:]]
         _, port = self.start(arguments)

@@ -93,8 +93,8 @@ fn invalid_input_leads_to_one_line_and_status_1() {
             r#"Error: "steersman version" takes no argument, got "2""#,
         ),
         (
-            &["--controllers=serviceaccount"],
-            "--controllers=serviceaccount leaves no controller to run: Steersman does not have serviceaccount-controller yet; it has cronjob-",
+            &["--controllers=persistentvolume-binder"],
+            "--controllers=persistentvolume-binder leaves no controller to run: Steersman does not have persistentvolume-binder-controller yet; it has bootstrap-",
         ),
         (
             &["--controllers=-podgc"],

@@ -496,7 +496,7 @@ fn each_verbosity_adds_upstreams_lines() {
     let cases: [(&str, usize, Parts, Parts); 3] = [
         (
             "-v=1",
-            50,
+            80,
             &[
                 r#""Caches are filled" informers="#,
                 "all resource monitors have synced",

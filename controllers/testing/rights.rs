@@ -64,12 +64,20 @@ const WITHOUT_REQUEST: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Rights that upstream's role lacks: identity, verb, resource, and the reason.
-const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[(
-    "kube-apiserver-serving-clustertrustbundle-publisher",
-    "*",
-    "*",
-    "API servers have the role with the feature gate ClusterTrustBundle, which is off by default",
-)];
+const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
+    (
+        "kube-apiserver-serving-clustertrustbundle-publisher",
+        "*",
+        "*",
+        "API servers have the role with the feature gate ClusterTrustBundle, which is off by default",
+    ),
+    (
+        "podcertificaterequestcleaner",
+        "*",
+        "podcertificaterequests",
+        "API servers have the role with the feature gate PodCertificateRequest, which is off by default",
+    ),
+];
 
 /// Whether `pattern` stands for `text`: `*` for every text, and `*/x` for the subresource `x` of
 /// every resource.

@@ -111,14 +111,19 @@ impl ObjectSyncer for ClusterRoleAggregation {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, role: Arc<ClusterRole>) -> Result<Requeue, SyncError> {
-        let Some(rule) = &role.aggregation_rule else {
+        let roles = self.all_roles().await?;
+        // A role that is missing was deleted or replaced, and an event about it follows.
+        let current = roles.iter().find(|other| other.meta.uid == role.meta.uid);
+        let Some((role, rule)) =
+            current.and_then(|role| Some((role, role.aggregation_rule.as_ref()?)))
+        else {
             return Ok(Requeue::Never);
         };
         let selectors = rule
             .selectors
             .as_ref()
             .map_err(|error| SyncError::Selector(error.clone()))?;
-        let rules = rules::aggregated(&role.meta.name, selectors, &self.all_roles().await?);
+        let rules = rules::aggregated(&role.meta.name, selectors, &roles);
         if rules == role.rules {
             return Ok(Requeue::Never);
         }
@@ -130,10 +135,13 @@ impl ObjectSyncer for ClusterRoleAggregation {
             configuration["rules"] = json!(rules);
         }
         let target = Target::of::<ClusterRole>(&role.meta);
-        let answer = self.client.apply(target, NAME, &configuration).await;
-        let written = Identity::decode(&answer.map_err(SyncError::Apply)?);
-        let version = written.map_err(SyncError::Answer)?.resource_version;
-        self.written.record(key, version);
+        let answer = match self.client.apply(target, NAME, &configuration).await {
+            // Another role has this name by now, and an event about it follows.
+            Err(error) if error.is_about_another_uid() => return Ok(Requeue::Never),
+            answer => answer.map_err(SyncError::Apply)?,
+        };
+        let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
+        self.written.record(key, written.resource_version);
         Ok(Requeue::Never)
     }
 }

@@ -26,6 +26,18 @@ type Right = (String, String, String);
 /// reason.
 const WITHOUT_REQUEST: &[(&str, &str, &str, &str)] = &[
     (
+        "certificate-controller",
+        "approve",
+        "signers",
+        "the admission plugin CertificateApproval asks for it at each approval",
+    ),
+    (
+        "certificate-controller",
+        "sign",
+        "signers",
+        "the admission plugin CertificateSigning asks for it at each certificate",
+    ),
+    (
         "clusterrole-aggregation-controller",
         "escalate",
         "clusterroles",
@@ -36,6 +48,18 @@ const WITHOUT_REQUEST: &[(&str, &str, &str, &str)] = &[
         "create",
         "endpoints/restricted",
         "OpenShift asks for it when addresses are in the ranges of pods and Services",
+    ),
+    (
+        "horizontal-pod-autoscaler",
+        "get",
+        "*",
+        "tests of custom metrics have a server of their own",
+    ),
+    (
+        "horizontal-pod-autoscaler",
+        "list",
+        "*",
+        "tests of external metrics have a server of their own",
     ),
     (
         "kube-apiserver-serving-clustertrustbundle-publisher",

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-pub use self::accounts::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
+pub use self::accounts::{LIVING_ACCOUNT, ONE_TOKEN};
 pub use self::autoscalers::WITHIN_LIMITS;
 pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
 pub use self::certificates::{OLD_REQUESTS, ONLY_APPROVED, SIGNER_RULES};

@@ -23,6 +23,7 @@ pub mod nodeipam;
 pub mod nodelifecycle;
 pub mod podautoscaler;
 pub mod podgc;
+mod publisher_metrics;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod rootcacertpublisher;

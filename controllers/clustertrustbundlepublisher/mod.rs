@@ -13,7 +13,6 @@
 //! - Deletions carry the UID of the bundle.
 //! - Without the API, the controller runs and does nothing; upstream drops it and its health check.
 
-mod metrics;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -36,8 +35,8 @@ use steersman_runtime::rbac::Rule;
 use steersman_runtime::root_ca;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
-use self::metrics::PublisherMetrics;
 use self::sync::{Publisher, TrustBundle};
+use crate::publisher_metrics::{Families, PublisherMetrics};
 
 /// The publisher of the API server's trust bundle.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -72,6 +71,17 @@ const WORKERS: usize = 1;
 /// Time limit for the informer to stop.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
+const FAMILIES: Families = Families {
+    syncs: (
+        "clustertrustbundle_publisher_sync_total",
+        "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
+    ),
+    durations: (
+        "clustertrustbundle_publisher_sync_duration_seconds",
+        "[ALPHA] The time it took to sync a cluster trust bundle.",
+    ),
+};
+
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let failed = |source| InitError {
         controller: NAME,
@@ -81,7 +91,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     if bundle.is_empty() {
         return Ok(switched_off());
     }
-    let metrics = ctx.metrics(PublisherMetrics::register);
+    let metrics = PublisherMetrics::register(&ctx.registry, &FAMILIES);
     Ok(Box::new(ServingTrustBundle {
         client: ctx.client(DESCRIPTOR.identity),
         ctx: ctx.clone(),

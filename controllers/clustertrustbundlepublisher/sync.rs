@@ -15,7 +15,7 @@ use steersman_runtime::writes::{Delete, with_member};
 use tokio::time::Instant;
 
 use super::SIGNER;
-use super::metrics::PublisherMetrics;
+use crate::publisher_metrics::PublisherMetrics;
 
 /// A ClusterTrustBundle of any version.
 pub(super) trait TrustBundle: Object {

@@ -15,9 +15,9 @@ use steersman_runtime::keyed::{Keyed, ObjectSyncer};
 use steersman_runtime::object::{ClusterTrustBundle, Object, ObjectKey};
 use steersman_runtime::workers::Requeue;
 
-use super::metrics::PublisherMetrics;
 use super::sync::{Publisher, SyncError};
 use super::{SIGNER, Version, bundle_name, served_version};
+use crate::publisher_metrics::PublisherMetrics;
 use crate::testing::world::World;
 
 const CERTIFICATES: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
@@ -91,7 +91,7 @@ async fn sync(
         bundles: cached.iter().cloned().collect::<Store<_>>(),
         written: keyed.writes_to(&bundles),
         bundle: CERTIFICATES.into(),
-        metrics: PublisherMetrics::register(&registry).unwrap(),
+        metrics: PublisherMetrics::register(&registry, &super::FAMILIES).unwrap(),
     };
     let key = ObjectKey::new("", &bundle_name(CERTIFICATES.as_bytes()));
     let synced = match publisher.bundles.get(&key) {

@@ -14,7 +14,6 @@
 //!   operator forgets `--root-ca-file`, and no new pod can verify the API server.
 //! - The cache has only the ConfigMaps of this name; upstream caches all ConfigMaps.
 
-mod metrics;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -27,8 +26,8 @@ use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::root_ca;
 
-use self::metrics::PublisherMetrics;
 use self::sync::{CA_KEY, Publisher};
+use crate::publisher_metrics::{Families, PublisherMetrics};
 
 /// The root CA certificate publisher.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -47,6 +46,17 @@ const NAME: &str = "root-ca-certificate-publisher-controller";
 /// Number of workers, as upstream, which has no flag for it.
 const WORKERS: usize = 1;
 
+const FAMILIES: Families = Families {
+    syncs: (
+        "root_ca_cert_publisher_sync_total",
+        "[ALPHA] Number of namespace syncs happened in root ca cert publisher.",
+    ),
+    durations: (
+        "root_ca_cert_publisher_sync_duration_seconds",
+        "[ALPHA] Number of namespace syncs happened in root ca cert publisher.",
+    ),
+};
+
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let failed = |source| InitError {
         controller: NAME,
@@ -54,8 +64,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     };
     let bundle = root_ca::bundle(ctx).map_err(|error| failed(error.into()))?;
     let bundle = String::from_utf8_lossy(&bundle).into_owned();
-    let metrics =
-        PublisherMetrics::register(&ctx.registry).map_err(|error| failed(error.into()))?;
+    let metrics = PublisherMetrics::register(&ctx.registry, &FAMILIES)
+        .map_err(|error| failed(error.into()))?;
     let mut keyed = Keyed::<Namespace>::new(ctx, NAME, "root_ca_cert_publisher");
     let maps = ctx.informers.shared::<RootCaConfigMap>();
     let queue = keyed.queue();

@@ -13,7 +13,7 @@ use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use tokio::time::Instant;
 
-use super::metrics::PublisherMetrics;
+use crate::publisher_metrics::PublisherMetrics;
 
 /// Name of the ConfigMaps. Upstream: `RootCACertConfigMapName`.
 const CONFIG_MAP: &str = "kube-root-ca.crt";

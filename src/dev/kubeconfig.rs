@@ -4,6 +4,8 @@
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+
 /// First line of the files that we write. Other files are never overwritten, because a kubeconfig
 /// may contain a user's only credentials for a cluster.
 const MARK: &str = "# Written by steersman; removed when it ends.\n";
@@ -32,7 +34,7 @@ impl KubeconfigFile {
         }
         let content = format!("{MARK}{kubeconfig}");
         let mut unfinished = path.clone().into_os_string();
-        unfinished.push(format!(".{}", std::process::id()));
+        unfinished.push(format!(".{}", Uuid::new_v4()));
         let placed = write_private(unfinished.as_ref(), &content)
             .and_then(|()| std::fs::rename(&unfinished, &path));
         if placed.is_err() {

@@ -4,6 +4,9 @@
 use std::fs::DirBuilder;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use uuid::Uuid;
 
 use super::kubeconfig::write_private;
 
@@ -43,9 +46,13 @@ impl Drop for SigningFiles {
     }
 }
 
-/// A folder of this process.
+/// A folder of this process. Its name is random: a killed process leaves its folder behind, and
+/// another process gets the same id later.
 fn folder() -> PathBuf {
-    std::env::temp_dir().join(format!("steersman-{}.signing", std::process::id()))
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        std::env::temp_dir().join(format!("steersman-{}.signing", Uuid::new_v4()))
+    });
+    FOLDER.clone()
 }
 
 fn certificate(folder: &Path) -> PathBuf {

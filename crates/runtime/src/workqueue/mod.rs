@@ -6,13 +6,17 @@
 //! `add_after` and `add_rate_limited` wait before they add. The queue never gives one key to two
 //! workers at once. A key that is added during its processing is queued once more after it.
 //!
-//! One timer task handles all delays. It runs only while keys are delayed.
+//! After its processing a key rests for as long as that took. So at a slow API server, one sync
+//! serves the events of several writes; upstream starts a sync for each.
+//!
+//! One timer task handles all delays and rests. It runs only while keys wait for it.
 
 mod backoff;
 mod delays;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 mod metrics;
+mod rests;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +33,7 @@ use backoff::Backoff;
 use delays::Delays;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
+use rests::Rests;
 
 use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 
@@ -45,6 +50,8 @@ pub struct WorkQueue<K> {
 }
 
 struct Shared<K> {
+    /// For the timer, which must not keep the queue.
+    this: Weak<Self>,
     name: String,
     state: Mutex<State<K>>,
     /// Has one permit per queued key. Closed at shutdown.
@@ -62,7 +69,10 @@ struct State<K> {
     marks: HashMap<K, Marks>,
     delays: Delays<K>,
     backoff: Backoff<K>,
-    /// The task that adds due keys. It runs only while keys are delayed.
+    rests: Rests<K>,
+    /// Dirty keys that rest, by the end of their rest.
+    resting: Delays<K>,
+    /// The task that adds due keys. It runs only while keys are delayed or rest.
     timer: Option<AbortHandle>,
     /// When a worker last took or finished a key.
     moved: Instant,
@@ -125,12 +135,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             marks: HashMap::new(),
             delays: Delays::default(),
             backoff,
+            rests: Rests::default(),
+            resting: Delays::default(),
             timer: None,
             moved: Instant::now(),
             panicked: None,
             shutting_down: false,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|this| Shared {
+            this: this.clone(),
             name: name.to_owned(),
             state: Mutex::new(state),
             queued: Semaphore::new(0),
@@ -144,7 +157,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self { shared }
     }
 
-    /// Adds a key. Has no effect if the key is queued already, or after shutdown.
+    /// Adds a key. Has no effect if the key is queued already, or after shutdown. A key that rests is
+    /// queued at the end of its rest.
     pub fn add(&self, key: K) {
         self.shared
             .add(&mut self.shared.lock(), key, Instant::now());
@@ -161,14 +175,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         if delay.is_zero() {
             return self.shared.add(&mut state, key, now);
         }
-        if !state.delays.insert(key, now, delay) {
-            return;
-        }
-        if state.timer.is_some() {
-            self.shared.rearm.notify_one();
-        } else {
-            let timer = run_timer(Arc::downgrade(&self.shared), Arc::clone(&self.shared.rearm));
-            state.timer = Some(self.shared.runtime.spawn(timer).abort_handle());
+        if state.delays.insert(key, now, delay) {
+            self.shared.arm(&mut state);
         }
     }
 
@@ -226,6 +234,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let mut state = self.shared.lock();
         state.shutting_down = true;
         state.delays = Delays::default();
+        let rested = Instant::now() + rests::LONGEST;
+        while let Some(key) = state.resting.pop_due(rested) {
+            self.shared.enqueue(&mut state, key, rested);
+        }
         if let Some(timer) = state.timer.take() {
             timer.abort();
         }
@@ -311,7 +323,7 @@ impl<K> Shared<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Shared<K> {
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
     /// Marks a key as dirty. A key in process is queued when its item is dropped.
     fn add(&self, state: &mut State<K>, key: K, now: Instant) {
         if state.shutting_down {
@@ -326,13 +338,33 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         self.metrics.adds.inc();
         self.metrics.depth.inc();
         if !in_process {
-            self.enqueue(state, key);
+            self.enqueue(state, key, now);
         }
     }
 
-    fn enqueue(&self, state: &mut State<K>, key: K) {
-        state.queue.push_back(key);
-        self.queued.add_permits(1);
+    /// Gives a dirty key to the workers, now or at the end of its rest.
+    fn enqueue(&self, state: &mut State<K>, key: K, now: Instant) {
+        match state.rests.left(&key, now) {
+            Some(rest) => {
+                if state.resting.insert(key, now, rest) {
+                    self.arm(state);
+                }
+            }
+            None => {
+                state.queue.push_back(key);
+                self.queued.add_permits(1);
+            }
+        }
+    }
+
+    /// Sets the timer to the earliest deadline, which is new.
+    fn arm(&self, state: &mut State<K>) {
+        if state.timer.is_some() {
+            self.rearm.notify_one();
+        } else {
+            let timer = run_timer(self.this.clone(), Arc::clone(&self.rearm));
+            state.timer = Some(self.runtime.spawn(timer).abort_handle());
+        }
     }
 
     /// Adds all due keys. Returns the next deadline; `None` ends the timer.
@@ -342,7 +374,13 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         while let Some(key) = state.delays.pop_due(now) {
             self.add(&mut state, key, now);
         }
-        let next = state.delays.next();
+        while let Some(key) = state.resting.pop_due(now) {
+            self.enqueue(&mut state, key, now);
+        }
+        let next = [state.delays.next(), state.resting.next()]
+            .into_iter()
+            .flatten()
+            .min();
         if next.is_none() {
             state.timer = None;
         }
@@ -350,25 +388,29 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Send + Sync> Done<K> for Shared<K> {
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Done<K> for Shared<K> {
     fn done(&self, key: &K) {
         let mut state = self.lock();
-        state.moved = Instant::now();
+        let now = Instant::now();
+        state.moved = now;
         let Some(marks) = state.marks.get_mut(key) else {
             return;
         };
-        let taken = marks.taken.take();
-        if marks.added.is_some() {
-            self.enqueue(&mut state, key.clone());
-        } else {
+        let took = marks.taken.take().map(|taken| now - taken);
+        let is_dirty = marks.added.is_some();
+        if !is_dirty {
             state.marks.remove(key);
             shrink_map(&mut state.marks);
         }
+        if let Some(took) = took {
+            state.rests.begin(key, now, took);
+        }
+        if is_dirty {
+            self.enqueue(&mut state, key.clone(), now);
+        }
         drop(state);
-        if let Some(taken) = taken {
-            self.metrics
-                .work_duration
-                .observe(taken.elapsed().as_secs_f64());
+        if let Some(took) = took {
+            self.metrics.work_duration.observe(took.as_secs_f64());
         }
     }
 }
@@ -451,7 +493,10 @@ impl<K> Drop for Shared<K> {
 
 /// Sleeps until each deadline and adds due keys. It holds the queue only between two sleeps, so
 /// that the queue can be dropped meanwhile.
-async fn run_timer<K: Clone + Eq + Hash>(queue: Weak<Shared<K>>, rearm: Arc<Notify>) {
+async fn run_timer<K: Clone + Eq + Hash + Send + Sync + 'static>(
+    queue: Weak<Shared<K>>,
+    rearm: Arc<Notify>,
+) {
     loop {
         let Some(next) = queue.upgrade().and_then(|queue| queue.add_due()) else {
             return;

@@ -397,3 +397,51 @@ async fn a_queue_is_stalled_only_with_work_and_without_progress() {
     drop(item);
     assert_eq!(stalled_time(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_rests_as_long_as_its_processing_took() {
+    let queue = queue();
+    // (duration of the processing, time from its end to the next)
+    let cases = [(0, 0), (1, 1), (40, 40), (5_000, 500)];
+    for (took, rest) in cases {
+        for added in ["during the processing", "after it"] {
+            queue.add("a");
+            let item = queue.get().await.unwrap();
+            if added == "during the processing" {
+                queue.add("a");
+            }
+            sleep(took * MS).await;
+            drop(item);
+            let done = Instant::now();
+            queue.add("a");
+            queue.add("other");
+            assert_eq!(queue.len(), if rest == 0 { 2 } else { 1 }, "{added}");
+            let (mut keys, mut waited) = (Vec::new(), Duration::ZERO);
+            for _ in 0..2 {
+                keys.push(next(&queue).await);
+                waited = done.elapsed();
+            }
+            assert_eq!(waited, rest * MS, "{took} ms, {added}");
+            let first = if rest == 0 { "a" } else { "other" };
+            assert_eq!(keys[0], first);
+            sleep(600 * MS).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_ends_with_the_queue_and_is_forgotten() {
+    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+    for key in 0..1_000 {
+        queue.add(key);
+        let item = queue.get().await.unwrap();
+        sleep(2 * MS).await;
+        drop(item);
+    }
+    assert!(queue.shared.lock().rests.kept() < 10);
+    queue.add(999);
+    assert!(queue.is_empty());
+    queue.shut_down();
+    assert_eq!(queue.get().await.unwrap().key, 999);
+    assert!(queue.get().await.is_none());
+}

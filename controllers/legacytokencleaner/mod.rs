@@ -12,6 +12,7 @@
 //!   caches all references of all pods.
 //! - Both writes carry UID and resource version. Upstream invalidates a token that was used after the
 //!   start of the sweep.
+//! - A sweep with a failed request is repeated with back-off. Upstream repeats it a day later.
 
 mod due;
 mod pods;
@@ -71,6 +72,9 @@ const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 /// Pause between the end of one sweep and the start of the next. Upstream: `SyncInterval`.
 const PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Pause after the first sweep with a failure. It doubles with each further one, up to [`PAUSE`].
+const RETRY: Duration = Duration::from_secs(5);
+
 /// `--legacy-service-account-token-clean-up-period` is not positive.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to init the legacy service account token cleaner: invalid CleanUpPeriod: {0}")]
@@ -109,21 +113,38 @@ struct Cleaner {
 impl Controller for Cleaner {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
+            let mut retry = RETRY;
             while !stop.is_cancelled() {
-                if let Err(error) = self.sweep(&stop).await {
-                    let category = Category::of(&error).as_str();
-                    tracing::error!(category, %error, "no clean-up of token Secrets, the next try is in a day");
-                }
+                let pause = match self.sweep(&stop).await {
+                    Ok(()) => {
+                        retry = RETRY;
+                        PAUSE
+                    }
+                    Err(error) => {
+                        let pause = retry;
+                        match Category::of(&error) {
+                            Category::Conflict => {
+                                tracing::debug!(%error, ?pause, "a token Secret has changed, the clean-up is repeated");
+                            }
+                            category => {
+                                let category = category.as_str();
+                                tracing::error!(category, %error, ?pause, "clean-up of token Secrets not complete, it is repeated");
+                            }
+                        }
+                        retry = PAUSE.min(retry * 2);
+                        pause
+                    }
+                };
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = tokio::time::sleep(PAUSE) => {}
+                    () = tokio::time::sleep(pause) => {}
                 }
             }
         })
     }
 }
 
-/// A sweep could not start.
+/// A sweep could not start, or left Secrets out.
 #[derive(Debug, thiserror::Error)]
 enum SweepError {
     /// The ConfigMap could not be read.
@@ -132,36 +153,47 @@ enum SweepError {
     /// The ConfigMap has no valid date.
     #[error("the configmap {TRACKING} has no date since: {0}")]
     Since(#[source] serde_json::Error),
+    /// The pods of a namespace could not be listed.
+    #[error("list the pods of the namespace {namespace}: {source}")]
+    Pods {
+        namespace: String,
+        source: PageError,
+    },
+    /// A Secret could not be written. This is the last of the failures.
+    #[error("{action} the secret {secret}: {source}")]
+    Write {
+        action: &'static str,
+        secret: ObjectKey,
+        source: ApiError,
+    },
 }
 
 impl Cleaner {
-    /// Looks at all token Secrets once. No write starts after `stop`. A failed write waits for the
-    /// next sweep.
+    /// Looks at all token Secrets once. No write starts after `stop`. The error is the last failure;
+    /// the other Secrets are done nevertheless.
     async fn sweep(&self, stop: &CancellationToken) -> Result<(), SweepError> {
         let now = self.clock.now();
         let Some(cut) = Cut::at(now, self.period, self.tracked_since().await?) else {
             return Ok(());
         };
-        let mut named = HashMap::new();
+        let (mut named, mut outcome) = (HashMap::new(), Ok(()));
         for secret in self.secrets.list() {
             if stop.is_cancelled() {
-                return Ok(());
+                break;
             }
             let account = ObjectKey::new(&secret.meta.namespace, &secret.annotations.account);
             let account = self.accounts.get(&account);
             if !account.is_some_and(|account| cut.is_unused(&secret, &account)) {
                 continue;
             }
-            match self.is_named(&secret, &mut named).await {
-                Ok(true) => {}
+            outcome = match self.is_named(&secret, &mut named).await {
+                Ok(true) => continue,
                 Ok(false) => self.invalidate_or_delete(&secret, &cut).await,
-                Err(error) => {
-                    let category = Category::of(&error).as_str();
-                    tracing::error!(secret = %secret.key(), category, %error, "pods not listed, so the Secret stays");
-                }
+                Err(error) => Err(error),
             }
+            .and(outcome);
         }
-        Ok(())
+        outcome
     }
 
     /// The date since which API servers track the use of tokens.
@@ -192,29 +224,42 @@ impl Cleaner {
         &self,
         secret: &TokenSecret,
         named: &mut HashMap<String, BTreeSet<String>>,
-    ) -> Result<bool, PageError> {
+    ) -> Result<bool, SweepError> {
         let namespace = secret.meta.namespace.as_str();
         if !named.contains_key(namespace) {
-            let names = pods::secrets_of_pods(&self.lists, namespace).await?;
+            let names = pods::secrets_of_pods(&self.lists, namespace).await;
+            let names = names.map_err(|source| SweepError::Pods {
+                namespace: namespace.to_owned(),
+                source,
+            })?;
             named.insert(namespace.to_owned(), names);
         }
         Ok(named[namespace].contains(&*secret.meta.name))
     }
 
-    async fn invalidate_or_delete(&self, secret: &Arc<TokenSecret>, cut: &Cut) {
+    async fn invalidate_or_delete(
+        &self,
+        secret: &Arc<TokenSecret>,
+        cut: &Cut,
+    ) -> Result<(), SweepError> {
         let (action, done) = match cut.due(secret) {
             Due::Invalidate => ("invalidate", self.invalidate(secret, cut.now()).await),
             Due::Delete => ("delete", self.delete(secret).await),
-            Due::Later => return,
+            Due::Later => return Ok(()),
         };
         match done {
             Ok(()) => tracing::info!(secret = %secret.key(), action, "old token Secret"),
-            Err(error) if error.is_fenced() => {}
-            Err(error) => {
-                let category = Category::of(&error).as_str();
-                tracing::error!(secret = %secret.key(), action, category, %error, "old token Secret unchanged");
+            Err(error) if error.is_fenced() || error.is_not_found() => {}
+            Err(source) => {
+                let secret = secret.key();
+                return Err(SweepError::Write {
+                    action,
+                    secret,
+                    source,
+                });
             }
         }
+        Ok(())
     }
 
     async fn invalidate(&self, secret: &TokenSecret, now: Timestamp) -> Result<(), ApiError> {
@@ -237,9 +282,7 @@ impl Cleaner {
         let meta = &secret.meta;
         let options = Delete::exactly(meta).unchanged_since(meta.resource_version);
         let target = Target::of::<TokenSecret>(meta);
-        match self.client.delete(target, &options).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            deleted => deleted.map(drop),
-        }
+        let answer = self.client.delete(target, &options).await;
+        answer.map(drop)
     }
 }

@@ -362,9 +362,9 @@ async fn an_unused_token_is_invalid_for_a_period_before_its_deletion() {
     world.cluster.load(account(&listed)).unwrap();
     for name in names {
         let day = if name == "in-use" {
-            "2025-05-10"
+            "2026-04-30"
         } else {
-            "2025-05-09"
+            "2026-04-29"
         };
         let uid = ("/metadata/uid", json!(format!("uid-of-{name}")));
         let changes = [
@@ -374,7 +374,7 @@ async fn an_unused_token_is_invalid_for_a_period_before_its_deletion() {
         ];
         world.cluster.load(with(secret(), &changes)).unwrap();
     }
-    world.clean("8760h0m0s").await;
+    world.clean("240h0m0s").await;
     // The order is that of the cache.
     let mut cleaned = world.cleaned();
     cleaned.sort();
@@ -396,12 +396,12 @@ async fn an_unused_token_is_invalid_for_a_period_before_its_deletion() {
     world.cluster.patch(&path, used).await.unwrap();
 
     let days = |days: i64| Duration::from_secs(24 * 60 * 60 * days.unsigned_abs());
-    tokio::time::sleep(days(365)).await;
+    tokio::time::sleep(days(10)).await;
     assert_eq!(world.cluster.count("secrets"), 4);
     world.cluster.clear_requests();
     tokio::time::sleep(days(1)).await;
     assert_eq!(world.cleaned(), ["delete unused 200"]);
-    let expected = begin + (366 * 24).hours();
+    let expected = begin + (11 * 24).hours();
     assert!((world.clock.now() - expected).get_minutes().abs() < 10);
     assert_eq!(world.cluster.count("secrets"), 3);
 }
@@ -424,15 +424,19 @@ async fn a_change_after_the_last_look_keeps_the_secret() {
             json!({"metadata": {"labels": {"kubernetes.io/legacy-token-last-used": "2026-05-10"}}});
         world.cluster.patch(&path, used).await.unwrap();
         world.clean("8760h").await;
-        assert_eq!(world.cleaned(), [format!("{refused} token-secret-1 409")]);
+        let tries = world.cleaned();
+        let refusal = format!("{refused} token-secret-1 409");
+        assert_eq!(tries.iter().max(), Some(&refusal));
+        assert_eq!(tries.iter().min(), Some(&refusal));
+        assert!(tries.len() < 5, "{tries:#?}");
         world.cluster.faults().remove(view);
         tokio::time::sleep(Duration::from_secs(50 * 60 * 60)).await;
-        assert_eq!(world.cleaned().len(), 1, "{:#?}", world.cleaned());
+        assert_eq!(world.cleaned(), tries);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_list_of_pods_keeps_the_secret_until_the_next_sweep() {
+async fn a_failed_list_of_pods_keeps_the_secret_until_the_next_try() {
     let mut world = World::bare_at(at("2026-05-10")).await;
     world.cluster.load(tracking(Some("2020-05-01"))).unwrap();
     world.cluster.load(account(&["token-secret-1"])).unwrap();
@@ -443,7 +447,7 @@ async fn a_failed_list_of_pods_keeps_the_secret_until_the_next_sweep() {
     assert!(world.cluster.faults().hits(fails) > 0);
     assert_eq!(world.cleaned(), [""; 0]);
     world.cluster.faults().remove(fails);
-    tokio::time::sleep(Duration::from_secs(24 * 60 * 60)).await;
+    tokio::time::sleep(Duration::from_secs(80)).await;
     assert_eq!(world.cleaned(), ["patch token-secret-1 200"]);
 }
 

@@ -12,6 +12,7 @@
 //! - A sync waits until the cache shows its last write.
 //! - Deletions carry the UID of the bundle.
 //! - Without the API, the controller runs and does nothing; upstream drops it and its health check.
+//! - Failed discovery is repeated; upstream ends the manager.
 
 mod sync;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError};
+use steersman_runtime::client::{ApiClient, ApiError, Category};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, InitError, switched_off,
 };
@@ -64,6 +65,9 @@ const GROUP: &str = "certificates.k8s.io";
 
 /// The signer of the serving certificates of API servers.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
+
+/// Pause after failed discovery.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Number of workers. There is one key.
 const WORKERS: usize = 1;
@@ -127,19 +131,17 @@ impl Controller for ServingTrustBundle {
             let served = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                served = served_version(&self.client) => served,
+                served = answered_version(&self.client) => served,
             };
             match served {
-                Ok(Some(Version::Beta)) => self.publish::<ClusterTrustBundle>(stop).await,
-                Ok(Some(Version::Alpha)) => self.publish::<AlphaClusterTrustBundle>(stop).await,
-                Ok(None) => {
+                Some(Version::Beta) => self.publish::<ClusterTrustBundle>(stop).await,
+                Some(Version::Alpha) => self.publish::<AlphaClusterTrustBundle>(stop).await,
+                None => {
                     tracing::info!(
                         "no known scheme version was found for clustertrustbundles, cannot start {NAME}"
                     );
                     stop.cancelled().await;
                 }
-                // The manager ends with a controller that ends, as upstream does.
-                Err(error) => tracing::error!("discovery failed for ClusterTrustBundle: {error}"),
             }
         })
     }
@@ -165,9 +167,13 @@ impl ServingTrustBundle {
         };
         let tasks = Tasks::default();
         ctx.informers.start(&tasks, &stop);
-        if ctx.informers.wait_synced(&stop).await {
-            keyed.queue().add(key);
-            keyed.boxed(WORKERS, publisher).run(stop).await;
+        // The factory does not wait for a type that API servers may lack. This one has it.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = bundles.wait_synced() => {
+                keyed.queue().add(key);
+                keyed.boxed(WORKERS, publisher).run(stop).await;
+            }
         }
         tasks.join(SHUTDOWN).await;
     }
@@ -178,6 +184,20 @@ impl ServingTrustBundle {
 enum Version {
     Beta,
     Alpha,
+}
+
+/// As [`served_version`], which is repeated until the API server answers.
+async fn answered_version(client: &ApiClient) -> Option<Version> {
+    loop {
+        match served_version(client).await {
+            Ok(served) => return served,
+            Err(error) => {
+                let category = Category::of(&error).as_str();
+                tracing::error!(category, "discovery failed for ClusterTrustBundle: {error}");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
 }
 
 /// The best version in which the API server has ClusterTrustBundles.

@@ -29,7 +29,7 @@ pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
 /// Errors in the metadata of `new`, which replaces `old`, found as often as upstream finds them.
 pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    meta::check("", new, &mut errors);
+    meta::check_any(new, &mut errors);
     meta::check_update("", new, old, &mut errors);
     meta::check_update("", new, old, &mut errors);
     errors.into_list()

@@ -171,10 +171,7 @@ impl Server {
                 let Some(row) = registry::stored_row(definition) else {
                     return;
                 };
-                let store = TypeStore::new(&row);
-                // A new type has no history; watches from earlier revisions must get 410.
-                store.compact(&self.revisions);
-                Arc::new(store)
+                Arc::new(TypeStore::beginning_at(self.revisions.current(), &row))
             }
         };
         let rows = registry::rows(definition, &store);

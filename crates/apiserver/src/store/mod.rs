@@ -100,6 +100,8 @@ pub struct TypeStore {
     api_version: String,
     inner: RwLock<Inner>,
     committed: watch::Sender<u64>,
+    /// Revision at which the type began.
+    begun: u64,
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +130,7 @@ impl Frozen<'_> {
                 history,
             }),
             committed: watch::Sender::new(revision),
+            begun: revision,
         }
     }
 }
@@ -149,7 +152,22 @@ impl TypeStore {
             api_version: resource.api_version(),
             inner: RwLock::default(),
             committed: watch::Sender::new(0),
+            begun: 0,
         }
+    }
+
+    /// An empty store of a type that begins at `revision`. Watches and lists from older revisions
+    /// fail.
+    pub(crate) fn beginning_at(revision: u64, resource: &Resource) -> Self {
+        let mut store = Self::new(resource);
+        store.begun = revision;
+        store.write().history.compact(revision);
+        store
+    }
+
+    /// Revision at which the type began. The type has no older changes.
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// The object under `key`, which is `namespace/name` or `name`.

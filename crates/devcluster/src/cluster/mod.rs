@@ -323,6 +323,7 @@ impl DevCluster {
     pub fn changes(&self, after: u64) -> Result<Vec<(String, Arc<Event>)>, Compacted> {
         let mut changes = Vec::new();
         for entry in self.server.registry.stored() {
+            let after = after.max(entry.store.begun());
             let (events, _) =
                 entry
                     .store

@@ -83,6 +83,11 @@ struct Args {
     /// Measure this manager too, after the first one under the same load, and print ratios.
     #[arg(long, value_name = "BINARY", conflicts_with_all = ["failover", "apiserver"])]
     against: Option<PathBuf>,
+    /// Run the load with the first manager once before the measurement. Under the first load, the
+    /// watches of a new kube-apiserver are seconds late.
+    #[arg(long, conflicts_with_all = ["failover", "apiserver"])]
+    warm_up: bool,
+
     /// Process of the API server of `--kubeconfig`, for its CPU time.
     #[arg(long, value_name = "PID", requires = "kubeconfig")]
     apiserver_pid: Option<u32>,
@@ -185,6 +190,11 @@ async fn run(args: &Args, scratch: &Path) -> Result<()> {
     informers.start(&server.tasks, &server.stop);
     informers.wait_synced(&server.stop).await;
 
+    if args.warm_up {
+        let unused = &mut Table::default();
+        let warmed = measure(args, &args.manager, &server, &load, scratch, unused).await;
+        warmed.context("warm up the API server")?;
+    }
     let mut tables = Vec::new();
     for binary in iter::once(&args.manager).chain(&args.against) {
         let mut table = Table::default();

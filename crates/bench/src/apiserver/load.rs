@@ -148,11 +148,15 @@ fn manifest(padding: &str) -> [String; 2] {
             "labels": { "app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": "bench", "pod-template-hash": "5d4f8c7b9d" },
             "annotations": { "bench.steersman.dev/padding": padding },
         },
-        "spec": { "containers": [{
-            "name": "main", "image": "registry.example/web:v1",
-            "ports": [{ "containerPort": 8080, "name": "http" }],
-            "resources": { "requests": { "cpu": "100m", "memory": "128Mi" }, "limits": { "memory": "512Mi" } },
-        }] },
+        "spec": {
+            // The volume of a token would take more bytes than the padding.
+            "automountServiceAccountToken": false,
+            "containers": [{
+                "name": "main", "image": "registry.example/web:v1",
+                "ports": [{ "containerPort": 8080, "name": "http" }],
+                "resources": { "requests": { "cpu": "100m", "memory": "128Mi" }, "limits": { "memory": "512Mi" } },
+            }],
+        },
     });
     let text = pod.to_string();
     let (before, after) = text

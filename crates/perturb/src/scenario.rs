@@ -24,6 +24,8 @@ pub struct Scenario {
     pub configure: fn(ControllerContext) -> ControllerContext,
     /// Number of simulated nodes.
     pub nodes: usize,
+    /// Objects that exist before the first manager starts, UIDs included.
+    pub before: fn() -> Vec<Value>,
     /// Actions and waits of the user, in order.
     pub steps: fn() -> Vec<Step>,
     /// Allowed difference of creations and deletions from the reference run.

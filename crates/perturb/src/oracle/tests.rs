@@ -37,6 +37,7 @@ fn scenario(churn: Churn, errors: &'static [AllowedError], rules: &'static [Rule
         controllers: &[],
         configure: |context| context,
         nodes: 0,
+        before: Vec::new,
         steps: Vec::new,
         churn,
         errors,

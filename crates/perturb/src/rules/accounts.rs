@@ -15,6 +15,14 @@ pub const LIVING_ACCOUNT: Rule = Rule {
     name: "no Secret of a living account is removed",
     check: living_account,
 };
+/// The cleaner deletes only Secrets whose token was refused before.
+pub const INVALID_FIRST: Rule = Rule {
+    name: "a token is invalid before its Secret is removed",
+    check: invalid_first,
+};
+
+/// The cleaner's label with the date since which the API server refuses a token.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 fn token(secret: &Value) -> Option<&str> {
     secret["data"]["token"]
@@ -59,5 +67,17 @@ fn living_account(state: &State, change: &Change) -> Result<(), String> {
             Err(format!("{} is a Secret of {name}", change.key))
         }
         _ => Ok(()),
+    }
+}
+
+fn invalid_first(_: &State, change: &Change) -> Result<(), String> {
+    let is_removal = &*change.plural == "secrets" && change.kind == ChangeKind::Deleted;
+    if !is_removal || !change.is_by("legacy-service-account-token-cleaner") {
+        return Ok(());
+    }
+    if change.object["metadata"]["labels"][INVALID_SINCE].is_string() {
+        Ok(())
+    } else {
+        Err(format!("the token of {} was valid", change.key))
     }
 }

@@ -7,6 +7,7 @@
 mod accounts;
 mod autoscalers;
 mod bootstrap;
+mod bundles;
 mod certificates;
 mod cron;
 mod daemonset;
@@ -21,9 +22,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-pub use self::accounts::{LIVING_ACCOUNT, ONE_TOKEN};
+pub use self::accounts::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
 pub use self::autoscalers::WITHIN_LIMITS;
 pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
+pub use self::bundles::{OLD_POD_REQUESTS, OWN_BUNDLES};
 pub use self::certificates::{OLD_REQUESTS, ONLY_APPROVED, SIGNER_RULES};
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
 pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};

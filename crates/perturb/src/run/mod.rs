@@ -174,6 +174,12 @@ impl<'a> Run<'a> {
             .start()
             .await
             .map_err(|error| vec![error.to_string()])?;
+        for object in (scenario.before)() {
+            let loaded = cluster.load(object);
+            loaded.map_err(|status| {
+                vec![format!("no object before the start: {}", status.message)]
+            })?;
+        }
         let counters = Counters::new(&cluster, reference.events.keys());
         if let Plan::Shuffle(seed) = plan {
             cluster.faults().seed(*seed);

@@ -49,6 +49,7 @@ const fn scenario(controllers: &'static [Descriptor], steps: fn() -> Vec<Step>) 
         controllers,
         configure: |context| context,
         nodes: 0,
+        before: Vec::new,
         steps,
         churn: Churn::None,
         errors: &[],

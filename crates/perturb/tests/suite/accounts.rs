@@ -1,5 +1,4 @@
-//! Scenarios of ServiceAccounts: default accounts and token Secrets. The cleaner of old tokens works
-//! once a day, which is longer than a run.
+//! Scenarios of ServiceAccounts: default accounts and token Secrets.
 
 use serde_json::{Value, json};
 use steersman_controllers::{serviceaccount, serviceaccounttoken};

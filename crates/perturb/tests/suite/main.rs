@@ -20,6 +20,7 @@ mod namespace;
 mod nodeipam;
 mod nodes;
 mod objects;
+mod oldtokens;
 mod podautoscaler;
 mod podgc;
 mod pods;
@@ -27,6 +28,7 @@ mod rootca;
 mod servicecidrs;
 mod statefulset;
 mod tainteviction;
+mod trustbundles;
 mod ttl;
 mod ttlafterfinished;
 
@@ -103,6 +105,8 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         bootstrap::scenarios(),
         clusterroleaggregation::scenarios(),
         certificates::scenarios(),
+        oldtokens::scenarios(),
+        trustbundles::scenarios(),
         daemonset::scenarios(),
         cronjob::scenarios(),
         deployment::scenarios(),

@@ -12,6 +12,7 @@ pub(crate) const BLANK: Scenario = Scenario {
     controllers: &[],
     configure: |context| context,
     nodes: 0,
+    before: Vec::new,
     steps: Vec::new,
     churn: Churn::None,
     errors: &[],

@@ -1,9 +1,10 @@
 //! The rules of ServiceAccounts.
 
 use super::*;
-use crate::rules::{LIVING_ACCOUNT, ONE_TOKEN};
+use crate::rules::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
 
 const TOKENS: &str = "tokens-controller";
+const CLEANER: &str = "legacy-service-account-token-cleaner";
 
 fn secret(account_uid: &str, token: &str) -> Value {
     let mut annotations = json!({"kubernetes.io/service-account.name": "bot"});
@@ -14,6 +15,13 @@ fn secret(account_uid: &str, token: &str) -> Value {
         "metadata": {"name": "s", "namespace": "default", "uid": "s", "annotations": annotations},
         "data": {"token": token},
     })
+}
+
+fn marked() -> Value {
+    let mut secret = secret("u", "a");
+    secret["metadata"]["labels"] =
+        json!({"kubernetes.io/legacy-token-invalid-since": "2025-01-01"});
+    secret
 }
 
 fn bot(uid: &str) -> (&'static str, Value) {
@@ -121,4 +129,34 @@ fn secrets_keep_their_token_and_live_with_their_account() {
         ),
     ];
     check(LIVING_ACCOUNT, living);
+    let cleaned: Vec<Case> = vec![
+        (
+            "an invalid token",
+            vec![],
+            CLEANER,
+            "secrets",
+            Deleted,
+            marked(),
+            false,
+        ),
+        (
+            "a valid token",
+            vec![],
+            CLEANER,
+            "secrets",
+            Deleted,
+            secret("u", "a"),
+            true,
+        ),
+        (
+            "a user's deletion",
+            vec![],
+            "kubectl",
+            "secrets",
+            Deleted,
+            secret("u", "a"),
+            false,
+        ),
+    ];
+    check(INVALID_FIRST, cleaned);
 }

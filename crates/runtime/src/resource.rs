@@ -142,6 +142,12 @@ pub static CONTROLLER_REVISIONS: ResourceType =
 /// core/v1 persistentvolumeclaims.
 pub static PERSISTENT_VOLUME_CLAIMS: ResourceType =
     ResourceType::builtin("", "PersistentVolumeClaim", "persistentvolumeclaims", true);
+/// core/v1 persistentvolumes.
+pub static PERSISTENT_VOLUMES: ResourceType =
+    ResourceType::builtin("", "PersistentVolume", "persistentvolumes", false);
+/// storage.k8s.io/v1 storageclasses.
+pub static STORAGE_CLASSES: ResourceType =
+    ResourceType::builtin("storage.k8s.io", "StorageClass", "storageclasses", false);
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType =
     ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);

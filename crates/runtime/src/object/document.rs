@@ -96,20 +96,21 @@ impl Document {
 
     /// All annotations of the object. Views lack some.
     pub fn annotations(&self) -> BTreeMap<String, String> {
+        self.metadata().annotations.unwrap_or_default()
+    }
+
+    /// All finalizers of the object, in the served order. Views lack most.
+    pub fn finalizers(&self) -> Vec<String> {
+        self.metadata().finalizers.unwrap_or_default()
+    }
+
+    fn metadata(&self) -> Metadata {
         #[derive(Deserialize)]
         struct Object {
             metadata: Metadata,
         }
-        #[derive(Deserialize)]
-        struct Metadata {
-            #[serde(default)]
-            annotations: Option<BTreeMap<String, String>>,
-        }
         let object: Result<Object, _> = serde_json::from_str(&self.text());
-        object
-            .ok()
-            .and_then(|object| object.metadata.annotations)
-            .unwrap_or_default()
+        object.map(|object| object.metadata).unwrap_or_default()
     }
 
     /// The JSON text.
@@ -118,6 +119,13 @@ impl Document {
         String::from_utf8(text.expect("`compress` wrote these bytes"))
             .expect("the compressed text was UTF-8")
     }
+}
+
+/// The members of `metadata` that views lack.
+#[derive(Default, Deserialize)]
+struct Metadata {
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
 }
 
 /// The start of the last key in `text`, which ends directly before the value of that key.

@@ -31,6 +31,7 @@ mod meta;
 mod metadata;
 mod namespace;
 mod node;
+mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
@@ -43,6 +44,7 @@ mod service;
 mod service_account;
 mod service_cidr;
 mod stateful_set;
+mod storage_class;
 mod target_ref;
 mod token_secret;
 mod view;
@@ -99,7 +101,14 @@ pub use node::{
     Allocatable, MilliCpu, Node, NodeAnnotations, NodeConditions, NodeSpec, NodeStatus,
     TTL_ANNOTATION, Taint,
 };
-pub use persistent_volume_claim::PersistentVolumeClaim;
+pub use persistent_volume::{
+    CsiSource, HostPathSource, NfsSource, PersistentVolume, StorageAmount, VolumeAnnotations,
+    VolumeClaimRef, VolumeSpec, VolumeStatus,
+};
+pub use persistent_volume_claim::{
+    ClaimAnnotations, ClaimResources, ClaimSpec, ClaimStatus, ModifyVolumeStatus,
+    PersistentVolumeClaim, VolumeSelector,
+};
 pub use pod::{
     Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities, PodAffinity,
     PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim, PodResourceClaimStatus, PodSpec,
@@ -123,6 +132,7 @@ pub use stateful_set::{
     ClaimRetention, PodManagement, Retention, StatefulSet, StatefulSetSpec, StatefulSetStatus,
     UpdateStrategy,
 };
+pub use storage_class::{StorageClass, StorageClassAnnotations};
 pub use target_ref::TargetRef;
 pub use token_secret::{Filled, TokenAnnotations, TokenData, TokenSecret};
 pub use wire::{Condition, DecodeError, Identity, Parsed};

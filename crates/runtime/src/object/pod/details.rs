@@ -35,6 +35,9 @@ pub struct PodDetails {
     /// Restarts of all containers and init containers, minus [`Pod::restarts`](super::Pod). It is 0
     /// unless two containers were restarted.
     pub further_restarts: i32,
+    /// Whether the pod is deleted, and one of its containers still runs; see
+    /// [`Pod::is_terminated`](super::Pod::is_terminated).
+    pub runs_while_deleted: bool,
     /// Annotation `batch.kubernetes.io/job-completion-index`; `None` when missing or malformed.
     pub completion_index: Option<i64>,
     /// Annotation `batch.kubernetes.io/job-index-failure-count`; `None` when missing or malformed.
@@ -58,6 +61,7 @@ impl PodDetails {
         terminated: Vec::new(),
         containers_finished: None,
         further_restarts: 0,
+        runs_while_deleted: false,
         completion_index: None,
         index_failures: None,
         index_ignored_failures: None,
@@ -176,6 +180,18 @@ pub(super) fn containers_finished(
         containers,
         sidecars.filter(|status| is_sidecar(&status.name)),
     )
+}
+
+/// Whether a container of any type runs: its state is neither `waiting` nor `terminated`.
+pub(super) fn has_running(status: &StatusWire<'_>) -> bool {
+    let all = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    all.into_iter()
+        .flatten()
+        .any(|status| status.state.waiting.is_none() && status.state.terminated.is_none())
 }
 
 /// The restarts of all containers, minus the highest restart count of the regular ones.

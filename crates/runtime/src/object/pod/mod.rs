@@ -143,6 +143,12 @@ impl Pod {
         self.phase.is_final()
     }
 
+    /// Whether the pod no longer uses its volumes: it has finished, or it is deleted and none of its
+    /// containers runs. Upstream: `IsPodTerminated` in `pkg/volume/util`.
+    pub fn is_terminated(&self) -> bool {
+        self.is_finished() || (self.meta.is_terminating() && !self.details().runs_while_deleted)
+    }
+
     /// Whether the `Ready` condition is `True`.
     pub fn is_ready(&self) -> bool {
         self.ready.is_true
@@ -206,6 +212,8 @@ struct StatusWire<'a> {
     container_statuses: Vec<ContainerStatusWire<'a>>,
     #[serde(borrow, deserialize_with = "nullable")]
     init_container_statuses: Vec<ContainerStatusWire<'a>>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    ephemeral_container_statuses: Vec<ContainerStatusWire<'a>>,
     #[serde(deserialize_with = "nullable")]
     resource_claim_statuses: Vec<PodResourceClaimStatus>,
     #[serde(borrow)]
@@ -242,6 +250,7 @@ struct ContainerStatusWire<'a> {
 
 #[derive(Deserialize, Default)]
 struct StateWire {
+    waiting: Option<Present>,
     terminated: Option<TerminatedWire>,
 }
 
@@ -322,6 +331,7 @@ impl PodWire<'_> {
             terminated: details::terminated(&status),
             containers_finished: details::containers_finished(&status, is_sidecar),
             further_restarts: details::further_restarts(&status),
+            runs_while_deleted: metadata.is_terminating() && details::has_running(&status),
             completion_index: parse_annotation(&annotations.completion_index),
             index_failures: parse_annotation(&annotations.index_failures),
             index_ignored_failures: parse_annotation(&annotations.index_ignored_failures),
@@ -483,6 +493,49 @@ mod tests {
             ("-", 0),
         ] {
             assert_eq!(parse_deletion_cost(text), cost, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_pod_is_terminated_when_no_container_runs() {
+        let (running, waiting) = (json!({"running": {}}), json!({"waiting": {}}));
+        let terminated = json!({"terminated": {"exitCode": 0}});
+        // (phase, deleted, containers, init containers, ephemeral containers, terminated)
+        let cases = [
+            ("Running", false, vec![&running], vec![], vec![], false),
+            ("Running", false, vec![&terminated], vec![], vec![], false),
+            ("Failed", false, vec![&running], vec![], vec![], true),
+            ("Running", true, vec![], vec![], vec![], true),
+            ("Running", true, vec![&running], vec![], vec![], false),
+            (
+                "Running",
+                true,
+                vec![&waiting, &terminated],
+                vec![],
+                vec![],
+                true,
+            ),
+            ("Running", true, vec![], vec![&running], vec![], false),
+            ("Running", true, vec![], vec![], vec![&running], false),
+        ];
+        for (phase, deleted, containers, init, ephemeral, expected) in cases {
+            let statuses = |states: Vec<&Value>| -> Vec<Value> {
+                let status = |state: &Value| json!({"name": "c", "state": state});
+                states.into_iter().map(status).collect()
+            };
+            let mut pod = json!({
+                "metadata": {"name": "web"},
+                "status": {
+                    "phase": phase, "containerStatuses": statuses(containers),
+                    "initContainerStatuses": statuses(init),
+                    "ephemeralContainerStatuses": statuses(ephemeral),
+                },
+            });
+            if deleted {
+                pod["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+            }
+            let view = Pod::decode(pod.to_string().as_bytes()).unwrap();
+            assert_eq!(view.is_terminated(), expected, "{pod}");
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use steersman_runtime::client::{ApiError, Target};
+use steersman_runtime::client::{ApiError, Target, is_path_name};
 use steersman_runtime::live;
 use steersman_runtime::object::{Object, ObjectKey, ServiceAccount, TokenSecret};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
@@ -60,8 +60,7 @@ impl Shared {
         &self,
         key: &SecretKey,
     ) -> Result<Option<Arc<ServiceAccount>>, SyncError> {
-        // The path of such a name would be the path of another request. client-go refuses it too.
-        if key.account.contains(['/', '%']) || matches!(&*key.account, "." | "..") {
+        if !is_path_name(&key.account) {
             return Err(SyncError::AccountName(key.account.clone()));
         }
         let live = live::object::<ServiceAccount>(&self.client, &key.namespace, &key.account).await;

@@ -122,6 +122,12 @@ fn escape(segment: &str) -> PercentEncode<'_> {
     utf8_percent_encode(segment, OUTSIDE_SEGMENTS)
 }
 
+/// Whether an object can have this name. The path of another name would be that of another request.
+/// Upstream: `IsValidPathSegmentName`.
+pub fn is_path_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['/', '%']) && !matches!(name, "." | "..")
+}
+
 /// The characters that must be escaped in a value of a query.
 const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')

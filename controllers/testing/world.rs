@@ -80,15 +80,13 @@ impl World {
         let mut world = Self::bare().await;
         let Running { tasks, stop } = &world.nodes;
         let client = (world.clients)("simulated-nodes");
-        nodes::start(
-            NodesConfig::default(),
-            client,
-            world.clock.clone(),
-            tasks,
-            stop,
-        )
-        .await
-        .unwrap();
+        let config = NodesConfig {
+            binds_claims: !controllers.iter().any(|known| known.name == nodes::BINDER),
+            ..NodesConfig::default()
+        };
+        nodes::start(config, client, world.clock.clone(), tasks, stop)
+            .await
+            .unwrap();
         world.restart(controllers).await;
         world
     }

@@ -236,6 +236,7 @@ impl Embedded {
             zones: args.zones,
             pod_ranges: runs("node-ipam-controller")
                 && config.options().bool("allocate-node-cidrs"),
+            binds_claims: !runs(nodes::BINDER),
             latency,
             // Users look for the reasons of their pods in Events.
             events: true,

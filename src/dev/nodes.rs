@@ -103,6 +103,8 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         } else {
             Pods::OfOwnNodes
         },
+        // The manager of the cluster binds claims.
+        binds_claims: false,
         events: args.events,
         ..NodesConfig::default()
     };

@@ -15,6 +15,7 @@ use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::addresses::Addresses;
+use super::claims::{self, Claims, Readiness};
 use super::journal::Journal;
 use super::needs::{Configuration, Missing};
 use super::pod::SimPod;
@@ -22,7 +23,6 @@ use super::register::SimNode;
 use super::scheduler::{self, Scheduler};
 use super::stages::{self, Action, Health, Stage};
 use super::status;
-use super::volumes::{self, Claims, Readiness};
 use super::{Due, Duties, retry_waiting};
 
 /// Time between two attempts to create a container whose configuration is missing. A kubelet syncs
@@ -133,7 +133,7 @@ impl Kubelet {
                 // The node is chosen again when the claims are bound.
                 self.scheduler.forget(pod);
                 for claim in claims {
-                    volumes::select_node(&self.client, &claim, &node).await?;
+                    claims::select_node(&self.client, &claim, &node).await?;
                 }
             }
             Placement::Later => {}

@@ -14,6 +14,8 @@
 
 mod addresses;
 mod behaviour;
+mod claims;
+mod csi;
 mod ending;
 mod heartbeat;
 mod join;
@@ -48,6 +50,8 @@ use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
 use addresses::Addresses;
 use behaviour::Behaviours;
+pub use claims::{DEFAULT_CLASS, PROVISIONER};
+use csi::Driver;
 pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
 use heartbeat::Heartbeats;
 pub use join::{Credential, JoinError, Joining};
@@ -59,12 +63,14 @@ use pod::SimPod;
 use register::SimNode;
 use scheduler::Scheduler;
 pub use stages::{Latency, Stages, StagesError};
-use volumes::Provisioner;
-pub use volumes::{DEFAULT_CLASS, PROVISIONER};
+use volumes::Volumes;
 
 /// Annotation on a pod (or pod template) that selects the behaviour of its simulated containers, and
 /// on a node that selects that of its simulated kubelet: `dead`, `flapping` or `no-status`.
 pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
+
+/// Name of the PersistentVolume binder. Where it runs, [`NodesConfig::binds_claims`] is to be false.
+pub const BINDER: &str = "persistentvolume-binder-controller";
 
 /// Pod writes in flight at once, so that one slow request delays few pods.
 const WORKERS: usize = 64;
@@ -88,6 +94,9 @@ pub struct NodesConfig {
     /// Whether another program, such as the node-ipam-controller, gives each node a range of pod
     /// addresses. Pods then start after their node has its range.
     pub pod_ranges: bool,
+    /// Whether claims are bound to their volumes, in place of the PersistentVolume binder ([`BINDER`]).
+    /// The default is true.
+    pub binds_claims: bool,
     /// Durations of the built-in stages of a pod's life.
     pub latency: Latency,
     /// Table of the steps that pods take, and their delays.
@@ -124,6 +133,7 @@ impl Default for NodesConfig {
             prefix: "node-".to_owned(),
             zones: 0,
             pod_ranges: false,
+            binds_claims: true,
             latency,
             stages,
             pods: Pods::All,
@@ -218,13 +228,19 @@ pub async fn start(
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
     let volumes = if duties.binds {
-        volumes::create_default_class(&client)
+        claims::create_default_class(&client)
             .await
             .map_err(NodesError::Class)?;
         let work = WorkQueue::new("simulated_volumes", &metrics);
         let retry = retry_pods_of_claim(&pods.store(), &queue, &duties);
-        let provisioner = Provisioner::new(client.clone(), &informers, &work, retry);
-        Some((work, Arc::new(provisioner)))
+        let sidecars = config.events.then(|| {
+            let (client, clock) = (client.clone(), clock.clone());
+            EventRecorder::start(PROVISIONER, client, clock, tasks, stop)
+        });
+        let driver = Driver::new(sidecars);
+        let binds = config.binds_claims;
+        let volumes = Volumes::new(client.clone(), &informers, &work, driver, binds, retry);
+        Some((work, Arc::new(volumes)))
     } else {
         None
     };
@@ -278,11 +294,11 @@ pub async fn start(
             run_workers(name, node_queue, NODE_WORKERS, heartbeats, ended).await;
         }
     });
-    if let Some((work, provisioner)) = volumes {
+    if let Some((work, volumes)) = volumes {
         let (synced, ended) = (informers, stop.clone());
         tasks.spawn("simulated volumes", async move {
             if synced.wait_synced(&ended).await {
-                run_workers("simulated-volumes", work, WORKERS, provisioner, ended).await;
+                run_workers("simulated-volumes", work, WORKERS, volumes, ended).await;
             }
         });
     }

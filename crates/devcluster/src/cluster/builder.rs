@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use steersman_apiserver::requests::RequestLog;
 use steersman_apiserver::{Admission, Server, expire_events};
-use steersman_nodes::NodesConfig;
+use steersman_nodes::{BINDER, NodesConfig};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::Descriptor;
 
@@ -299,6 +299,9 @@ impl Builder {
             Some(snapshot) => snapshot.server(clock, self.managed_fields, self.seed),
             None => Server::seeded(clock, self.managed_fields, self.seed),
         };
+        if self.controllers.iter().any(|known| known.name == BINDER) {
+            self.nodes.binds_claims = false;
+        }
         if let Some(seed) = self.seed {
             server.faults.seed(seed);
             self.nodes.seed.get_or_insert(seed);

@@ -21,6 +21,7 @@ pub mod legacytokencleaner;
 pub mod namespace;
 pub mod nodeipam;
 pub mod nodelifecycle;
+pub mod persistentvolume;
 pub mod podautoscaler;
 pub mod podgc;
 mod publisher_metrics;
@@ -31,6 +32,7 @@ pub mod serviceaccount;
 pub mod serviceaccounttoken;
 pub mod servicecidrs;
 pub mod statefulset;
+mod storage_metrics;
 pub mod tainteviction;
 #[cfg(test)]
 mod testing;
@@ -64,6 +66,7 @@ pub const ALL: &[Descriptor] = &[
     namespace::DESCRIPTOR,
     nodeipam::DESCRIPTOR,
     nodelifecycle::DESCRIPTOR,
+    persistentvolume::DESCRIPTOR,
     podgc::DESCRIPTOR,
     certificates::cleaning::pods::DESCRIPTOR,
     replicaset::DESCRIPTOR,

@@ -49,6 +49,7 @@ impl Busy {
             "--kube-api-qps=50",
             "--kube-api-burst=2",
             "--horizontal-pod-autoscaler-sync-period=1s",
+            "--enable-hostpath-provisioner=true",
         ];
         Self {
             secured: Secured::start_with_plugin(cluster, &flags).await,
@@ -76,6 +77,7 @@ impl Busy {
         self.wait_for_pods(6).await;
         self.use_services().await;
         self.use_autoscaler().await;
+        self.use_volumes().await;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}});
         cluster.create(node).await.unwrap();
         self.until("node_collector_zone_size{").await;
@@ -145,6 +147,71 @@ impl Busy {
         }
         self.until("horizontal_pod_autoscaler_controller_desired_replicas{")
             .await;
+    }
+
+    /// Creates a volume and a claim that do not match, and a claim that gets a folder at the second
+    /// try.
+    async fn use_volumes(&self) {
+        let cluster = &self.secured.cluster;
+        cluster.faults().reject(
+            Matcher::new("update", "persistentvolumeclaims"),
+            Status::internal("no claims yet"),
+            Some(1),
+        );
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "folder"},
+            "provisioner": "kubernetes.io/host-path",
+        });
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "free"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": "/tmp/x"},
+            },
+        });
+        let claim = |name: &str, class: &str, storage: &str| {
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                    "resources": {"requests": {"storage": storage}},
+                },
+            })
+        };
+        for object in [
+            class,
+            volume,
+            claim("waiting", "", "9Gi"),
+            claim("data", "folder", "1Gi"),
+        ] {
+            cluster.create(object).await.unwrap();
+        }
+        self.until("volume_operation_total_seconds_count{").await;
+        let claim = cluster.path("persistentvolumeclaims", "default", "data");
+        cluster.delete(&claim).await.unwrap();
+        self.until(r#"operation_name="volume_delete""#).await;
+        cluster
+            .create(json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "free", "namespace": "default"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }))
+            .await
+            .unwrap();
+        self.until("pv_collector_bound_pv_count{").await;
+        let second = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "second"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": "/tmp/y"},
+            },
+        });
+        cluster.create(second).await.unwrap();
+        self.until("pv_collector_unbound_pv_count{").await;
     }
 
     /// Causes a little more work.

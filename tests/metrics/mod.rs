@@ -30,6 +30,10 @@ const BOUNDS: &[(&str, &str)] = &[
         "E15",
         "0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384",
     ),
+    (
+        "V",
+        "0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600",
+    ),
 ];
 
 /// Upstream's names of the work queues that exist with `--client-ca-file`.
@@ -39,6 +43,7 @@ const QUEUES: &[&str] = &[
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",
     "certificate",
+    "claims",
     "cronjob",
     "daemonset",
     "daemonset-node-updates",
@@ -70,6 +75,7 @@ const QUEUES: &[&str] = &[
     "statefulset",
     "ttl_jobs_to_delete",
     "ttlcontroller",
+    "volumes",
 ];
 
 /// The expected families of one page, by name.

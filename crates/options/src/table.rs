@@ -197,7 +197,7 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
     ("Persistentvolume-binder-controller", &[
         flag("enable-dynamic-provisioning", Bool, "true", Of("persistentvolume-binder-controller"), "allow dynamic provisioning"),
         flag("enable-hostpath-provisioner", Bool, "false", Of("persistentvolume-binder-controller"), "allow the HostPath provisioner (tests only)"),
-        flag("flex-volume-plugin-dir", String, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", Of("persistentvolume-binder-controller"), "FlexVolume plugin directory"),
+        flag("flex-volume-plugin-dir", String, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", Moot, "FlexVolume plugin directory"),
         flag("pv-recycler-increment-timeout-nfs", Int32, "30", Of("persistentvolume-binder-controller"), "extra seconds per GiB for NFS recycler pods"),
         flag("pv-recycler-minimum-timeout-hostpath", Int32, "60", Of("persistentvolume-binder-controller"), "minimum ActiveDeadlineSeconds of HostPath recycler pods"),
         flag("pv-recycler-minimum-timeout-nfs", Int32, "300", Of("persistentvolume-binder-controller"), "minimum ActiveDeadlineSeconds of NFS recycler pods"),

@@ -1,0 +1,43 @@
+//! The failures of syncs. The texts are upstream's.
+
+use steersman_runtime::live::LiveError;
+
+use super::claim::{DecideError, Misbinding};
+use super::edits::NoCapacity;
+use super::writes::WriteError;
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The annotations of a claim could not be corrected.
+    #[error("persistent Volume Controller can't anneal migration annotations: {0}")]
+    AnnealClaim(#[source] WriteError),
+    /// Annotations or finalizers of a volume could not be corrected.
+    #[error("persistent Volume Controller can't anneal migration annotations or finalizer: {0}")]
+    AnnealVolume(#[source] WriteError),
+    /// The default class could not be assigned.
+    #[error("can't update PersistentVolumeClaim[{claim:?}]: {source}")]
+    Classify {
+        claim: String,
+        #[source]
+        source: WriteError,
+    },
+    /// The step of a claim is unknown.
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    /// A claim contradicts its volume.
+    #[error(transparent)]
+    Misbinding(#[from] Misbinding),
+    /// A claim got no capacity from its volume.
+    #[error(transparent)]
+    NoCapacity(#[from] NoCapacity),
+    /// A volume names a claim that cannot exist.
+    #[error("invalid resource name {0:?}")]
+    ClaimName(String),
+    /// A claim could not be read.
+    #[error("{0}")]
+    Read(#[from] LiveError),
+    /// A claim or volume could not be written.
+    #[error("{0}")]
+    Write(#[from] WriteError),
+}

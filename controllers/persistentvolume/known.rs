@@ -1,0 +1,276 @@
+//! The claims and volumes that the controller knows: those of the caches, and the answers to its own
+//! writes.
+//!
+//! A write to a claim and a volume causes four watch events. With the answers of its writes, the
+//! controller knows all four states before the first event arrives, and repeats no write. Upstream:
+//! `storeObjectUpdate`, and `persistentVolumeOrderedIndex` in `index.go`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{Object, ObjectKey, PersistentVolume, PersistentVolumeClaim};
+
+/// Objects of one type, by key.
+#[derive(Debug)]
+pub(super) struct Known<T> {
+    objects: HashMap<ObjectKey, Arc<T>>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self {
+            objects: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Object> Known<T> {
+    /// Takes in a state of an object. False if a later state is known; the given one is then to be
+    /// ignored.
+    pub(super) fn store(&mut self, object: &Arc<T>) -> bool {
+        let version = |object: &T| object.meta().resource_version;
+        let key = object.key();
+        let is_outdated = self
+            .objects
+            .get(&key)
+            .is_some_and(|known| version(known) > version(object));
+        if !is_outdated {
+            self.objects.insert(key, Arc::clone(object));
+        }
+        !is_outdated
+    }
+
+    /// The last state of the object with this key.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.objects.get(key).cloned()
+    }
+
+    /// Forgets the object with this key, and returns its last state.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.objects.remove(key)
+    }
+
+    /// Forgets all objects. Their resource versions mean nothing after a rewind of the API server.
+    pub(super) fn clear(&mut self) {
+        self.objects.clear();
+    }
+
+    /// All objects, in any order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.objects.values()
+    }
+}
+
+/// A set of access modes. Sets with fewer modes come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Modes {
+    count: u32,
+    bits: u8,
+}
+
+impl Modes {
+    /// The known modes among `modes`. Upstream: `GetAccessModesAsString`.
+    pub(super) fn offered(modes: &[Sym]) -> Self {
+        let bits = modes.iter().filter_map(bit).fold(0, |all, bit| all | bit);
+        Self {
+            count: bits.count_ones(),
+            bits,
+        }
+    }
+
+    /// Whether a volume with these modes has all of `requested`.
+    pub(super) fn contain(self, requested: &[Sym]) -> bool {
+        let has = |mode: &Sym| bit(mode).is_some_and(|bit| self.bits & bit != 0);
+        requested.iter().all(has)
+    }
+}
+
+fn bit(mode: &Sym) -> Option<u8> {
+    match mode.as_str() {
+        "ReadWriteOnce" => Some(1),
+        "ReadOnlyMany" => Some(1 << 1),
+        "ReadWriteMany" => Some(1 << 2),
+        "ReadWriteOncePod" => Some(1 << 3),
+        _ => None,
+    }
+}
+
+type ByKey = HashMap<ObjectKey, Arc<PersistentVolume>>;
+
+/// All known volumes. A search for a claim looks only at volumes without a claim and at those of that
+/// claim, so it does not depend on the number of bound volumes.
+#[derive(Debug, Default)]
+pub(super) struct Volumes {
+    known: Known<PersistentVolume>,
+    /// Volumes without `claimRef`, by access modes.
+    free: BTreeMap<Modes, ByKey>,
+    /// Volumes by the claim that their `claimRef` names.
+    claimed: HashMap<ObjectKey, ByKey>,
+}
+
+impl Volumes {
+    /// As [`Known::store`].
+    pub(super) fn store(&mut self, volume: &Arc<PersistentVolume>) -> bool {
+        let key = volume.key();
+        let old = self.known.get(&key);
+        if !self.known.store(volume) {
+            return false;
+        }
+        if let Some(old) = old {
+            self.remove_entry(&key, &old);
+        }
+        let entries = match claim_of(volume) {
+            Some(claim) => self.claimed.entry(claim).or_default(),
+            None => self.free.entry(modes_of(volume)).or_default(),
+        };
+        entries.insert(key, Arc::clone(volume));
+        true
+    }
+
+    /// As [`Known::get`].
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<PersistentVolume>> {
+        self.known.get(key)
+    }
+
+    /// As [`Known::remove`].
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<PersistentVolume>> {
+        let volume = self.known.remove(key)?;
+        self.remove_entry(key, &volume);
+        Some(volume)
+    }
+
+    /// As [`Known::clear`].
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// As [`Known::all`].
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<PersistentVolume>> {
+        self.known.all()
+    }
+
+    /// The volumes that may match `claim`, in groups of equal access modes. Groups with fewer modes
+    /// come first. In a group, volumes whose `claimRef` names the claim come first. Upstream:
+    /// `allPossibleMatchingAccessModes`.
+    pub(super) fn candidates<'a>(
+        &'a self,
+        claim: &'a PersistentVolumeClaim,
+    ) -> impl Iterator<Item = impl Iterator<Item = &'a Arc<PersistentVolume>>> {
+        let own = self.claimed.get(&claim.key());
+        let own = move || own.into_iter().flat_map(ByKey::values);
+        let all: BTreeSet<Modes> = own()
+            .map(|volume| modes_of(volume))
+            .chain(self.free.keys().copied())
+            .filter(|modes| modes.contain(&claim.spec.access_modes))
+            .collect();
+        all.into_iter().map(move |modes| {
+            let free = self.free.get(&modes).into_iter().flat_map(ByKey::values);
+            own()
+                .filter(move |volume| modes_of(volume) == modes)
+                .chain(free)
+        })
+    }
+
+    fn remove_entry(&mut self, key: &ObjectKey, volume: &PersistentVolume) {
+        match claim_of(volume) {
+            Some(claim) => remove_from(&mut self.claimed, &claim, key),
+            None => {
+                let modes = modes_of(volume);
+                let entries = self.free.entry(modes).or_default();
+                entries.remove(key);
+                if entries.is_empty() {
+                    self.free.remove(&modes);
+                }
+            }
+        }
+    }
+}
+
+fn remove_from(claimed: &mut HashMap<ObjectKey, ByKey>, claim: &ObjectKey, key: &ObjectKey) {
+    if let Some(entries) = claimed.get_mut(claim) {
+        entries.remove(key);
+        if entries.is_empty() {
+            claimed.remove(claim);
+        }
+    }
+}
+
+fn modes_of(volume: &PersistentVolume) -> Modes {
+    Modes::offered(&volume.spec.access_modes)
+}
+
+/// The key of the claim that `claimRef` names.
+pub(super) fn claim_of(volume: &PersistentVolume) -> Option<ObjectKey> {
+    let claim = volume.spec.claim_ref.as_ref()?;
+    Some(ObjectKey::new(&claim.namespace, &claim.name))
+}
+
+/// The known claims and volumes.
+#[derive(Debug, Default)]
+pub(super) struct Caches {
+    claims: Mutex<Known<PersistentVolumeClaim>>,
+    volumes: Mutex<Volumes>,
+}
+
+impl Caches {
+    pub(super) fn claims(&self) -> MutexGuard<'_, Known<PersistentVolumeClaim>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn volumes(&self) -> MutexGuard<'_, Volumes> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Upstream: `TestControllerCache`.
+    #[test]
+    fn only_an_older_state_is_ignored() {
+        let mut known = Known::default();
+        // (resource version, taken in)
+        for (version, is_taken) in [
+            ("10", true),
+            ("10", true),
+            ("1", false),
+            ("2", false),
+            ("123", true),
+        ] {
+            let claim =
+                json!({"metadata": {"name": "c", "namespace": "n", "resourceVersion": version}});
+            let claim = PersistentVolumeClaim::decode(claim.to_string().as_bytes()).unwrap();
+            assert_eq!(known.store(&Arc::new(claim)), is_taken, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_volume_moves_between_the_candidates() {
+        let claim = json!({
+            "metadata": {"name": "c", "namespace": "n"}, "spec": {"accessModes": ["ReadWriteOnce"]},
+        });
+        let claim = PersistentVolumeClaim::decode(claim.to_string().as_bytes()).unwrap();
+        let mut volumes = Volumes::default();
+        let mut store = |version: u64, of: Option<&str>| {
+            let of = of.map(|name| json!({"namespace": "n", "name": name}));
+            let volume = json!({
+                "metadata": {"name": "pv", "resourceVersion": version.to_string()},
+                "spec": {"accessModes": ["ReadWriteOnce"], "claimRef": of},
+            });
+            let volume = PersistentVolume::decode(volume.to_string().as_bytes()).unwrap();
+            volumes.store(&Arc::new(volume));
+            volumes.candidates(&claim).flatten().count()
+        };
+        assert_eq!(store(1, None), 1);
+        assert_eq!(store(2, Some("other")), 0);
+        assert_eq!(store(3, Some("c")), 1);
+        assert_eq!(store(2, None), 1);
+        volumes.remove(&ObjectKey::new("", "pv"));
+        assert_eq!(volumes.candidates(&claim).flatten().count(), 0);
+        assert!(volumes.free.is_empty() && volumes.claimed.is_empty());
+    }
+}

@@ -1,0 +1,140 @@
+//! The best volume for a claim.
+//!
+//! Upstream: `FindMatchingVolume` in `k8s.io/component-helpers/storage/volume`, and `index.go`.
+
+use std::sync::Arc;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::{Selector, SelectorError};
+use steersman_runtime::object::{Object, PersistentVolume, PersistentVolumeClaim, StorageAmount};
+use steersman_runtime::quantity::Quantity;
+
+use super::known::{Modes, Volumes};
+
+/// The selector of a claim is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("error creating internal label selector for claim: {claim}: {source}")]
+pub(super) struct MatchError {
+    claim: String,
+    source: SelectorError,
+}
+
+/// The volume to bind `claim` to: a volume that names the claim, or else the smallest free one that
+/// fits, among those with the fewest access modes.
+///
+/// With `is_delayed` the scheduler chooses among the free volumes, so none of them matches.
+pub(super) fn best(
+    claim: &PersistentVolumeClaim,
+    volumes: &Volumes,
+    is_delayed: bool,
+) -> Result<Option<Arc<PersistentVolume>>, MatchError> {
+    let selector = selector(claim)?;
+    let best = volumes.candidates(claim).find_map(|group| {
+        let mut smallest: Option<&Arc<PersistentVolume>> = None;
+        for volume in group.filter(|volume| can_hold(volume, claim)) {
+            if names(volume, claim) {
+                return Some(volume);
+            }
+            let is_smaller = smallest.is_none_or(|other| capacity(volume) < capacity(other));
+            if !is_delayed && is_smaller && is_eligible(volume, claim, selector) {
+                smallest = Some(volume);
+            }
+        }
+        smallest
+    });
+    Ok(best.cloned())
+}
+
+fn selector(claim: &PersistentVolumeClaim) -> Result<Option<&Selector>, MatchError> {
+    let parsed = claim.spec.selector.as_ref().map(|selector| &selector.0);
+    match parsed {
+        Some(Err(source)) => Err(MatchError {
+            claim: claim.key().to_string(),
+            source: source.clone(),
+        }),
+        Some(Ok(selector)) => Ok(Some(selector)),
+        None => Ok(None),
+    }
+}
+
+/// Whether a volume, also one that names the claim, can be the volume of `claim`.
+fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    (volume.spec.claim_ref.is_none() || names(volume, claim))
+        && capacity(volume) >= amount(&claim.spec.resources.requests)
+        && !modes_differ(volume, claim)
+        && attributes_class_of(volume) == requested_attributes_class(claim)
+        && !volume.meta.is_terminating()
+}
+
+/// Whether a volume without a claim is available for `claim`.
+fn is_eligible(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    selector: Option<&Selector>,
+) -> bool {
+    volume.status.phase == "Available"
+        && selector.is_none_or(|selector| selector.matches(&volume.meta.labels))
+        && *volume.class() == *claim.class()
+}
+
+/// Whether `volume` is bound to `claim`, or reserved for it. A UID counts only if the volume has
+/// one. Upstream: `IsVolumeBoundToClaim`.
+pub(super) fn names(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    volume.spec.claim_ref.as_ref().is_some_and(|of| {
+        of.name[..] == claim.meta.name[..]
+            && of.namespace == claim.meta.namespace
+            && of.uid().is_none_or(|uid| *uid == claim.meta.uid)
+    })
+}
+
+/// Upstream: `CheckVolumeModeMismatches`.
+pub(super) fn modes_differ(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    fn mode(set: &Option<Sym>) -> &str {
+        set.as_deref().unwrap_or("Filesystem")
+    }
+    mode(&volume.spec.volume_mode) != mode(&claim.spec.volume_mode)
+}
+
+fn attributes_class_of(volume: &PersistentVolume) -> &str {
+    let class = volume.spec.volume_attributes_class_name.as_deref();
+    class.unwrap_or_default()
+}
+
+fn requested_attributes_class(claim: &PersistentVolumeClaim) -> &str {
+    let class = claim.spec.volume_attributes_class_name.as_deref();
+    class.unwrap_or_default()
+}
+
+fn capacity(volume: &PersistentVolume) -> Quantity {
+    amount(&volume.spec.capacity)
+}
+
+fn amount(of: &StorageAmount) -> Quantity {
+    of.storage.0.unwrap_or(Quantity::whole(0))
+}
+
+/// The reason why `claim` cannot have the volume that it requests by name. Selector, phase and node
+/// affinity do not matter. Upstream: `checkVolumeSatisfyClaim`.
+pub(super) fn obstacle(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+    let requested = amount(&claim.spec.resources.requests);
+    let modes = Modes::offered(&volume.spec.access_modes);
+    let obstacle = if volume.meta.is_terminating() {
+        return Some(format!(
+            "the volume is marked for deletion {:?}",
+            volume.meta.name
+        ));
+    } else if capacity(volume).units() < requested.units() {
+        "requested PV is too small"
+    } else if *volume.class() != *claim.class() {
+        "storageClassName does not match"
+    } else if attributes_class_of(volume) != requested_attributes_class(claim) {
+        "volumeAttributesClassName does not match"
+    } else if modes_differ(volume, claim) {
+        "incompatible volumeMode"
+    } else if !modes.contain(&claim.spec.access_modes) {
+        "incompatible accessMode"
+    } else {
+        return None;
+    };
+    Some(obstacle.to_owned())
+}

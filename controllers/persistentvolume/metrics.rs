@@ -1,0 +1,264 @@
+//! Metrics of the controller, under upstream's names (`metrics` in its package).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+};
+use steersman_runtime::intern::Sym;
+use tokio::time::Instant;
+
+use super::known::Caches;
+use super::plugins::name_of_source;
+use crate::storage_metrics::BUCKETS;
+
+/// The metric families.
+#[derive(Debug, Clone)]
+pub(super) struct BinderMetrics {
+    errors: IntCounterVec,
+    durations: HistogramVec,
+    classified: IntCounter,
+    classify_errors: IntCounter,
+    counts: Counts,
+}
+
+impl BinderMetrics {
+    /// Registers all families.
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let labels = ["plugin_name", "operation_name"];
+        let durations = HistogramOpts::new(
+            "volume_operation_total_seconds",
+            "[ALPHA] Storage operation end to end duration in seconds",
+        );
+        let metrics = Self {
+            errors: IntCounterVec::new(
+                Opts::new(
+                    "volume_operation_errors_total",
+                    "[ALPHA] Total volume operation errors",
+                ),
+                &labels,
+            )?,
+            durations: HistogramVec::new(durations.buckets(BUCKETS.to_vec()), &labels)?,
+            classified: IntCounter::new(
+                "retroactive_storageclass_total",
+                "[ALPHA] Total number of retroactive StorageClass assignments to persistent volume claim",
+            )?,
+            classify_errors: IntCounter::new(
+                "retroactive_storageclass_errors_total",
+                "[ALPHA] Total number of failed retroactive StorageClass assignments to persistent volume claim",
+            )?,
+            counts: Counts::new()?,
+        };
+        registry.register(Box::new(metrics.errors.clone()))?;
+        registry.register(Box::new(metrics.durations.clone()))?;
+        registry.register(Box::new(metrics.classified.clone()))?;
+        registry.register(Box::new(metrics.classify_errors.clone()))?;
+        registry.register(Box::new(metrics.counts.clone()))?;
+        Ok(metrics)
+    }
+
+    /// Counts the objects of `caches` at each scrape from now on.
+    pub(super) fn count(&self, caches: Arc<Caches>) {
+        *self.counts.caches() = Some(caches);
+    }
+
+    /// Counts a try to give a claim the default class.
+    pub(super) fn classified(&self, succeeded: bool) {
+        self.classified.inc();
+        if !succeeded {
+            self.classify_errors.inc();
+        }
+    }
+}
+
+/// The operations that are timed from their first start to their end in the cluster.
+#[derive(Debug)]
+pub(super) struct Timers {
+    metrics: BinderMetrics,
+    started: Mutex<HashMap<String, Started>>,
+}
+
+#[derive(Debug)]
+struct Started {
+    plugin: Sym,
+    operation: &'static str,
+    at: Instant,
+}
+
+impl Timers {
+    pub(super) fn new(metrics: BinderMetrics) -> Self {
+        Self {
+            metrics,
+            started: Mutex::default(),
+        }
+    }
+
+    /// Starts the time of `operation` on the object `key`, unless it runs.
+    pub(super) fn start(&self, key: &str, plugin: impl FnOnce() -> Sym, operation: &'static str) {
+        let mut started = self.started();
+        if !started.contains_key(key) {
+            let plugin = plugin();
+            let at = Instant::now();
+            let entry = Started {
+                plugin,
+                operation,
+                at,
+            };
+            started.insert(key.to_owned(), entry);
+        }
+    }
+
+    /// Counts a failure of the operation on the object `key`, if it is timed.
+    pub(super) fn failed(&self, key: &str) {
+        if let Some(Started {
+            plugin, operation, ..
+        }) = self.started().get(key)
+        {
+            let labels = [plugin.as_str(), operation];
+            self.metrics.errors.with_label_values(&labels).inc();
+        }
+    }
+
+    /// Ends the time of the operation on the object `key`.
+    pub(super) fn finished(&self, key: &str) {
+        if let Some(Started {
+            plugin,
+            operation,
+            at,
+        }) = self.started().remove(key)
+        {
+            let labels = [plugin.as_str(), operation];
+            let took = at.elapsed().as_secs_f64();
+            self.metrics
+                .durations
+                .with_label_values(&labels)
+                .observe(took);
+        }
+    }
+
+    /// Drops the time of the operation on the object `key`, which is gone.
+    pub(super) fn dropped(&self, key: &str) {
+        self.started().remove(key);
+    }
+
+    fn started(&self) -> MutexGuard<'_, HashMap<String, Started>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Numbers of claims and volumes, computed at each scrape.
+#[derive(Debug, Clone)]
+struct Counts {
+    caches: Arc<Mutex<Option<Arc<Caches>>>>,
+    volumes: IntGaugeVec,
+    bound_volumes: IntGaugeVec,
+    unbound_volumes: IntGaugeVec,
+    bound_claims: IntGaugeVec,
+    unbound_claims: IntGaugeVec,
+}
+
+impl Counts {
+    fn new() -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, of: &str, labels: &[&str]| {
+            let name = format!("pv_collector_{name}_count");
+            IntGaugeVec::new(
+                Opts::new(name, format!("[ALPHA] Gauge measuring {of}")),
+                labels,
+            )
+        };
+        let class = ["storage_class"];
+        let of_claim = ["namespace", "storage_class", "volume_attributes_class"];
+        Ok(Self {
+            caches: Arc::default(),
+            volumes: gauge(
+                "total_pv",
+                "total number of persistent volumes",
+                &["plugin_name", "volume_mode"],
+            )?,
+            bound_volumes: gauge(
+                "bound_pv",
+                "number of persistent volume currently bound",
+                &class,
+            )?,
+            unbound_volumes: gauge(
+                "unbound_pv",
+                "number of persistent volume currently unbound",
+                &class,
+            )?,
+            bound_claims: gauge(
+                "bound_pvc",
+                "number of persistent volume claim currently bound",
+                &of_claim,
+            )?,
+            unbound_claims: gauge(
+                "unbound_pvc",
+                "number of persistent volume claim currently unbound",
+                &of_claim,
+            )?,
+        })
+    }
+
+    fn caches(&self) -> MutexGuard<'_, Option<Arc<Caches>>> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn families(&self) -> [&IntGaugeVec; 5] {
+        [
+            &self.volumes,
+            &self.bound_volumes,
+            &self.unbound_volumes,
+            &self.bound_claims,
+            &self.unbound_claims,
+        ]
+    }
+
+    fn compute(&self, caches: &Caches) {
+        for volume in caches.volumes().all() {
+            let mode = volume.spec.volume_mode.as_deref().unwrap_or("Filesystem");
+            let plugin = name_of_source(volume);
+            self.volumes.with_label_values(&[plugin, mode]).inc();
+            let by_class = match volume.status.phase.as_str() {
+                "Bound" => &self.bound_volumes,
+                _ => &self.unbound_volumes,
+            };
+            let class = volume.spec.storage_class_name.as_str();
+            by_class.with_label_values(&[class]).inc();
+        }
+        for claim in caches.claims().all() {
+            let by_class = match claim.status.phase.as_str() {
+                "Bound" => &self.bound_claims,
+                _ => &self.unbound_claims,
+            };
+            let attributes = claim.spec.volume_attributes_class_name.as_deref();
+            let labels = [
+                claim.meta.namespace.as_str(),
+                claim.class(),
+                attributes.unwrap_or_default(),
+            ];
+            by_class.with_label_values(&labels).inc();
+        }
+    }
+}
+
+impl Collector for Counts {
+    fn desc(&self) -> Vec<&Desc> {
+        self.families()
+            .into_iter()
+            .flat_map(Collector::desc)
+            .collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        // The lock also keeps two scrapes apart.
+        let caches = self.caches();
+        let families = self.families();
+        families.into_iter().for_each(IntGaugeVec::reset);
+        if let Some(caches) = &*caches {
+            self.compute(caches);
+        }
+        families.into_iter().flat_map(Collector::collect).collect()
+    }
+}

@@ -1,0 +1,203 @@
+//! Binds claims to volumes, asks provisioners for new volumes, and reclaims volumes after their
+//! claims.
+//!
+//! claim events -> queue of claims -> [`sync`] -> ([`claim`], [`matching`], [`classes`]) -> PUT
+//! volume events -> queue of volumes -> [`sync`] -> [`volume`] -> PUT, [`reclaim`]
+//! every sync period: all claims and volumes -> both queues
+//!
+//! Guarantees:
+//!
+//! - A volume points at its claim before the claim points at the volume, and each write carries the
+//!   resource version that the decision saw. So a volume is never bound to two claims.
+//! - A volume is released only after the API server has confirmed that its claim is gone.
+//! - Volumes of CSI drivers are created and deleted by external provisioners. This manager deletes
+//!   only folders below `/tmp`, and empties `hostPath` and NFS volumes by pods.
+//!
+//! Upstream: `pkg/controller/volume/persistentvolume`. Differences:
+//!
+//! - Syncs of claims and volumes take turns, so their writes do not conflict.
+//! - Deletions carry the UID, and a live read confirms the UID before a volume is reclaimed.
+//! - The folder of a provisioned volume has the name of the volume, and not a random one.
+//! - Each recycler pod is made from the template, which upstream's recyclers share and change.
+
+mod body;
+mod claim;
+mod classes;
+mod config;
+mod edits;
+mod error;
+mod host_path;
+mod known;
+mod matching;
+mod metrics;
+mod migration;
+mod notice;
+mod operations;
+mod plugins;
+mod provision;
+mod reclaim;
+mod recycler;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod volume;
+mod writes;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::object::{
+    Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+};
+use steersman_runtime::pods_by_claim::PodsByClaim;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+use self::config::Config;
+use self::known::Caches;
+use self::metrics::{BinderMetrics, Timers};
+use self::operations::Operations;
+use self::sync::{Binder, Claims, Volumes};
+use self::writes::Objects;
+use crate::storage_metrics::StorageMetrics;
+
+/// The PersistentVolume binder.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["persistentvolume-binder"],
+    enabled_by_default: true,
+    summary: "Binds claims to volumes, asks provisioners for volumes, and reclaims volumes",
+    identity: "persistent-volume-binder",
+    reads: &[
+        Read::of::<PersistentVolumeClaim>(),
+        Read::of::<PersistentVolume>(),
+        Read::of::<StorageClass>(),
+        Read::of::<Pod>(),
+        Read::of::<Node>(),
+    ],
+    rules: &[
+        Rule::new(&[""], &["persistentvolumeclaims"], &["get", "update"]),
+        Rule::new(
+            &[""],
+            &["persistentvolumes"],
+            &["get", "create", "update", "delete"],
+        ),
+        Rule::new(
+            &[""],
+            &["persistentvolumeclaims/status", "persistentvolumes/status"],
+            &["update"],
+        ),
+        Rule::new(&[""], &["pods"], &["create", "delete"]),
+        Rule::new(&[""], &["events"], &["watch"]),
+        Rule::EVENTS,
+    ],
+    init,
+};
+
+const NAME: &str = "persistentvolume-binder-controller";
+
+/// Source of its Events.
+const COMPONENT: &str = "persistentvolume-controller";
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let binder = binder(ctx).map_err(|source| InitError {
+        controller: NAME,
+        source,
+    })?;
+    Ok(Box::new(Binding { binder }))
+}
+
+fn binder(
+    ctx: &ControllerContext,
+) -> Result<Arc<Binder>, Box<dyn std::error::Error + Send + Sync>> {
+    let config = Config::of(&ctx.options)?;
+    let metrics = ctx.metrics(BinderMetrics::register)?;
+    let storage_metrics = ctx.metrics(StorageMetrics::register)?;
+    let claims = ctx.informers.shared::<PersistentVolumeClaim>();
+    let volumes = ctx.informers.shared::<PersistentVolume>();
+    let claim_queue = WorkQueue::new("claims", &ctx.queue_metrics);
+    let volume_queue = WorkQueue::new("volumes", &ctx.queue_metrics);
+    let caches = Arc::<Caches>::default();
+    enqueue_all(&claims, &claim_queue);
+    enqueue_all(&volumes, &volume_queue);
+    forget_at_rewind(&claims, &caches, |caches| caches.claims().clear());
+    forget_at_rewind(&volumes, &caches, |caches| caches.volumes().clear());
+    let client = ctx.client(DESCRIPTOR.identity);
+    Ok(Arc::new(Binder {
+        stored_claims: claims.store(),
+        stored_volumes: volumes.store(),
+        classes: ctx.informers.shared::<StorageClass>().store(),
+        nodes: ctx.informers.shared::<Node>().store(),
+        pods: PodsByClaim::of(&ctx.informers.shared::<Pod>().store()),
+        claim_queue,
+        volume_queue,
+        recorder: ctx.recorder(COMPONENT, client.clone()),
+        config,
+        operations: Operations::new(),
+        timers: Timers::new(metrics.clone()),
+        metrics,
+        storage_metrics,
+        objects: Objects { client, caches },
+        turn: tokio::sync::Mutex::default(),
+    }))
+}
+
+/// Enqueues each object that changes.
+fn enqueue_all<T: Object>(informer: &SharedInformer<T>, queue: &WorkQueue<ObjectKey>) {
+    let queue = queue.clone();
+    informer.add_handler(move |change| queue.add(change.object().key()));
+}
+
+/// Forgets the known states when resource versions go back: they would count as later ones.
+fn forget_at_rewind<T: Object>(
+    informer: &SharedInformer<T>,
+    caches: &Arc<Caches>,
+    forget: fn(&Caches),
+) {
+    // The informer outlives the controller and must not keep its states alive.
+    let caches = Arc::downgrade(caches);
+    informer.on_rewind(move || {
+        if let Some(caches) = caches.upgrade() {
+            forget(&caches);
+        }
+    });
+}
+
+/// The controller: one worker for claims, one for volumes, and the timer of both.
+struct Binding {
+    binder: Arc<Binder>,
+}
+
+impl Controller for Binding {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let binder = self.binder;
+            binder.fill();
+            binder.metrics.count(Arc::clone(&binder.objects.caches));
+            let claims = Arc::new(Claims(Arc::clone(&binder)));
+            let volumes = Arc::new(Volumes(Arc::clone(&binder)));
+            let (claim_queue, volume_queue) =
+                (binder.claim_queue.clone(), binder.volume_queue.clone());
+            let resync = async {
+                loop {
+                    binder.resync();
+                    let pause = tokio::time::sleep(binder.config.sync_period);
+                    if stop.run_until_cancelled(pause).await.is_none() {
+                        return;
+                    }
+                }
+            };
+            tokio::join!(
+                run_workers(NAME, claim_queue, 1, claims, stop.clone()),
+                run_workers(NAME, volume_queue, 1, volumes, stop.clone()),
+                resync,
+            );
+            binder.operations.finish().await;
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! The controller's reads and writes of claims and volumes. Each answer becomes a known state.
+
+use std::sync::Arc;
+
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::live::{self, LiveError};
+use steersman_runtime::object::{
+    DecodeError, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim,
+};
+
+use super::body::Body;
+use super::known::Caches;
+
+/// A write failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    /// The API server refused the request, or did not answer.
+    #[error("{0}")]
+    Request(#[source] ApiError),
+    /// The answer is not the object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+/// The endpoint of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Everything but the status.
+    Main,
+    /// The status.
+    Status,
+}
+
+/// Reads and writes for one controller.
+#[derive(Clone)]
+pub(super) struct Objects {
+    pub(super) client: ApiClient,
+    pub(super) caches: Arc<Caches>,
+}
+
+impl Objects {
+    /// PUTs `body` in place of `volume`, and returns the volume as stored.
+    pub(super) async fn put_volume(
+        &self,
+        volume: &PersistentVolume,
+        part: Part,
+        body: &Body,
+    ) -> Result<Arc<PersistentVolume>, WriteError> {
+        let stored = self.put(volume, part, body).await?;
+        self.caches.volumes().store(&stored);
+        Ok(stored)
+    }
+
+    /// PUTs `body` in place of `claim`, and returns the claim as stored.
+    pub(super) async fn put_claim(
+        &self,
+        claim: &PersistentVolumeClaim,
+        part: Part,
+        body: &Body,
+    ) -> Result<Arc<PersistentVolumeClaim>, WriteError> {
+        let stored = self.put(claim, part, body).await?;
+        self.caches.claims().store(&stored);
+        Ok(stored)
+    }
+
+    async fn put<T: Object>(
+        &self,
+        object: &T,
+        part: Part,
+        body: &Body,
+    ) -> Result<Arc<T>, WriteError> {
+        let target = Target::of::<T>(object.meta());
+        let target = match part {
+            Part::Main => target,
+            Part::Status => target.status(),
+        };
+        let answer = self.client.replace(target, body).await;
+        let stored = T::decode(&answer.map_err(WriteError::Request)?);
+        stored.map(Arc::new).map_err(WriteError::Answer)
+    }
+
+    /// The claim with this key, as the API server has it.
+    pub(super) async fn live_claim(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<Arc<PersistentVolumeClaim>>, LiveError> {
+        let claim = live::object(&self.client, &key.namespace, &key.name).await?;
+        Ok(claim.map(Arc::new))
+    }
+
+    /// The volume with this name, as the API server has it.
+    pub(super) async fn live_volume(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<PersistentVolume>>, LiveError> {
+        let volume = live::object(&self.client, "", name).await?;
+        Ok(volume.map(Arc::new))
+    }
+}

@@ -15,6 +15,7 @@ pub mod disruption;
 pub mod endpoint;
 pub mod endpointslice;
 pub mod endpointslicemirroring;
+pub mod expand;
 pub mod garbagecollector;
 pub mod job;
 pub mod legacytokencleaner;
@@ -67,6 +68,7 @@ pub const ALL: &[Descriptor] = &[
     nodeipam::DESCRIPTOR,
     nodelifecycle::DESCRIPTOR,
     persistentvolume::DESCRIPTOR,
+    expand::DESCRIPTOR,
     podgc::DESCRIPTOR,
     certificates::cleaning::pods::DESCRIPTOR,
     replicaset::DESCRIPTOR,

@@ -75,6 +75,7 @@ const QUEUES: &[&str] = &[
     "statefulset",
     "ttl_jobs_to_delete",
     "ttlcontroller",
+    "volume_expand",
     "volumes",
 ];
 

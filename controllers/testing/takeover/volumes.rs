@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::testing::world::World;
-use crate::persistentvolume;
+use crate::{expand, persistentvolume};
 
 /// A volume in a phase, as upstream writes it.
 fn volume(name: &str, phase: &str, fields: Value) -> Value {
@@ -94,14 +94,18 @@ async fn claims_and_volumes_at_rest_are_left_alone() {
     ] {
         world.cluster.load(object).unwrap();
     }
-    world.restart(&[persistentvolume::DESCRIPTOR]).await;
+    world
+        .restart(&[persistentvolume::DESCRIPTOR, expand::DESCRIPTOR])
+        .await;
     for _ in 0..10 {
         world.a_minute().await;
     }
-    let writes = world.writes_by("persistent-volume-binder");
-    let writes: Vec<_> = writes
-        .iter()
-        .filter(|write| !write.contains("/events"))
-        .collect();
-    assert_eq!(writes, [""; 0]);
+    for identity in ["persistent-volume-binder", "expand-controller"] {
+        let writes = world.writes_by(identity);
+        let writes: Vec<_> = writes
+            .iter()
+            .filter(|write| !write.contains("/events"))
+            .collect();
+        assert_eq!(writes, [""; 0], "{identity}");
+    }
 }

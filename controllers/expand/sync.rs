@@ -1,0 +1,127 @@
+//! One sync of one claim: an Event about its expansion, and the driver of an in-tree volume.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target, is_path_name};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{
+    DecodeError, Object, ObjectKey, ObjectReference, PersistentVolume, PersistentVolumeClaim,
+};
+use steersman_runtime::workers::Requeue;
+
+use super::decision::{self, Resizer};
+
+/// The annotation with the driver whose resizer expands the volume.
+const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
+
+/// The operation of a sync that failed. The texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The volume could not be read.
+    #[error("failed to get PV {volume:?}: {source}")]
+    Read {
+        volume: String,
+        #[source]
+        source: ApiError,
+    },
+    /// No volume can have this name.
+    #[error("failed to get PV {0:?}: invalid resource name")]
+    Name(String),
+    /// The answer of the API server is no volume.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+    /// The volume has another claim.
+    #[error("persistent Volume is not bound to PVC being updated : {0}")]
+    OfAnother(ObjectKey),
+    /// The driver could not be written.
+    #[error("error setting resizer annotation to pvc {claim}, with error {source}")]
+    Annotate {
+        claim: ObjectKey,
+        #[source]
+        source: ApiError,
+    },
+}
+
+/// Syncs claims.
+pub(super) struct Expander {
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+}
+
+impl ObjectSyncer for Expander {
+    type Object = PersistentVolumeClaim;
+    type Error = SyncError;
+
+    async fn sync(
+        &self,
+        key: &ObjectKey,
+        claim: Arc<PersistentVolumeClaim>,
+    ) -> Result<Requeue, SyncError> {
+        let volume = self.volume(&claim.spec.volume_name).await?;
+        if !decision::is_of(&volume, &claim) {
+            return Err(SyncError::OfAnother(key.clone()));
+        }
+        match decision::resizer(&volume, &claim) {
+            None => {}
+            Some(Resizer::External) => {
+                let message = "waiting for an external controller to expand this PVC";
+                self.event(&claim, EventType::Normal, message.to_owned());
+            }
+            Some(Resizer::Migrated { plugin, driver }) => {
+                let message = format!(
+                    "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
+                );
+                self.event(&claim, EventType::Normal, message);
+                self.annotate(key, &claim, driver).await?;
+            }
+        }
+        Ok(Requeue::Never)
+    }
+}
+
+impl Expander {
+    /// The volume with this name, as the API server has it.
+    async fn volume(&self, name: &str) -> Result<PersistentVolume, SyncError> {
+        if !is_path_name(name) {
+            return Err(SyncError::Name(name.to_owned()));
+        }
+        let target = Target::named::<PersistentVolume>("", name);
+        let live = self.client.get(target).await;
+        let live = live.map_err(|source| SyncError::Read {
+            volume: name.to_owned(),
+            source,
+        })?;
+        PersistentVolume::decode(&live).map_err(SyncError::Answer)
+    }
+
+    /// Names the driver on `claim`, if the claim is still as cached.
+    async fn annotate(
+        &self,
+        key: &ObjectKey,
+        claim: &PersistentVolumeClaim,
+        driver: &str,
+    ) -> Result<(), SyncError> {
+        let body = json!({"metadata": {
+            "annotations": {RESIZER: driver},
+            "resourceVersion": claim.meta.resource_version.to_string(),
+        }});
+        let target = Target::of::<PersistentVolumeClaim>(&claim.meta).status();
+        let patched = self.client.patch(target, PatchKind::Strategic, &body).await;
+        patched.map(drop).map_err(|source| {
+            let error = SyncError::Annotate {
+                claim: key.clone(),
+                source,
+            };
+            self.event(claim, EventType::Warning, error.to_string());
+            error
+        })
+    }
+
+    fn event(&self, claim: &PersistentVolumeClaim, kind: EventType, message: String) {
+        let claim = ObjectReference::of(claim);
+        self.recorder
+            .event(claim, kind, "ExternalExpanding", message);
+    }
+}

@@ -17,6 +17,7 @@ mod jobs;
 mod network;
 mod nodes;
 mod roles;
+mod volumes;
 
 use std::collections::BTreeMap;
 
@@ -32,6 +33,7 @@ pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
+pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
+use steersman_devcluster::nodes::{BINDER, NodesConfig};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
 
@@ -169,7 +170,14 @@ impl<'a> Run<'a> {
             .managed_fields(false)
             .kept_requests(KEPT)
             .seed(reference.seed)
-            .nodes(scenario.nodes);
+            .simulated_nodes(NodesConfig {
+                count: scenario.nodes,
+                binds_claims: !scenario
+                    .controllers
+                    .iter()
+                    .any(|known| known.name == BINDER),
+                ..NodesConfig::default()
+            });
         let cluster = builder
             .start()
             .await

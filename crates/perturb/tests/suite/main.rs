@@ -31,6 +31,7 @@ mod tainteviction;
 mod trustbundles;
 mod ttl;
 mod ttlafterfinished;
+mod volumes;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -131,6 +132,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         ttl::scenarios(),
         ttlafterfinished::scenarios(),
         cloud::scenarios(),
+        volumes::scenarios(),
     ];
     all.into_iter().flatten().collect()
 });

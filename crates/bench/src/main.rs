@@ -162,6 +162,7 @@ impl Server {
         let client = ApiClient::new(cluster.client(), settings, metrics);
         let mut config = NodesConfig {
             latency: Latency::total(Duration::from_millis(100)),
+            binds_claims: !args.workload.contains(&Workload::Claims),
             ..NodesConfig::default()
         };
         if args.workload.contains(&Workload::Services) {

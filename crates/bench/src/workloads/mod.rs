@@ -6,6 +6,7 @@
 //! them. Waits read informers, because polling would load the API server.
 
 mod autoscalers;
+mod claims;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{
     CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice,
-    HorizontalPodAutoscaler, Job, Node, Object, Pod, Service, StatefulSet,
+    HorizontalPodAutoscaler, Job, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod,
+    Service, StatefulSet,
 };
 use steersman_runtime::resource::{LEASES, NAMESPACES, NODES};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -75,6 +77,9 @@ pub(crate) enum Workload {
     /// HorizontalPodAutoscalers over Deployments with a sawtooth of load. The embedded API server has
     /// the metrics; on another one, the cluster needs a metrics server that reads the annotations.
     Autoscalers,
+    /// Claims that get volumes, and are deleted with them. Another API server than the embedded one
+    /// needs the provisioner of `steersman nodes --schedule`.
+    Claims,
 }
 
 /// The sizes of the loads that are too large for a trial.
@@ -104,6 +109,9 @@ pub(crate) struct Sizes {
     /// Time for which these autoscalers work, in minutes.
     #[arg(long, default_value_t = 10, value_name = "MINUTES")]
     autoscaler_minutes: u64,
+    /// Claims of the workload `claims`.
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    claims: usize,
 }
 
 impl Sizes {
@@ -129,6 +137,8 @@ pub(crate) struct Workloads {
     autoscalers: SharedInformer<HorizontalPodAutoscaler>,
     slices: SharedInformer<EndpointSlice>,
     csrs: SharedInformer<CertificateSigningRequest>,
+    claims: SharedInformer<PersistentVolumeClaim>,
+    volumes: SharedInformer<PersistentVolume>,
     slice_watch: SliceWatch,
     namespaces: Namespaces,
     sizes: Sizes,
@@ -151,6 +161,8 @@ impl Workloads {
             deployments: watched(informers, &changed),
             services: watched(informers, &changed),
             csrs: watched(informers, &changed),
+            claims: watched(informers, &changed),
+            volumes: watched(informers, &changed),
             autoscalers: watched(informers, &changed),
             slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
             pods,
@@ -194,6 +206,7 @@ impl Workloads {
             Workload::Nodes => self.nodes(bench).await,
             Workload::Csrs => self.csrs(bench).await,
             Workload::Autoscalers => self.autoscalers(bench).await,
+            Workload::Claims => self.claims(bench).await,
         }
     }
 

@@ -159,6 +159,19 @@ fn a_deployment_is_autoscaled_by_its_load() {
 }
 
 #[test]
+fn claims_are_bound_expanded_and_deleted_with_their_volumes() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+        return;
+    };
+    let manifest = include_str!("commands/volumes.yaml");
+    cluster.file(
+        "volumes.yaml",
+        &manifest.replace("NAMESPACE", cluster.namespace()),
+    );
+    cluster.script(include_str!("commands/volumes.txt"));
+}
+
+#[test]
 fn requests_that_need_a_real_kubelet_report_that() {
     let reason = "a real API server forwards these requests to kubelets";
     let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {

@@ -155,6 +155,9 @@ pub static LEASES: ResourceType =
 pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "configmaps", true);
 /// core/v1 secrets.
 pub static SECRETS: ResourceType = ResourceType::builtin("", "Secret", "secrets", true);
+/// core/v1 resourcequotas.
+pub static RESOURCE_QUOTAS: ResourceType =
+    ResourceType::builtin("", "ResourceQuota", "resourcequotas", true);
 /// core/v1 serviceaccounts.
 pub static SERVICE_ACCOUNTS: ResourceType =
     ResourceType::builtin("", "ServiceAccount", "serviceaccounts", true);

@@ -13,9 +13,48 @@ use crate::intern::Sym;
 
 view! {
     /// A claim for devices.
-    pub struct ResourceClaim: RESOURCE_CLAIMS {
+    pub struct ResourceClaim: RESOURCE_CLAIMS, annotations: ResourceClaimAnnotations {
+        /// `spec`.
+        pub spec: ResourceClaimSpec,
         /// `status`.
         pub status: ResourceClaimStatus,
+    }
+
+    /// Annotations of a ResourceClaim that controllers read.
+    pub struct ResourceClaimAnnotations {
+        /// `true` for the claim that the scheduler makes for the extended resources of a pod.
+        #[serde(rename = "resource.kubernetes.io/extended-resource-claim")]
+        pub extended_resource_claim: Option<Sym>,
+    }
+
+    /// `spec` of a ResourceClaim.
+    pub struct ResourceClaimSpec {
+        /// `devices`.
+        pub devices: DeviceRequests,
+    }
+
+    /// `devices` of the spec.
+    pub struct DeviceRequests {
+        /// The requests.
+        pub requests: Vec<DeviceRequest>,
+    }
+
+    /// A request: devices of one class, or alternatives.
+    pub struct DeviceRequest {
+        /// Devices of one class.
+        pub exactly: Option<DeviceCount>,
+        /// Alternatives, of which the first available one is allocated.
+        pub first_available: Vec<DeviceCount>,
+    }
+
+    /// A number of devices of one class.
+    pub struct DeviceCount {
+        /// Name of the class.
+        pub device_class_name: Sym,
+        /// `ExactCount` or `All`.
+        pub allocation_mode: Sym,
+        /// Number of devices for `ExactCount`.
+        pub count: i64,
     }
 
     /// `status` of a ResourceClaim.
@@ -94,6 +133,14 @@ view! {
 view! {
     /// A class of devices.
     pub struct DeviceClass: DEVICE_CLASSES {
+        /// `spec`.
+        pub spec: DeviceClassSpec,
+    }
+
+    /// `spec` of a DeviceClass.
+    pub struct DeviceClassSpec {
+        /// The extended resource that requests devices of the class.
+        pub extended_resource_name: Option<Sym>,
     }
 }
 

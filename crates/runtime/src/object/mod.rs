@@ -37,6 +37,7 @@ mod pod;
 mod pod_disruption_budget;
 mod replica_set;
 mod replication_controller;
+mod resource_quota;
 mod root_ca_config_map;
 pub(crate) mod scheduling;
 mod selects;
@@ -71,9 +72,10 @@ pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, PercentError, Strategy,
 };
 pub use device::{
-    AllocatedDevice, AllocatedDevices, Allocation, ClaimConsumer, DeviceClass, DeviceTaint,
-    ResourceClaim, ResourceClaimStatus, ResourcePool, ResourceSlice, ResourceSliceSpec,
-    TaintedDevice, TaintedDevices,
+    AllocatedDevice, AllocatedDevices, Allocation, ClaimConsumer, DeviceClass, DeviceClassSpec,
+    DeviceCount, DeviceRequest, DeviceRequests, DeviceTaint, ResourceClaim,
+    ResourceClaimAnnotations, ResourceClaimSpec, ResourceClaimStatus, ResourcePool, ResourceSlice,
+    ResourceSliceSpec, TaintedDevice, TaintedDevices,
 };
 pub use document::Document;
 pub use endpoint_slice::{
@@ -110,10 +112,11 @@ pub use persistent_volume_claim::{
     PersistentVolumeClaim, VolumeSelector,
 };
 pub use pod::{
-    Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities, PodAffinity,
-    PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim, PodResourceClaimStatus, PodSpec,
-    PodVolume, Present, Readiness, ResourceList, Resources, SchedulingGroup, TerminatedContainer,
-    Toleration, VolumeSource, WeightedPodAffinityTerm, next_availability_check,
+    ActualResources, Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities,
+    PodAffinity, PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim,
+    PodResourceClaimStatus, PodSpec, PodVolume, Present, QosClass, Readiness, ResourceList,
+    Resources, SchedulingGroup, TerminatedContainer, Toleration, VolumeSource,
+    WeightedPodAffinityTerm, next_availability_check,
 };
 pub(crate) use pod::{WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm};
 pub use pod_disruption_budget::{
@@ -121,6 +124,9 @@ pub use pod_disruption_budget::{
 };
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
+pub use resource_quota::{
+    ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,
+};
 pub use root_ca_config_map::{Description, PublishedData, RootCaConfigMap};
 pub use selects::Selects;
 pub use service::{Service, ServiceAnnotations, ServicePort, ServiceSpec, TargetPort};

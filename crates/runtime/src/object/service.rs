@@ -44,6 +44,8 @@ view! {
         pub publish_not_ready_addresses: bool,
         /// Preference for endpoints near the client, such as `PreferSameZone`.
         pub traffic_distribution: Option<Sym>,
+        /// Whether a load balancer needs node ports; unset means true.
+        pub allocate_load_balancer_node_ports: Option<bool>,
     }
 
     /// A port of a Service.
@@ -58,6 +60,8 @@ view! {
         pub port: i32,
         /// The port of the pods.
         pub target_port: TargetPort,
+        /// Port at each node; 0 without one.
+        pub node_port: i32,
     }
 }
 
@@ -128,6 +132,7 @@ mod tests {
             app_protocol: app_protocol.map(Sym::new),
             port,
             target_port,
+            node_port: 0,
         };
         let web = TargetPort::Name(Sym::new("web"));
         let expected = [

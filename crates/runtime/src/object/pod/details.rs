@@ -5,9 +5,11 @@
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::placement::WireNodeAffinity;
+use super::spec::{ResourceList, Resources, SpecWire};
 use super::{ContainerStatusWire, StatusWire};
 
 use crate::intern::Sym;
@@ -45,6 +47,10 @@ pub struct PodDetails {
     /// Annotation `batch.kubernetes.io/job-index-ignored-failure-count`; `None` when missing or
     /// malformed.
     pub index_ignored_failures: Option<i32>,
+    /// Resources of running containers, where they differ from the spec: during a resize.
+    pub actual_resources: Vec<ActualResources>,
+    /// Whether the node can never do the pending resize. Upstream: `IsPodResizeInfeasible`.
+    pub is_resize_infeasible: bool,
     /// ResourceClaims that were created for the pod.
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
     /// Name of the ResourceClaim for the extended resources of the pod.
@@ -65,6 +71,8 @@ impl PodDetails {
         completion_index: None,
         index_failures: None,
         index_ignored_failures: None,
+        actual_resources: Vec::new(),
+        is_resize_infeasible: false,
         resource_claim_statuses: Vec::new(),
         extended_resource_claim: None,
     };
@@ -85,6 +93,17 @@ pub struct TerminatedContainer {
     pub exit_code: i32,
     /// Time at which the container terminated.
     pub finished_at: Option<Timestamp>,
+}
+
+/// Resources in the status of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActualResources {
+    /// Name of the container.
+    pub name: Sym,
+    /// `resources`: requests and limits in effect.
+    pub resources: Resources,
+    /// `allocatedResources`: the requests that the node reserves.
+    pub allocated: ResourceList,
 }
 
 view! {
@@ -204,6 +223,53 @@ pub(super) fn further_restarts(status: &StatusWire<'_>) -> i32 {
     let all = restarts(&status.container_statuses)
         .saturating_add(restarts(&status.init_container_statuses));
     all - super::max_restarts(status.container_statuses.iter())
+}
+
+/// The resources of running containers that differ from the spec.
+///
+/// Kubelets report resources of every container. Nearly all equal the spec to the letter, and need
+/// neither memory nor a decoder.
+pub(super) fn actual_resources(
+    status: &StatusWire<'_>,
+    spec: &SpecWire<'_>,
+) -> Result<Vec<ActualResources>, serde_json::Error> {
+    let init_containers = status.init_container_statuses.iter();
+    let mut differing = Vec::new();
+    for container in status.container_statuses.iter().chain(init_containers) {
+        let Some(actual) = container.resources else {
+            continue;
+        };
+        let allocated = container.allocated_resources.map_or("{}", RawValue::get);
+        if spec.resources_of(&container.name) == Some(actual.get())
+            && (container.allocated_resources.is_none() || requests(actual)? == allocated)
+        {
+            continue;
+        }
+        differing.push(ActualResources {
+            name: Sym::new(&container.name),
+            resources: serde_json::from_str(actual.get())?,
+            allocated: serde_json::from_str(allocated)?,
+        });
+    }
+    Ok(differing)
+}
+
+/// The text of the member `requests`; an empty list if it is absent.
+fn requests(resources: &RawValue) -> Result<&str, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct RequestsWire<'a> {
+        #[serde(borrow)]
+        requests: Option<&'a RawValue>,
+    }
+    let wire: RequestsWire<'_> = serde_json::from_str(resources.get())?;
+    Ok(wire.requests.map_or("{}", RawValue::get))
+}
+
+/// Whether the first condition `PodResizePending` has the reason `Infeasible`.
+pub(super) fn is_resize_infeasible(status: &StatusWire<'_>) -> bool {
+    let mut conditions = status.conditions.iter();
+    let pending = conditions.find(|condition| &*condition.kind == "PodResizePending");
+    pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
 }
 
 /// The node that the required node affinity names with a match of the field `metadata.name`. The

@@ -31,7 +31,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::availability::next_availability_check;
-pub use self::details::{PodCondition, PodDetails, PodResourceClaimStatus, TerminatedContainer};
+pub use self::details::{
+    ActualResources, PodCondition, PodDetails, PodResourceClaimStatus, TerminatedContainer,
+};
 pub(crate) use self::placement::{
     WireNodeSelector, WirePlacement, WireRequirement, WireTemplate, WireTerm,
 };
@@ -68,6 +70,8 @@ pub struct Pod {
     ips: Box<str>,
     /// `status.phase`.
     pub phase: Phase,
+    /// `status.qosClass`; API servers set it.
+    pub qos_class: Option<QosClass>,
     /// `status.reason`, such as `Evicted`.
     pub reason: Option<Sym>,
     /// `status.startTime`.
@@ -116,6 +120,17 @@ impl Phase {
     fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
+}
+
+/// `status.qosClass`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QosClass {
+    /// Limits of all containers equal their requests.
+    Guaranteed,
+    /// Some container has requests or limits.
+    Burstable,
+    /// No container has requests or limits.
+    BestEffort,
 }
 
 /// Status and time of the `Ready` condition.
@@ -201,6 +216,8 @@ struct StatusWire<'a> {
     phase: Option<Text<'a>>,
     #[serde(borrow)]
     reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    qos_class: Option<Text<'a>>,
     #[serde(deserialize_with = "lenient_time")]
     start_time: Option<Timestamp>,
     observed_generation: Option<i64>,
@@ -232,6 +249,8 @@ struct ConditionWire<'a> {
     kind: Text<'a>,
     #[serde(borrow)]
     status: Option<Text<'a>>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
     /// Kept as a string. A pod has five or more conditions, and the view needs one of the times.
     #[serde(rename = "lastTransitionTime", borrow)]
     since: Option<Text<'a>>,
@@ -246,6 +265,10 @@ struct ContainerStatusWire<'a> {
     restart_count: i32,
     #[serde(default, deserialize_with = "nullable")]
     state: StateWire,
+    #[serde(borrow)]
+    resources: Option<&'a RawValue>,
+    #[serde(borrow)]
+    allocated_resources: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]
@@ -335,6 +358,8 @@ impl PodWire<'_> {
             completion_index: parse_annotation(&annotations.completion_index),
             index_failures: parse_annotation(&annotations.index_failures),
             index_ignored_failures: parse_annotation(&annotations.index_ignored_failures),
+            actual_resources: details::actual_resources(&status, &spec).map_err(error)?,
+            is_resize_infeasible: details::is_resize_infeasible(&status),
             resource_claim_statuses: std::mem::take(&mut status.resource_claim_statuses),
             extended_resource_claim: status
                 .extended_resource_claim_status
@@ -373,6 +398,7 @@ impl PodWire<'_> {
             }),
             ips: ips.join(",").into(),
             phase,
+            qos_class: status.qos_class.as_deref().and_then(parse_qos_class),
             reason: status.reason.as_deref().map(Sym::new),
             start_time: status.start_time,
             observed_generation: status.observed_generation,
@@ -408,6 +434,15 @@ fn parse_phase(text: &str) -> Phase {
         "Failed" => Phase::Failed,
         "Unknown" => Phase::Unknown,
         _ => Phase::Other,
+    }
+}
+
+fn parse_qos_class(text: &str) -> Option<QosClass> {
+    match text {
+        "Guaranteed" => Some(QosClass::Guaranteed),
+        "Burstable" => Some(QosClass::Burstable),
+        "BestEffort" => Some(QosClass::BestEffort),
+        _ => None,
     }
 }
 

@@ -235,6 +235,20 @@ impl SpecWire<'_> {
         })
     }
 
+    /// The served text of the resources of the container or init container `name`.
+    pub(super) fn resources_of(&self, name: &str) -> Option<&str> {
+        let mut all = self.containers.iter().chain(&self.init_containers);
+        let is_named = |container: &&ContainerWire<'_>| {
+            // Names of containers have no characters that JSON escapes.
+            let quoted = container.name.map_or("", RawValue::get);
+            quoted
+                .strip_prefix('"')
+                .and_then(|text| text.strip_suffix('"'))
+                == Some(name)
+        };
+        all.find(is_named)?.resources.map(RawValue::get)
+    }
+
     /// The key: the served text of each member of [`PodSpec`].
     fn key(&self) -> PartsKey {
         let mut key = PartsKey::with_capacity(1024);

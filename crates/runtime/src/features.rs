@@ -38,6 +38,8 @@ impl Gate {
 /// ReplicaSets and Deployments report `status.terminatingReplicas`.
 pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
+/// Claims for devices count for extended resources of quotas.
+pub const DRA_EXTENDED_RESOURCE: Gate = Gate::on("DRAExtendedResource");
 /// Claims for devices may belong to PodGroups.
 pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceClaims");
 /// `spec.behavior` of a HorizontalPodAutoscaler may set tolerances.
@@ -67,7 +69,8 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 12] = [
+pub const ALL: [Gate; 13] = [
+    DRA_EXTENDED_RESOURCE,
     DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
     HPA_CONFIGURABLE_TOLERANCE,

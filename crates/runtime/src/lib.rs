@@ -46,6 +46,7 @@ pub mod pod_control;
 pub mod pods_by_claim;
 pub mod process;
 pub mod quantity;
+pub mod quota;
 pub mod rate;
 pub mod rbac;
 pub mod reads;

@@ -167,6 +167,14 @@ impl Quantity {
         }
     }
 
+    /// The amount in whole units, rounded away from zero. Upstream: `RoundUp(0)`.
+    pub fn rounded_up(self) -> Quantity {
+        Quantity {
+            nanos: rounded(self.nanos, NANOS) * NANOS,
+            format: self.format,
+        }
+    }
+
     /// The same amount with the opposite sign.
     pub fn negated(self) -> Quantity {
         Quantity {

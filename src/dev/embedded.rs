@@ -209,6 +209,7 @@ impl Embedded {
             // Without the controllers of these objects, no pod would start.
             default_accounts: !runs("serviceaccount-controller"),
             root_ca: !runs("root-ca-certificate-publisher-controller"),
+            quota_controller: runs("resourcequota-controller"),
             ..Admission::FULL
         };
         // The request log is only useful for tests in the same process.

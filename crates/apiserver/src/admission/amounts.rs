@@ -1,106 +1,19 @@
-//! Resource amounts by name, and the totals that a pod requests and limits.
-//!
-//! LimitRanges and ResourceQuotas compare these totals. Upstream:
-//! `k8s.io/component-helpers/resource` for pods, and `k8s.io/apiserver/pkg/quota/v1` for the
-//! arithmetic.
+//! Resource amounts in objects, for LimitRanges and ResourceQuotas.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::PodSpec;
+use steersman_runtime::quota::{Amounts, Side, amounts_of_containers};
 
 use crate::schema::quantity::Quantity;
 
-/// Amounts by resource name.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Amounts(pub(super) BTreeMap<String, Quantity>);
-
-impl Amounts {
-    /// Reads an object of quantities. Entries that are not quantities are left out.
-    pub(super) fn parse(list: &Value) -> Self {
-        let entries = list.as_object().into_iter().flatten();
-        Self(
-            entries
-                .filter_map(|(name, amount)| Some((name.clone(), quantity(amount)?)))
-                .collect(),
-        )
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&Quantity> {
-        self.0.get(name)
-    }
-
-    pub(super) fn set(&mut self, name: impl Into<String>, amount: Quantity) {
-        self.0.insert(name.into(), amount);
-    }
-
-    /// Adds all of `other`.
-    pub(super) fn add(&mut self, other: &Self) {
-        for (name, amount) in &other.0 {
-            self.combine(name, *amount, Quantity::plus);
-        }
-    }
-
-    /// Raises each amount to at least that of `other`.
-    pub(super) fn raise(&mut self, other: &Self) {
-        for (name, amount) in &other.0 {
-            self.combine(
-                name,
-                *amount,
-                |own, other| if own < other { other } else { own },
-            );
-        }
-    }
-
-    /// The part of each amount that exceeds `other`. Amounts that become zero are left out.
-    pub(super) fn beyond(&self, other: &Self) -> Self {
-        let rest = |(name, amount): (&String, &Quantity)| {
-            let rest = other
-                .get(name)
-                .map_or(*amount, |other| amount.beyond(*other));
-            (!rest.is_zero()).then(|| (name.clone(), rest))
-        };
-        Self(self.0.iter().filter_map(rest).collect())
-    }
-
-    /// Stores `amount`, or its combination with the existing amount.
-    fn combine(
-        &mut self,
-        name: &str,
-        amount: Quantity,
-        how: impl FnOnce(Quantity, Quantity) -> Quantity,
-    ) {
-        let combined = self.0.get(name).map_or(amount, |own| how(*own, amount));
-        self.0.insert(name.to_owned(), combined);
-    }
-
-    /// Only the resources that `wanted` selects.
-    pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
-        Self(
-            self.0
-                .iter()
-                .filter(|(name, _)| wanted(name))
-                .map(|(name, amount)| (name.clone(), *amount))
-                .collect(),
-        )
-    }
-
-    /// `a=1,b=2`, as messages of refusals list amounts.
-    pub(super) fn to_text(&self) -> String {
-        let words: Vec<String> = self
-            .0
-            .iter()
-            .map(|(name, amount)| format!("{name}={}", amount.canonical()))
-            .collect();
-        words.join(",")
-    }
-
-    pub(super) fn to_value(&self) -> Value {
-        let entries = self
-            .0
-            .iter()
-            .map(|(name, amount)| (name.clone(), Value::from(amount.canonical())));
-        Value::Object(entries.collect::<Map<_, _>>())
-    }
+/// Reads an object of quantities. Entries that are not quantities are left out.
+pub(super) fn parse(list: &Value) -> Amounts {
+    let entries = list.as_object().into_iter().flatten();
+    entries
+        .filter_map(|(name, amount)| Some((Sym::new(name), quantity(amount)?)))
+        .collect()
 }
 
 /// Parses a quantity; JSON numbers count as their decimal text.
@@ -112,43 +25,11 @@ fn quantity(amount: &Value) -> Option<Quantity> {
     }
 }
 
-/// The total of a pod for `side`, which is `requests` or `limits`.
-///
-/// Containers and sidecars run together, so their amounts add up. Each init container runs before
-/// the containers, together with the sidecars started earlier. The total is the maximum of these
-/// phases.
-pub(super) fn of_pod(spec: &Value, side: &str) -> Amounts {
-    let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
-    let amounts = |container: &Value| Amounts::parse(&container["resources"][side]);
-    let mut total = Amounts::default();
-    for container in list("containers") {
-        total.add(&amounts(container));
-    }
-    let (mut sidecars, mut before) = (Amounts::default(), Amounts::default());
-    for container in list("initContainers") {
-        let own = amounts(container);
-        if container["restartPolicy"] == "Always" {
-            total.add(&own);
-            sidecars.add(&own);
-            before.raise(&sidecars);
-        } else {
-            let mut with_sidecars = own;
-            with_sidecars.add(&sidecars);
-            before.raise(&with_sidecars);
-        }
-    }
-    total.raise(&before);
-    // Amounts at pod level replace the sum over containers.
-    for (name, amount) in Amounts::parse(&spec["resources"][side]).0 {
-        total.set(name, amount);
-    }
-    if !spec["overhead"].is_null() {
-        let overhead = Amounts::parse(&spec["overhead"]);
-        // Overhead counts towards requests always, and towards limits only where a limit exists.
-        let counted = side == "requests";
-        total.add(&overhead.only(|name| counted || total.get(name).is_some()));
-    }
-    total
+/// The total of the spec of a pod.
+pub(super) fn of_pod(spec: &Value, side: Side) -> Amounts {
+    // The spec of a pod with defaults has the types of the schema.
+    let spec = PodSpec::deserialize(spec).unwrap_or_default();
+    amounts_of_containers(&spec, side)
 }
 
 #[cfg(test)]
@@ -196,7 +77,7 @@ mod tests {
             ),
         ];
         for (why, spec, expected) in cases {
-            assert_eq!(of_pod(&spec, "requests").to_text(), expected, "{why}");
+            assert_eq!(of_pod(&spec, Side::Requests).to_text(), expected, "{why}");
         }
     }
 }

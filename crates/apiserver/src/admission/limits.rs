@@ -4,8 +4,9 @@
 //! Defaults apply before validation, checks after it. Upstream: `plugin/pkg/admission/limitranger`.
 
 use serde_json::{Map, Value};
+use steersman_runtime::quota::{Amounts, Side};
 
-use super::amounts::{Amounts, of_pod};
+use super::amounts::{of_pod, parse};
 use crate::Server;
 use crate::schema::quantity::Quantity;
 
@@ -97,12 +98,8 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
     let mut problems = Vec::new();
     let spec = &object["spec"];
     for limit in limits {
-        let amounts_of = |resources: &Value| {
-            (
-                Amounts::parse(&resources["requests"]),
-                Amounts::parse(&resources["limits"]),
-            )
-        };
+        let amounts_of =
+            |resources: &Value| (parse(&resources["requests"]), parse(&resources["limits"]));
         match (kind, limit["type"].as_str().unwrap_or_default()) {
             ("Pod", "Container") => {
                 for container in ["containers", "initContainers"]
@@ -114,7 +111,7 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
             }
             ("Pod", "Pod") => check(
                 limit,
-                (of_pod(spec, "requests"), of_pod(spec, "limits")),
+                (of_pod(spec, Side::Requests), of_pod(spec, Side::Limits)),
                 &mut problems,
             ),
             ("PersistentVolumeClaim", "PersistentVolumeClaim") => {
@@ -146,34 +143,29 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
 /// Appends the violations of one `Container` or `Pod` limit.
 fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut Vec<String>) {
     let of = limit["type"].as_str().unwrap_or_default();
-    for (name, least) in Amounts::parse(&limit["min"]).0 {
-        let (request, most) = (requests.get(&name), limits.get(&name));
-        problems.extend(too_little(of, &name, &least, request, most));
+    for (name, least) in parse(&limit["min"]).iter() {
+        let (request, most) = (requests.get(name), limits.get(name));
+        problems.extend(too_little(of, name, least, request, most));
     }
-    for (name, most) in Amounts::parse(&limit["max"]).0 {
+    for (name, most) in parse(&limit["max"]).iter() {
         let rule = format!("maximum {name} usage per {of} is {}", most.canonical());
-        match (requests.get(&name), limits.get(&name)) {
+        match (requests.get(name), limits.get(name)) {
             (_, None) => problems.push(format!("{rule}.  No limit is specified")),
-            (_, Some(limit)) if *limit > most => {
+            (_, Some(limit)) if limit > most => {
                 problems.push(format!("{rule}, but limit is {}", limit.canonical()))
             }
-            (Some(request), _) if *request > most => {
+            (Some(request), _) if request > most => {
                 problems.push(format!("{rule}, but request is {}", request.canonical()))
             }
             _ => {}
         }
     }
-    for (name, most) in Amounts::parse(&limit["maxLimitRequestRatio"]).0 {
+    for (name, most) in parse(&limit["maxLimitRequestRatio"]).iter() {
         let rule = format!(
             "{name} max limit to request ratio per {of} is {}",
             most.canonical()
         );
-        let given = |amounts: &Amounts| {
-            amounts
-                .get(&name)
-                .filter(|amount| !amount.is_zero())
-                .copied()
-        };
+        let given = |amounts: &Amounts| amounts.get(name).filter(|amount| !amount.is_zero());
         match (given(&requests), given(&limits)) {
             (None, _) => problems.push(format!(
                 "{rule}, but no request is specified or request is 0"
@@ -191,23 +183,23 @@ fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut V
 
 /// Appends the violations of one `PersistentVolumeClaim` limit, which compares requests only.
 fn check_claim(limit: &Value, requests: &Amounts, problems: &mut Vec<String>) {
-    for (name, least) in Amounts::parse(&limit["min"]).0 {
+    for (name, least) in parse(&limit["min"]).iter() {
         problems.extend(too_little(
             "PersistentVolumeClaim",
-            &name,
-            &least,
-            requests.get(&name),
+            name,
+            least,
+            requests.get(name),
             None,
         ));
     }
-    for (name, most) in Amounts::parse(&limit["max"]).0 {
+    for (name, most) in parse(&limit["max"]).iter() {
         let rule = format!(
             "maximum {name} usage per PersistentVolumeClaim is {}",
             most.canonical()
         );
-        match requests.get(&name) {
+        match requests.get(name) {
             None => problems.push(format!("{rule}.  No request is specified")),
-            Some(request) if *request > most => {
+            Some(request) if request > most => {
                 problems.push(format!("{rule}, but request is {}", request.canonical()))
             }
             Some(_) => {}
@@ -219,9 +211,9 @@ fn check_claim(limit: &Value, requests: &Amounts, problems: &mut Vec<String>) {
 fn too_little(
     of: &str,
     name: &str,
-    least: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
+    least: Quantity,
+    request: Option<Quantity>,
+    limit: Option<Quantity>,
 ) -> Option<String> {
     let rule = format!("minimum {name} usage per {of} is {}", least.canonical());
     match (request, limit) {

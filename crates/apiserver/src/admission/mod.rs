@@ -28,7 +28,6 @@ use serde_json::Value;
 
 pub(crate) use policies::Policies;
 pub(crate) use priority::system_classes;
-pub(crate) use quota::matters;
 pub(crate) use request::{Operation, Origin, Request};
 pub(crate) use webhooks::Webhooks;
 
@@ -62,11 +61,15 @@ pub struct Admission {
     /// controller removes it; without that controller, few pods fit such nodes. Upstream:
     /// TaintNodesByCondition.
     pub node_taints: bool,
+    /// The quota controller counts the usage of quotas. The server then refuses objects by the usage
+    /// in the status, and only raises it, as upstream. Without the controller, the server counts
+    /// usage at once.
+    pub quota_controller: bool,
 }
 
 impl Admission {
-    /// All plugins, as in a cluster made by kubeadm, and the objects of each namespace, for clusters
-    /// without controllers.
+    /// All plugins, as in a cluster made by kubeadm, and the objects of each namespace and the usage
+    /// of quotas, for clusters without controllers.
     pub const FULL: Self = Self {
         service_accounts: true,
         default_accounts: true,
@@ -74,6 +77,7 @@ impl Admission {
         priority: true,
         tolerations: true,
         node_taints: true,
+        quota_controller: false,
     };
 }
 

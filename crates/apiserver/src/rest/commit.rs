@@ -9,7 +9,6 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Server;
-use crate::admission::matters;
 use crate::kinds::Resource;
 use crate::registry::Registered;
 use crate::store::{Change, Object, Raced};
@@ -43,9 +42,10 @@ impl Server {
             _ => {}
         }
         let namespace = committed.namespace();
-        if self.is_counted(resource, namespace)
+        if !self.admission.quota_controller
+            && self.is_counted(resource, namespace)
             && expected.is_none_or(|old| {
-                removed || matters(resource, &old.to_value(), &committed.to_value())
+                removed || self.matters(resource, &old.to_value(), &committed.to_value())
             })
         {
             self.recount(namespace);

@@ -101,7 +101,7 @@ impl Server {
             let taken = target.entry.store.get(&key);
             if taken.is_none() {
                 // Holds the quotas until the commit has counted the object.
-                let charge = self.charge(target, &candidate, None)?;
+                let charge = self.charge(target, &candidate, None, dry_run)?;
                 let shown = dry_run.then(|| Object::unstored(resource, &key, &candidate));
                 // The conversion of the object can fail, also in a dry run.
                 let stored = resource.to_stored(candidate, &call.origin.calls)?;

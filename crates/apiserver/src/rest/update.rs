@@ -276,7 +276,7 @@ impl Server {
             metadata::grow_generation(&mut new);
         }
         // Holds the quotas until the commit has counted the change.
-        let _charge = self.charge(target, &new, Some(old))?;
+        let _charge = self.charge(target, &new, Some(old), writing.dry_run)?;
         let warnings = resource.update_warnings(part, &new, old);
         let (dry_run, calls) = (writing.dry_run, writing.calls);
         let stored = self.store(target, current, old, new, dry_run, calls)?;

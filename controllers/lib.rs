@@ -28,6 +28,7 @@ pub mod podgc;
 mod publisher_metrics;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resourcequota;
 pub mod rootcacertpublisher;
 pub mod serviceaccount;
 pub mod serviceaccounttoken;
@@ -73,6 +74,7 @@ pub const ALL: &[Descriptor] = &[
     certificates::cleaning::pods::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
+    resourcequota::DESCRIPTOR,
     rootcacertpublisher::DESCRIPTOR,
     servicecidrs::DESCRIPTOR,
     serviceaccount::DESCRIPTOR,

@@ -3,20 +3,26 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_devcluster::Admission;
 use steersman_runtime::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
 use super::world::World;
 use crate::{
     daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, replicaset,
-    statefulset,
+    resourcequota, statefulset,
 };
 
 const KEEP: &str = "example.com/keep";
 
 /// A cluster with all controllers that read gates. All gates except `gate` are enabled.
 async fn world(gate: Gate, is_on: bool) -> World {
-    let mut world = World::bare().await;
+    // The server counts for quotas as if every gate were on.
+    let mut world = World::with_admission(Admission {
+        quota_controller: true,
+        ..Admission::default()
+    })
+    .await;
     let controllers = [
         daemonset::DESCRIPTOR,
         deployment::DESCRIPTOR,
@@ -26,6 +32,7 @@ async fn world(gate: Gate, is_on: bool) -> World {
         podautoscaler::DESCRIPTOR,
         podgc::DESCRIPTOR,
         replicaset::DESCRIPTOR,
+        resourcequota::DESCRIPTOR,
         statefulset::DESCRIPTOR,
     ];
     let set = |name: &str| if name == gate.name { is_on } else { true };
@@ -286,6 +293,31 @@ fn requesting(cpu: &str) -> Value {
     json!({"containers": [{"name": "main", "image": "i", "resources": resources}]})
 }
 
+/// The usage of an extended resource that a claim for devices requests.
+async fn counted_devices(world: &World) -> Value {
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+        "spec": {"extendedResourceName": "example.com/gpu"},
+    });
+    let metadata = json!({"name": "counted", "namespace": NAMESPACE});
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    });
+    const NAME: &str = "requests.example.com/gpu";
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
+        "spec": {"hard": {NAME: "9"}},
+    });
+    for object in [class, claim, quota] {
+        world.cluster.load(object).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let quota = world.find("resourcequotas", "counted").unwrap();
+    quota["status"]["used"][NAME].clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_gate_that_controllers_read_has_an_effect() {
     for gate in features::ALL {
@@ -333,6 +365,9 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!(true),
                     json!(false),
                 ),
+                features::DRA_EXTENDED_RESOURCE => {
+                    (counted_devices(&world).await, json!("2"), json!("0"))
+                }
                 features::HPA_CONFIGURABLE_TOLERANCE => {
                     let policy = json!({"type": "Pods", "value": 9, "periodSeconds": 15});
                     let exact = json!({"scaleUp": {"tolerance": "0", "policies": [policy]}});

@@ -14,7 +14,7 @@ use serde_json::Value;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::faults::{self, Matcher, RuleId};
 use steersman_devcluster::nodes::{self, NodesConfig};
-use steersman_devcluster::{DevCluster, Snapshot};
+use steersman_devcluster::{Admission, DevCluster, Snapshot};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
@@ -99,6 +99,13 @@ impl World {
     /// The same, with another start time.
     pub(crate) async fn bare_at(begin: Timestamp) -> Self {
         Self::on(DevCluster::new(Clock::runtime(begin)))
+    }
+
+    /// A bare cluster with these admission plugins.
+    pub(crate) async fn with_admission(admission: Admission) -> Self {
+        let builder = DevCluster::builder().clock(Clock::runtime(begin()));
+        let cluster = builder.managed_fields(false).admission(admission).start();
+        Self::on(cluster.await.unwrap())
     }
 
     /// A bare cluster that keeps the bodies of requests, and managed fields.

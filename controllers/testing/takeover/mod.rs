@@ -11,6 +11,7 @@ mod daemon_sets;
 mod mid_flight;
 mod nodes;
 mod volumes;
+mod quotas;
 
 use std::time::Duration;
 

@@ -1,0 +1,198 @@
+//! The quotas that a change enqueues.
+//!
+//! A changed quota is enqueued itself. A change of a counted object enqueues the quotas of its
+//! namespace that limit the type. Upstream: `replenishQuota` and `DefaultUpdateFilter`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::informer::{Change, SharedInformer, Store};
+use steersman_runtime::object::{Object, ObjectKey, ResourceQuota};
+use steersman_runtime::quota::{
+    Counted, is_claim_replenished, is_pod_replenished, is_service_replenished, service_usage,
+};
+use steersman_runtime::workqueue::{ImmediateQueue, WorkQueue};
+use tokio::time::Instant;
+
+use super::priority::is_missing_usage;
+use super::status;
+use super::types::Types;
+use super::usage::Usage;
+
+/// Time from the addition of an object to the count of its quotas. The API server has raised the
+/// usage before it stores an object. A sync before its watch event may have lowered the usage again.
+const RECOUNT: Duration = Duration::from_secs(1);
+
+/// Enqueues quotas.
+pub(super) struct Replenisher {
+    pub(super) quotas: Store<ResourceQuota>,
+    pub(super) types: Arc<Types>,
+    pub(super) primary: WorkQueue<ObjectKey>,
+    /// The queue of quotas whose usage is missing.
+    pub(super) priority: WorkQueue<ObjectKey>,
+    /// Upstream's queue of changes of objects, for its metrics.
+    pub(super) changes: ImmediateQueue,
+}
+
+/// The effect of a change on the usage of quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The usage may be lower.
+    Released,
+    /// The usage may be higher. The API server has charged it.
+    Charged,
+    /// None.
+    None,
+}
+
+impl Replenisher {
+    /// Enqueues a new or changed quota.
+    fn enqueue(&self, quota: &ResourceQuota) {
+        let queue = if is_missing_usage(quota, &self.types) {
+            &self.priority
+        } else {
+            &self.primary
+        };
+        queue.add(quota.key());
+    }
+
+    /// Enqueues the quotas in `namespace` that count objects of the type `of`.
+    pub(super) fn replenish(&self, of: &Counted, namespace: &str, effect: Effect) {
+        if effect == Effect::None {
+            return;
+        }
+        let began = Instant::now();
+        for quota in self.limiting(of, namespace) {
+            if effect == Effect::Charged {
+                self.primary.add_after(quota, RECOUNT);
+            } else {
+                self.primary.add(quota);
+            }
+        }
+        if effect == Effect::Released {
+            self.changes.processed(began.elapsed());
+        }
+    }
+
+    /// The quotas in `namespace` whose status limits objects of the type `of`.
+    fn limiting(&self, of: &Counted, namespace: &str) -> Vec<ObjectKey> {
+        let quotas = self.quotas.in_namespace(namespace);
+        if quotas.is_empty() {
+            return Vec::new();
+        }
+        let extended = self.types.extended();
+        let limits = |quota: &&Arc<ResourceQuota>| {
+            let mut limited = quota.status.hard.iter().flat_map(|hard| hard.keys());
+            limited.any(|name| of.handles(name, extended.as_ref()))
+        };
+        quotas
+            .iter()
+            .filter(limits)
+            .map(|quota| quota.key())
+            .collect()
+    }
+
+    /// Enqueues all quotas that limit one of these types, which were not counted before.
+    pub(super) fn count_first(&self, types: &[Counted]) {
+        let extended = self.types.extended();
+        for quota in self.quotas.list() {
+            let mut limited = quota.spec.hard.keys();
+            let is_limited = |of: &Counted, name: &str| of.handles(name, extended.as_ref());
+            if limited.any(|name| types.iter().any(|of| is_limited(of, name))) {
+                self.enqueue(&quota);
+            }
+        }
+    }
+}
+
+/// Registers the handlers of quotas, and of the types whose usage follows from views.
+///
+/// The informers outlive the controller, so their handlers must not keep it alive.
+pub(super) fn register(
+    replenisher: &Arc<Replenisher>,
+    quotas: &SharedInformer<ResourceQuota>,
+    usage: &Usage,
+) {
+    let own = Arc::downgrade(replenisher);
+    quotas.add_handler(move |change| {
+        let Some(own) = own.upgrade() else { return };
+        match change {
+            Change::Added { object, .. } => own.enqueue(object),
+            Change::Updated { old, new } if status::limits(old) != status::limits(new) => {
+                own.enqueue(new);
+            }
+            // All other updates come from this controller and from the API server.
+            Change::Updated { .. } => {}
+            Change::Deleted { object, .. } => own.primary.add(object.key()),
+        }
+    });
+    let clock = usage.clock.clone();
+    follow(replenisher, &usage.pods, move |old, new| {
+        if is_pod_replenished(old, new, clock.now()) {
+            Effect::Released
+        } else if Arc::ptr_eq(&old.spec, &new.spec) {
+            Effect::None
+        } else {
+            Effect::Charged
+        }
+    });
+    follow(replenisher, &usage.services, |old, new| {
+        if is_service_replenished(old, new) {
+            Effect::Released
+        } else if service_usage(old) == service_usage(new) {
+            Effect::None
+        } else {
+            Effect::Charged
+        }
+    });
+    follow(replenisher, &usage.claims, |old, new| {
+        if is_claim_replenished(old, new) {
+            Effect::Released
+        } else if old.spec.resources == new.spec.resources {
+            Effect::None
+        } else {
+            Effect::Charged
+        }
+    });
+    follow(replenisher, &usage.device_claims, |_, _| Effect::None);
+}
+
+/// Registers the handler of one type. `update` is the effect of an update.
+fn follow<T: Object>(
+    replenisher: &Arc<Replenisher>,
+    informer: &SharedInformer<T>,
+    update: impl Fn(&T, &T) -> Effect + Send + Sync + 'static,
+) {
+    let replenisher = Arc::downgrade(replenisher);
+    let of = Counted::new(&T::RESOURCE.group, &T::RESOURCE.plural);
+    informer.add_handler(move |change| {
+        let Some(replenisher) = replenisher.upgrade() else {
+            return;
+        };
+        let effect = match &change {
+            Change::Added { initial: true, .. } => Effect::None,
+            Change::Added { .. } => Effect::Charged,
+            Change::Updated { old, new } => update(old, new),
+            Change::Deleted { .. } => Effect::Released,
+        };
+        replenisher.replenish(&of, &change.object().meta().namespace, effect);
+    });
+}
+
+/// Enqueues all quotas at once and then every `period`. Zero disables it. Never returns.
+pub(super) async fn resync(
+    quotas: Store<ResourceQuota>,
+    queue: WorkQueue<ObjectKey>,
+    period: Duration,
+) {
+    if period.is_zero() {
+        tracing::info!("periodic quota controller resync disabled");
+        std::future::pending::<()>().await;
+    }
+    loop {
+        for quota in quotas.list() {
+            queue.add(quota.key());
+        }
+        tokio::time::sleep(period).await;
+    }
+}

@@ -1,0 +1,124 @@
+//! The status of a quota: its limits, and the usage of the resources that they name.
+//!
+//! Upstream: `syncResourceQuota` in `resource_quota_controller.go`.
+
+use serde::Serialize;
+use steersman_runtime::object::{ResourceList, ResourceQuota};
+use steersman_runtime::quota::Amounts;
+
+/// A status to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Status<'a> {
+    #[serde(skip_serializing_if = "ResourceList::is_empty")]
+    hard: &'a ResourceList,
+    #[serde(skip_serializing_if = "Amounts::is_empty")]
+    used: Amounts,
+}
+
+/// The new status of `quota` with the usage `counted`; `None` if the status has it already.
+///
+/// A resource that is not in `counted` keeps its usage. Texts of equal amounts may differ.
+pub(super) fn change<'a>(quota: &'a ResourceQuota, counted: &Amounts) -> Option<Status<'a>> {
+    let hard = &quota.spec.hard;
+    let before = quota.status.used.as_ref().map(Amounts::of);
+    let mut used = before.clone().unwrap_or_default();
+    used.replace(counted);
+    let used = used.only(|name| hard.contains_key(name));
+    let is_equal = has_same_limits(quota) && before.as_ref() == Some(&used);
+    let is_complete = quota.status.hard.is_some();
+    (!is_equal || !is_complete).then_some(Status { hard, used })
+}
+
+/// The limits in the spec.
+pub(super) fn limits(quota: &ResourceQuota) -> Amounts {
+    Amounts::of(&quota.spec.hard)
+}
+
+/// Whether the status has the limits of the spec.
+pub(super) fn has_same_limits(quota: &ResourceQuota) -> bool {
+    let in_status = quota.status.hard.as_ref();
+    in_status.map(Amounts::of).unwrap_or_default() == limits(quota)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use steersman_runtime::object::Object;
+
+    use super::*;
+
+    fn quota(hard: Value, status: Value) -> ResourceQuota {
+        let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": status});
+        ResourceQuota::decode(quota.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_status_changes_with_limits_and_usage() {
+        let status = |hard: Value, used: Value| json!({"hard": hard, "used": used});
+        let pods = |number: &str| json!({ "pods": number });
+        // (case, limits, status, counted, written usage)
+        let cases = [
+            ("new", pods("3"), json!({}), pods("1"), Some(pods("1"))),
+            (
+                "equal",
+                pods("3"),
+                status(pods("3"), pods("1")),
+                pods("1"),
+                None,
+            ),
+            (
+                "equal amounts in other texts",
+                pods("3000m"),
+                status(pods("3"), pods("1000m")),
+                pods("1"),
+                None,
+            ),
+            (
+                "other usage",
+                pods("3"),
+                status(pods("3"), pods("2")),
+                pods("1"),
+                Some(pods("1")),
+            ),
+            (
+                "other limits",
+                pods("4"),
+                status(pods("3"), pods("1")),
+                pods("1"),
+                Some(pods("1")),
+            ),
+            (
+                "a resource without a count keeps its usage",
+                json!({"pods": "3", "count/widgets.example.com": "5"}),
+                status(
+                    json!({"pods": "3", "count/widgets.example.com": "5"}),
+                    json!({"pods": "2", "count/widgets.example.com": "4"}),
+                ),
+                pods("1"),
+                Some(json!({"count/widgets.example.com": "4", "pods": "1"})),
+            ),
+            (
+                "a resource without a limit is dropped",
+                pods("3"),
+                status(pods("3"), json!({"cpu": "1", "pods": "1"})),
+                pods("1"),
+                Some(pods("1")),
+            ),
+            (
+                "no usage so far",
+                json!({"x.example.com/y": "1"}),
+                json!({"hard": {"x.example.com/y": "1"}}),
+                json!({}),
+                Some(Value::Null),
+            ),
+        ];
+        for (case, hard, status, counted, expected) in cases {
+            let quota = quota(hard, status);
+            let counted: ResourceList = serde_json::from_value(counted).unwrap();
+            let written = change(&quota, &Amounts::of(&counted));
+            let written = written.map(|status| serde_json::to_value(status).unwrap());
+            let used = written.as_ref().map(|status| &status["used"]);
+            assert_eq!(used, expected.as_ref(), "{case}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The types of objects that quotas can count: those with rules of their own, and every other type
+//! that discovery reports.
+//!
+//! Upstream: the registry of evaluators (`pkg/quota/v1/install`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use steersman_runtime::informer::{MetadataChange, MetadataInformer, Store};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::DeviceClass;
+use steersman_runtime::quota::{Counted, ExtendedResources};
+
+/// The core types whose usage follows from more than their number.
+const WITH_RULES: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
+
+/// The types that quotas can count.
+pub(super) struct Types {
+    counted: RwLock<BTreeMap<Counted, Source>>,
+    /// Classes of devices; `None` without the gate `DRAExtendedResource`.
+    classes: Option<Store<DeviceClass>>,
+}
+
+/// The origin of the usage of a type.
+#[derive(Clone)]
+pub(super) enum Source {
+    /// Views of the objects.
+    Views,
+    /// The number of objects.
+    Number(Arc<Monitor>),
+}
+
+/// The objects of a type by their metadata.
+pub(super) struct Monitor {
+    informer: MetadataInformer,
+    /// Number of objects by namespace; without entries of 0.
+    numbers: Mutex<HashMap<Sym, usize>>,
+}
+
+impl Types {
+    /// The types that every API server has.
+    pub(super) fn new(classes: Option<Store<DeviceClass>>) -> Self {
+        let counted = WITH_RULES.map(|plural| (Counted::new("", plural), Source::Views));
+        Self {
+            counted: RwLock::new(counted.into()),
+            classes,
+        }
+    }
+
+    /// All types with the origin of their usage.
+    pub(super) fn all(&self) -> Vec<(Counted, Source)> {
+        let counted = self.counted.read().unwrap_or_else(PoisonError::into_inner);
+        let all = counted.iter();
+        all.map(|(of, source)| (of.clone(), source.clone()))
+            .collect()
+    }
+
+    /// Adds a type, or replaces the origin of its usage.
+    pub(super) fn insert(&self, of: Counted, source: Source) {
+        let mut counted = self.counted.write().unwrap_or_else(PoisonError::into_inner);
+        counted.insert(of, source);
+    }
+
+    /// Removes a type that is no longer served.
+    pub(super) fn remove(&self, of: &Counted) {
+        let mut counted = self.counted.write().unwrap_or_else(PoisonError::into_inner);
+        counted.remove(of);
+    }
+
+    /// Whether the usage of the type follows from views of its objects.
+    pub(super) fn has_rules(of: &Counted) -> bool {
+        of.is_device_claims() || WITH_RULES.iter().any(|plural| of.is_core(plural))
+    }
+
+    /// Whether objects of some type count for the resource `name`.
+    pub(super) fn handle(&self, name: &str) -> bool {
+        let extended = self.extended();
+        let counted = self.counted.read().unwrap_or_else(PoisonError::into_inner);
+        counted.keys().any(|of| of.handles(name, extended.as_ref()))
+    }
+
+    /// The extended resources of the classes of devices; `None` without the gate.
+    pub(super) fn extended(&self) -> Option<ExtendedResources> {
+        let classes = self.classes.as_ref()?.list();
+        Some(ExtendedResources::of(classes.iter().map(|class| &**class)))
+    }
+}
+
+impl Monitor {
+    /// A monitor without objects so far.
+    pub(super) fn new(informer: MetadataInformer) -> Self {
+        let numbers = Mutex::default();
+        Self { informer, numbers }
+    }
+
+    /// The informer that calls [`Monitor::observe`].
+    pub(super) fn informer(&self) -> &MetadataInformer {
+        &self.informer
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, HashMap<Sym, usize>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an added or deleted object.
+    pub(super) fn observe(&self, change: &MetadataChange<'_>) {
+        match change {
+            MetadataChange::Added(meta) => {
+                *self.numbers().entry(meta.namespace.clone()).or_default() += 1;
+            }
+            MetadataChange::Deleted(meta) => {
+                let mut numbers = self.numbers();
+                if let Some(number) = numbers.get_mut(&meta.namespace) {
+                    *number -= 1;
+                    if *number == 0 {
+                        numbers.remove(&meta.namespace);
+                    }
+                }
+            }
+            MetadataChange::Updated { .. } => {}
+        }
+    }
+
+    /// The number of objects in a namespace; `None` before the first list.
+    pub(super) fn number_in(&self, namespace: &str) -> Option<usize> {
+        let is_synced = self.informer.is_synced();
+        is_synced.then(|| self.numbers().get(namespace).copied().unwrap_or(0))
+    }
+}

@@ -1,0 +1,128 @@
+//! The usage of one quota, from the caches.
+//!
+//! Upstream: `CalculateUsage` of `k8s.io/apiserver/pkg/quota/v1`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use steersman_runtime::client::Decision;
+use steersman_runtime::clock::Clock;
+use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{
+    Object, ObjectKey, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
+};
+use steersman_runtime::quota::{Amounts, Counted, ExtendedResources, PodCounting, Scopes, Tally};
+
+use super::types::{Source, Types};
+
+/// The caches from which usage is computed.
+pub(super) struct Usage {
+    pub(super) types: Arc<Types>,
+    pub(super) pods: SharedInformer<Pod>,
+    pub(super) services: SharedInformer<Service>,
+    pub(super) claims: SharedInformer<PersistentVolumeClaim>,
+    pub(super) device_claims: SharedInformer<ResourceClaim>,
+    pub(super) clock: Clock,
+    /// Gate `PodLevelResources`.
+    pub(super) pod_level_resources: bool,
+}
+
+/// The result of counting.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// The usage of the resources of the quota that some type counts for.
+    pub(super) used: Amounts,
+    /// The types that could not be counted. `used` lacks their resources.
+    pub(super) failure: Option<UsageError>,
+}
+
+/// Some types could not be counted.
+#[derive(Debug, thiserror::Error)]
+#[error("{failures}")]
+pub(super) struct UsageError {
+    failures: String,
+    #[source]
+    decision: Decision,
+}
+
+/// The decision to keep the usage of a type whose objects are unknown.
+const UNKNOWN: Decision = Decision("usage_unknown");
+
+impl Usage {
+    /// Counts the objects in the namespace of `quota`.
+    pub(super) fn count(&self, quota: &ResourceQuota) -> Counts {
+        let (scopes, extended) = (Scopes::of(&quota.spec), self.types.extended());
+        let (mut used, mut unknown, mut failures) = (Amounts::default(), BTreeSet::new(), vec![]);
+        for (of, source) in self.types.all() {
+            let hard = quota.spec.hard.keys();
+            let Some(tally) = Tally::of(&of, hard, &scopes, extended.as_ref()) else {
+                continue;
+            };
+            let counting = Counting {
+                usage: self,
+                namespace: &quota.meta.namespace,
+                extended: extended.as_ref(),
+            };
+            match counting.one(&of, &source, &tally) {
+                Some(amounts) => used.add(&amounts),
+                None => {
+                    failures.push(format!("failed to list content: {of} not yet synced"));
+                    unknown.extend(tally.names().iter().copied());
+                }
+            }
+        }
+        Counts {
+            used: used.only(|name| !unknown.iter().any(|unknown: &&Sym| **unknown == *name)),
+            failure: UsageError::of(failures),
+        }
+    }
+}
+
+/// The count of one namespace.
+struct Counting<'a> {
+    usage: &'a Usage,
+    namespace: &'a str,
+    extended: Option<&'a ExtendedResources>,
+}
+
+impl Counting<'_> {
+    /// The usage of one type; `None` if its objects are not known yet.
+    fn one(&self, of: &Counted, source: &Source, tally: &Tally<'_>) -> Option<Amounts> {
+        let counting = PodCounting {
+            now: self.usage.clock.now(),
+            pod_level_resources: self.usage.pod_level_resources,
+        };
+        if let Source::Number(monitor) = source {
+            return Some(tally.objects(of, monitor.number_in(self.namespace)?));
+        }
+        Some(match &*of.plural {
+            "pods" => tally.pods(&self.objects(&self.usage.pods)?, counting),
+            "services" => tally.services(&self.objects(&self.usage.services)?),
+            "persistentvolumeclaims" => tally.claims(&self.objects(&self.usage.claims)?),
+            _ => {
+                let pods = self.usage.pods.store();
+                let pod = |name: &str| pods.get(&ObjectKey::new(self.namespace, name));
+                let claims = self.objects(&self.usage.device_claims)?;
+                tally.device_claims(&claims, self.extended, pod, counting)
+            }
+        })
+    }
+
+    fn objects<T: Object>(&self, informer: &SharedInformer<T>) -> Option<Vec<Arc<T>>> {
+        let is_synced = informer.is_synced();
+        is_synced.then(|| informer.store().in_namespace(self.namespace))
+    }
+}
+
+impl UsageError {
+    fn of(mut failures: Vec<String>) -> Option<Self> {
+        let failures = match failures.len() {
+            0 => return None,
+            1 => failures.remove(0),
+            _ => format!("[{}]", failures.join(", ")),
+        };
+        let decision = UNKNOWN;
+        Some(Self { failures, decision })
+    }
+}

@@ -43,6 +43,11 @@ impl Scenario {
     pub fn id(&self) -> String {
         format!("{}/{}", self.controller, self.name)
     }
+
+    /// Whether the controller with the canonical name `name` runs.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.controllers.iter().any(|one| one.name == name)
+    }
 }
 
 /// Allowed difference of creations and deletions from the reference run.

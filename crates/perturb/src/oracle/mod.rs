@@ -148,11 +148,16 @@ fn category_of(answer: Answer) -> Category {
 const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 const AUTOSCALERS: &str = "horizontal-pod-autoscaler-controller";
+/// The quota controller's follower of discovery, which is outside the spans of syncs.
+const QUOTA_MONITORS: &str = "steersman_controllers::resourcequota::monitors";
 const PODGC: &str = "pod-garbage-collector-controller";
 
 /// A list without an answer delays the first sync of the garbage collector's graph. Upstream logs
 /// the same.
 const GRAPH_NOT_SYNCED: &str = "timed out waiting for dependency graph builder sync during GC sync";
+
+/// The same for the types that quotas count.
+const TYPES_NOT_SYNCED: &str = "Timed out waiting for quota monitor sync";
 
 /// Writes that the closed write gate refused. After a crash, tasks end one after another, and a task
 /// that still runs may log one error. After a failover, the former leader lives for 20 s: it retries
@@ -191,10 +196,15 @@ const HIDDEN_GROUP: AllowedError =
 const HIDDEN_TARGET: AllowedError =
     AllowedError::of(Category::Named(discovery::INCOMPLETE), 10).from(AUTOSCALERS);
 
+/// The quota controller reads discovery every 30 s, and at each start. Upstream logs the same.
+const HIDDEN_TYPES: AllowedError =
+    AllowedError::of(Category::Named(discovery::INCOMPLETE), 3).from(QUOTA_MONITORS);
+
 /// With all groups hidden, syncs fail as often, and a process that starts logs two errors and ends.
 const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
     AllowedError::of(Category::Server, 10).from(AUTOSCALERS),
+    AllowedError::of(Category::Server, 3).from(QUOTA_MONITORS),
     no_resources(STARTS),
 ];
 
@@ -210,7 +220,8 @@ fn explained(plan: &Plan, hit: &[String]) -> Vec<AllowedError> {
             let mut errors = vec![AllowedError::of(category, 1)];
             if is_late {
                 let graph = AllowedError::with_message(GRAPH_NOT_SYNCED, 1);
-                errors.push(graph.from(GARBAGE_COLLECTOR));
+                let types = AllowedError::with_message(TYPES_NOT_SYNCED, 1);
+                errors.extend([graph.from(GARBAGE_COLLECTOR), types.from(QUOTA_MONITORS)]);
             }
             if hit.iter().any(|hit| is_discovery(hit)) {
                 errors.push(no_resources(1));
@@ -222,7 +233,7 @@ fn explained(plan: &Plan, hit: &[String]) -> Vec<AllowedError> {
             errors
         }
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => HIDDEN_DISCOVERY.to_vec(),
-        Plan::Hidden(..) => vec![HIDDEN_GROUP, HIDDEN_TARGET],
+        Plan::Hidden(..) => vec![HIDDEN_GROUP, HIDDEN_TARGET, HIDDEN_TYPES],
         Plan::Crash(_) | Plan::Failover(..) => vec![WITHOUT_LEADERSHIP],
         Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
             vec![WITHOUT_LEADERSHIP, POD_GONE]

@@ -16,6 +16,7 @@ mod endpoints;
 mod jobs;
 mod network;
 mod nodes;
+mod quotas;
 mod roles;
 mod volumes;
 
@@ -34,6 +35,7 @@ pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
 pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
+pub use self::quotas::EXACT_USAGE;
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
 use steersman_devcluster::nodes::{BINDER, NodesConfig};
+use steersman_devcluster::{Admission, DevCluster};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
 
@@ -35,6 +35,8 @@ const RUNAWAY: usize = 2_000;
 /// Requests that the log keeps. A longer run loses the first ones, and with them the authors of the
 /// first changes.
 const KEPT: usize = 20_000;
+/// With this controller, the API server leaves the usage of quotas to it.
+const QUOTAS: &str = "resourcequota-controller";
 /// Duration of a stale view.
 const LAG: Duration = Duration::from_secs(20);
 /// Time from a crash to the next start.
@@ -168,14 +170,15 @@ impl<'a> Run<'a> {
         let builder = DevCluster::builder()
             .clock(clock)
             .managed_fields(false)
+            .admission(Admission {
+                quota_controller: scenario.runs(QUOTAS),
+                ..Admission::default()
+            })
             .kept_requests(KEPT)
             .seed(reference.seed)
             .simulated_nodes(NodesConfig {
                 count: scenario.nodes,
-                binds_claims: !scenario
-                    .controllers
-                    .iter()
-                    .any(|known| known.name == BINDER),
+                binds_claims: !scenario.runs(BINDER),
                 ..NodesConfig::default()
             });
         let cluster = builder

@@ -24,6 +24,7 @@ mod oldtokens;
 mod podautoscaler;
 mod podgc;
 mod pods;
+mod resourcequota;
 mod rootca;
 mod servicecidrs;
 mod statefulset;
@@ -114,6 +115,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         pods::scenarios(),
         podautoscaler::scenarios(),
         podgc::scenarios(),
+        resourcequota::scenarios(),
         garbagecollector::scenarios(),
         jobs::scenarios(),
         namespace::scenarios(),

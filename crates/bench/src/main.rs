@@ -14,6 +14,7 @@ mod csrs;
 mod failover;
 mod namespaces;
 mod process;
+mod quotas;
 mod report;
 mod requests;
 mod slices;
@@ -29,9 +30,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use serde_json::json;
-use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig};
+use steersman_devcluster::{Admission, DevCluster};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, connect, load_config};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::InformerFactory;
@@ -152,8 +153,15 @@ impl Server {
                 stop,
             });
         }
-        let cluster = DevCluster::new(Clock::system());
-        cluster.serve_metrics();
+        let cluster = DevCluster::builder()
+            .clock(Clock::system())
+            .managed_fields(false)
+            .admission(Admission {
+                quota_controller: args.workload.contains(&Workload::Quotas),
+                ..Admission::default()
+            })
+            .start()
+            .await?;
         let door = cluster
             .serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .await?;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
@@ -11,12 +10,10 @@ use steersman_runtime::object::{Namespace, Object, RootCaConfigMap, ServiceAccou
 use tokio::sync::Notify;
 
 use crate::Bench;
-use crate::waiting::{wait, watched};
+use crate::waiting::{each, wait, watched};
 
 /// Prefix of the names of the namespaces.
 const PREFIX: &str = "bench-namespace-";
-/// Requests in flight at once.
-const AT_ONCE: usize = 16;
 
 /// Caches of the objects of the load, and a client to change them.
 pub(crate) struct Namespaces {
@@ -55,7 +52,7 @@ impl Namespaces {
         };
         bench
             .phase("create", 0, async {
-                self.each(count, |index| self.create(index)).await?;
+                each(count, |index| self.create(index)).await?;
                 wait(&self.changed, || complete() == (count, count))
                     .await
                     .with_context(|| format!("accounts and ConfigMaps: {:?}", complete()))
@@ -69,24 +66,12 @@ impl Namespaces {
         };
         bench
             .phase("delete", 0, async {
-                self.each(count, |index| self.delete(index)).await?;
+                each(count, |index| self.delete(index)).await?;
                 wait(&self.changed, || left() == 0)
                     .await
                     .with_context(|| format!("{} namespaces are left", left()))
             })
             .await
-    }
-
-    /// Sends a request for each namespace.
-    async fn each<F>(&self, count: usize, send: impl Fn(usize) -> F) -> Result<()>
-    where
-        F: Future<Output = Result<(), ApiError>>,
-    {
-        stream::iter((0..count).map(send))
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<()>()
-            .await
-            .context("change the namespaces")
     }
 
     async fn create(&self, index: usize) -> Result<(), ApiError> {

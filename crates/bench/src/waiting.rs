@@ -4,9 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use steersman_runtime::client::ApiError;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::Object;
 use tokio::sync::Notify;
+
+/// Requests in flight at once.
+const AT_ONCE: usize = 16;
+
+/// Sends `count` requests.
+pub(crate) async fn each<F>(count: usize, send: impl Fn(usize) -> F) -> Result<()>
+where
+    F: Future<Output = Result<(), ApiError>>,
+{
+    stream::iter((0..count).map(send))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await
+        .context("change the objects of the load")
+}
 
 /// Waits until `holds`. A change of a cache wakes `changed`.
 pub(crate) async fn wait(changed: &Notify, holds: impl Fn() -> bool) -> Result<()> {

@@ -1,5 +1,5 @@
 //! The load of the other controllers: StatefulSets, DaemonSets, Jobs, CronJobs, Services, nodes,
-//! requests for certificates, and autoscalers.
+//! requests for certificates, autoscalers, and quotas.
 //!
 //! Each load creates its objects, waits for their status, and deletes them again, so that loads can
 //! follow each other. Pods are small: other controllers than that of Deployments read little of
@@ -31,6 +31,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 
 use crate::namespaces::Namespaces;
+use crate::quotas::Quotas;
 use crate::slices::SliceWatch;
 use crate::waiting::{wait, watched};
 use crate::{Bench, csrs, idle};
@@ -80,6 +81,8 @@ pub(crate) enum Workload {
     /// Claims that get volumes, and are deleted with them. Another API server than the embedded one
     /// needs the provisioner of `steersman nodes --schedule`.
     Claims,
+    /// Pods that come and go in namespaces with a quota.
+    Quotas,
 }
 
 /// The sizes of the loads that are too large for a trial.
@@ -112,6 +115,12 @@ pub(crate) struct Sizes {
     /// Claims of the workload `claims`.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     claims: usize,
+    /// Namespaces of the workload `quotas`, each with a quota.
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    quotas: usize,
+    /// Pods that come and go in these namespaces.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    quota_pods: usize,
 }
 
 impl Sizes {
@@ -141,6 +150,7 @@ pub(crate) struct Workloads {
     volumes: SharedInformer<PersistentVolume>,
     slice_watch: SliceWatch,
     namespaces: Namespaces,
+    quotas: Quotas,
     sizes: Sizes,
     changed: Arc<Notify>,
 }
@@ -152,6 +162,7 @@ impl Workloads {
         let (pods, slices) = (watched(informers, &changed), watched(informers, &changed));
         Self {
             namespaces: Namespaces::new(client.clone(), informers),
+            quotas: Quotas::new(client.clone(), informers),
             client,
             stateful_sets: watched(informers, &changed),
             daemon_sets: watched(informers, &changed),
@@ -207,6 +218,12 @@ impl Workloads {
             Workload::Csrs => self.csrs(bench).await,
             Workload::Autoscalers => self.autoscalers(bench).await,
             Workload::Claims => self.claims(bench).await,
+            Workload::Quotas => {
+                let Sizes {
+                    quotas, quota_pods, ..
+                } = self.sizes;
+                self.quotas.run(quotas, quota_pods, bench).await
+            }
         }
     }
 

@@ -1,0 +1,165 @@
+//! The load `quotas`: pods come and go in namespaces with a quota.
+//!
+//! The pods are bound to a node that does not exist, so only the quota controller and the API server
+//! work for them.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::object::{Namespace, Object, Pod, ResourceQuota, ServiceAccount};
+use tokio::sync::Notify;
+
+use crate::Bench;
+use crate::waiting::{each, wait, watched};
+
+/// Prefix of the names of the namespaces.
+const PREFIX: &str = "bench-quota-";
+/// Name of the quota and of other objects with one per namespace.
+const NAME: &str = "default";
+
+/// A cache of the quotas, and a client to change them.
+pub(crate) struct Quotas {
+    client: ApiClient,
+    quotas: SharedInformer<ResourceQuota>,
+    changed: Arc<Notify>,
+}
+
+impl Quotas {
+    /// Watches the cluster behind `client` through `informers`, which the caller starts afterwards.
+    pub(crate) fn new(client: ApiClient, informers: &InformerFactory) -> Self {
+        let changed = Arc::new(Notify::new());
+        Self {
+            client,
+            quotas: watched(informers, &changed),
+            changed,
+        }
+    }
+
+    /// Creates `namespaces` with a quota each, and lets `pods` in them come and go.
+    pub(crate) async fn run(
+        &self,
+        namespaces: usize,
+        pods: usize,
+        bench: &mut Bench<'_>,
+    ) -> Result<()> {
+        let per_namespace = pods / namespaces.max(1);
+        let pods = per_namespace * namespaces;
+        bench
+            .phase("create", 0, async {
+                each(namespaces, |index| self.create_namespace(index)).await?;
+                self.used(namespaces, 0).await
+            })
+            .await?;
+        bench
+            .phase("come", pods, async {
+                each(pods, |index| self.create_pod(index % namespaces, index)).await?;
+                self.used(namespaces, per_namespace).await
+            })
+            .await?;
+        bench
+            .phase("go", pods, async {
+                each(pods, |index| self.delete_pod(index % namespaces, index)).await?;
+                self.used(namespaces, 0).await
+            })
+            .await?;
+        bench
+            .phase("delete", 0, async {
+                each(namespaces, |index| self.delete_namespace(index)).await?;
+                let store = self.quotas.store();
+                wait(&self.changed, || store.list().iter().all(|q| !is_ours(q)))
+                    .await
+                    .context("quotas are left")
+            })
+            .await
+    }
+
+    /// Waits until the quotas of all namespaces show this number of pods.
+    async fn used(&self, namespaces: usize, pods: usize) -> Result<()> {
+        let (store, wanted) = (self.quotas.store(), pods.to_string());
+        let is_counted = |quota: &ResourceQuota| {
+            let used = quota.status.used.as_ref();
+            let used = used.and_then(|used| used.get("pods"));
+            used.is_some_and(|used| **used == *wanted)
+        };
+        let counted = || {
+            let all = store.list();
+            let ours = all.iter().filter(|quota| is_ours(quota));
+            ours.filter(|quota| is_counted(quota)).count()
+        };
+        wait(&self.changed, || counted() == namespaces)
+            .await
+            .with_context(|| format!("{} of {namespaces} quotas show {pods} pods", counted()))
+    }
+
+    /// Creates a namespace with its account, which pods need on other API servers, and its quota.
+    async fn create_namespace(&self, index: usize) -> Result<(), ApiError> {
+        let namespace = namespace(index);
+        self.create::<Namespace>("", &namespace, json!({})).await?;
+        match self
+            .create::<ServiceAccount>(&namespace, NAME, json!({}))
+            .await
+        {
+            // The controller of accounts was faster.
+            Err(error) if error.is_already_exists() => {}
+            created => created?,
+        }
+        let hard = json!({"pods": "1k", "requests.cpu": "1k", "limits.memory": "1Ti", "count/configmaps": "1k"});
+        let spec = json!({"spec": {"hard": hard}});
+        self.create::<ResourceQuota>(&namespace, NAME, spec).await
+    }
+
+    async fn create_pod(&self, place: usize, index: usize) -> Result<(), ApiError> {
+        let resources = json!({"requests": {"cpu": "10m"}, "limits": {"memory": "16Mi"}});
+        let container = json!({"name": "main", "image": "main", "resources": resources});
+        let spec = json!({
+            "nodeName": "absent", "automountServiceAccountToken": false, "containers": [container],
+        });
+        let pod = json!({ "spec": spec });
+        self.create::<Pod>(&namespace(place), &pod_name(index), pod)
+            .await
+    }
+
+    async fn create<T: Object>(
+        &self,
+        namespace: &str,
+        name: &str,
+        mut body: Value,
+    ) -> Result<(), ApiError> {
+        body["apiVersion"] = json!(T::RESOURCE.api_version());
+        body["kind"] = json!(T::RESOURCE.kind);
+        body["metadata"] = json!({ "name": name });
+        let target = Target::collection::<T>(namespace);
+        self.client.create(target, &body).await.map(drop)
+    }
+
+    async fn delete_pod(&self, place: usize, index: usize) -> Result<(), ApiError> {
+        let (namespace, name) = (namespace(place), pod_name(index));
+        let target = Target::named::<Pod>(&namespace, &name);
+        let at_once = json!({"gracePeriodSeconds": 0});
+        self.client.delete(target, &at_once).await.map(drop)
+    }
+
+    /// Deletes a quota and its namespace, which needs its controller to go.
+    async fn delete_namespace(&self, index: usize) -> Result<(), ApiError> {
+        let namespace = namespace(index);
+        let quota = Target::named::<ResourceQuota>(&namespace, NAME);
+        self.client.delete(quota, &json!({})).await?;
+        let target = Target::named::<Namespace>("", &namespace);
+        self.client.delete(target, &json!({})).await.map(drop)
+    }
+}
+
+fn is_ours(quota: &ResourceQuota) -> bool {
+    quota.meta.namespace.starts_with(PREFIX)
+}
+
+fn namespace(index: usize) -> String {
+    format!("{PREFIX}{index}")
+}
+
+fn pod_name(index: usize) -> String {
+    format!("pod-{index}")
+}

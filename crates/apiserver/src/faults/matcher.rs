@@ -49,7 +49,7 @@ impl Matcher {
     }
 
     /// Requests for discovery documents: `/api`, `/apis` and the paths below them that name no
-    /// objects. Rules and logs show them as `get` without a resource, with the path as name.
+    /// objects, and the OpenAPI documents in version 3. Rules and logs show them as `get` without a resource, with the path as name.
     pub fn discovery() -> Self {
         Self::new("get", "")
     }

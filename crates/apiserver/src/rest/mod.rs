@@ -279,7 +279,9 @@ impl Server {
             other => {
                 *measured = Labels::of_document(&other, &parts.method, header(parts, &USER_AGENT))
                     .map(|labels| Measured::start(&self.metrics, labels));
-                if other.is_discovery() || matches!(other, Route::MetricValues(_)) {
+                if other.is_discovery()
+                    || matches!(other, Route::MetricValues(_) | Route::OpenApi(_))
+                {
                     let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
                     if !self.passes_faults(&seen, fate).await? {
                         return Ok(None);

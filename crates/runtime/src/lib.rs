@@ -59,6 +59,7 @@ pub mod status_pace;
 mod sync;
 pub mod tasks;
 pub mod template;
+pub mod validation;
 pub mod workers;
 pub mod workqueue;
 pub mod writes;

@@ -12,10 +12,10 @@ use crate::fielderror::FieldError;
 
 pub(crate) mod addresses;
 pub(crate) mod errors;
-pub(crate) mod formats;
 pub(crate) mod meta;
 pub(crate) mod path;
-pub(crate) mod string_formats;
+
+pub(crate) use steersman_runtime::validation::{formats, string_formats};
 
 use errors::Errors;
 

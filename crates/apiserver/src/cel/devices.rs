@@ -4,9 +4,8 @@
 
 use std::sync::LazyLock;
 
-use super::nodes::Library;
 use super::types::{Decl, Type};
-use super::{Declarations, Program};
+use super::{Declarations, Library, Program};
 
 /// The most that an expression can cost.
 const MAX_COST: u64 = 1_000_000;

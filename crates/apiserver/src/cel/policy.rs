@@ -2,143 +2,13 @@
 //!
 //! Upstream: `pkg/admission/plugin/cel` of `k8s.io/apiserver`.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
+use super::admission::{self, variables};
 use super::declarations::{configuration, json_patch};
-use super::types::{Decl, Field, ListKind, Object, Type};
+use super::types::Type;
 use super::{Declarations, Program};
 use crate::apimachinery::errors::{list, text};
-
-/// The types of the variables of admission.
-pub(crate) fn declarations(params: bool, authorizer: bool) -> Declarations {
-    let mut declarations = Declarations::from([
-        ("object".to_owned(), Type::Dyn),
-        ("oldObject".to_owned(), Type::Dyn),
-        ("namespaceObject".to_owned(), namespace().ty),
-        ("request".to_owned(), request().ty),
-    ]);
-    let variables = &mut declarations.variables;
-    if params {
-        variables.insert("params".to_owned(), Type::Dyn);
-    }
-    if authorizer {
-        let authorizer = Type::Opaque("kubernetes.authorization.Authorizer");
-        let resource = Type::Opaque("kubernetes.authorization.ResourceCheck");
-        variables.insert("authorizer".to_owned(), authorizer);
-        variables.insert("authorizer.requestResource".to_owned(), resource);
-    }
-    declarations
-}
-
-fn of(ty: Type) -> Decl {
-    Decl::simple(ty, u64::MAX, 0)
-}
-
-fn texts() -> Decl {
-    Decl::list(of(Type::Text), u64::MAX, ListKind::Atomic)
-}
-
-/// The variable `request`.
-pub(crate) fn request() -> Decl {
-    let text = || of(Type::Text);
-    let kind = || {
-        let fields = [("group", text()), ("version", text()), ("kind", text())];
-        Decl::object("kubernetes.GroupVersionKind", fields)
-    };
-    let resource = || {
-        let fields = [("group", text()), ("version", text()), ("resource", text())];
-        Decl::object("kubernetes.GroupVersionResource", fields)
-    };
-    let user = [
-        ("username", text()),
-        ("uid", text()),
-        ("groups", texts()),
-        ("extra", Decl::map(texts(), u64::MAX)),
-    ];
-    let fields = [
-        ("kind", kind()),
-        ("resource", resource()),
-        ("subResource", text()),
-        ("requestKind", kind()),
-        ("requestResource", resource()),
-        ("requestSubResource", text()),
-        ("name", text()),
-        ("namespace", text()),
-        ("operation", text()),
-        ("userInfo", Decl::object("kubernetes.UserInfo", user)),
-        ("dryRun", of(Type::Bool)),
-        ("options", of(Type::Dyn)),
-    ];
-    let mut request = Decl::object("kubernetes.AdmissionRequest", fields);
-    // Upstream declares `namespace` without the escape that a reserved word has in schemas.
-    if let Type::Object(object) = &request.ty {
-        let fields = object.fields.iter().map(|(name, field)| {
-            let name = name.trim_matches('_').to_owned();
-            let field = Field {
-                json: field.json.clone(),
-                decl: field.decl.clone(),
-            };
-            (name, field)
-        });
-        let object = Object {
-            name: object.name.clone(),
-            fields: fields.collect(),
-            open: false,
-        };
-        request.ty = Type::Object(Arc::new(object));
-    }
-    request
-}
-
-/// The variable `namespaceObject`.
-pub(crate) fn namespace() -> Decl {
-    let text = || of(Type::Text);
-    let time = || of(Type::Timestamp);
-    let labels = || Decl::map(of(Type::Text), u64::MAX);
-    let condition = [
-        ("status", text()),
-        ("type", text()),
-        ("lastTransitionTime", time()),
-        ("message", text()),
-        ("reason", text()),
-    ];
-    let condition = Decl::object("kubernetes.NamespaceCondition", condition);
-    let status = [
-        (
-            "conditions",
-            Decl::list(condition, u64::MAX, ListKind::Atomic),
-        ),
-        ("phase", text()),
-    ];
-    let metadata = [
-        ("name", text()),
-        ("generateName", text()),
-        ("labels", labels()),
-        ("annotations", labels()),
-        ("UID", text()),
-        ("creationTimestamp", time()),
-        ("deletionGracePeriodSeconds", of(Type::Int)),
-        ("deletionTimestamp", time()),
-        ("generation", of(Type::Int)),
-        ("resourceVersion", text()),
-        ("finalizers", texts()),
-    ];
-    let spec = [("finalizers", texts())];
-    let fields = [
-        (
-            "metadata",
-            Decl::object("kubernetes.NamespaceMetadata", metadata),
-        ),
-        ("spec", Decl::object("kubernetes.NamespaceSpec", spec)),
-        ("status", Decl::object("kubernetes.NamespaceStatus", status)),
-    ];
-    Decl::object("kubernetes.Namespace", fields)
-}
-
-/// The type of the variables of a policy.
-const VARIABLES: &str = "kubernetes.variables";
 
 /// An expression with its program; the error is the text about its source.
 #[derive(Debug)]
@@ -191,17 +61,17 @@ pub(crate) struct Expressions {
 
 impl Expressions {
     pub(crate) fn new(params: bool) -> Self {
-        let declarations = self::declarations(params, true);
+        let declarations = admission::declarations(params, true);
         let mut with_patches = Declarations {
             patches: true,
             ..declarations.clone()
         };
         // Mutations know `variables` even if the policy has none.
-        let none = Decl::object(VARIABLES, []).ty;
-        let variables = &mut with_patches.variables;
-        variables.insert("variables".to_owned(), none);
+        with_patches
+            .variables
+            .insert("variables".to_owned(), variables(&[]));
         Self {
-            without_authorizer: self::declarations(params, false),
+            without_authorizer: admission::declarations(params, false),
             with_patches,
             declarations,
             variables: Vec::new(),
@@ -235,16 +105,14 @@ impl Expressions {
 
     /// Declares `variables` with the variables so far. A policy without variables has none.
     fn declare(&mut self) {
-        let fields = self.variables.iter();
-        let fields = fields.map(|(name, ty)| (name.as_str(), of(ty.clone())));
-        let object = Decl::object(VARIABLES, fields);
+        let declared = variables(&self.variables);
         for declarations in [
             &mut self.declarations,
             &mut self.without_authorizer,
             &mut self.with_patches,
         ] {
             let variables = &mut declarations.variables;
-            variables.insert("variables".to_owned(), object.ty.clone());
+            variables.insert("variables".to_owned(), declared.clone());
         }
     }
 }

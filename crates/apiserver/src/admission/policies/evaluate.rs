@@ -12,9 +12,9 @@ use super::super::request::Request;
 use super::super::versions;
 use super::access::Subject;
 use crate::Server;
-use crate::cel::policy::{self, Conditions, Expression, Policy, Validations};
+use crate::cel::policy::{Conditions, Expression, Policy, Validations};
 use crate::cel::value::Val;
-use crate::cel::{Fail, ResourceCheck, Variables, cost};
+use crate::cel::{Fail, ResourceCheck, Variables, admission, cost};
 use crate::status::Status;
 
 /// Why a policy refuses or warns.
@@ -99,9 +99,9 @@ impl<'a> Inputs<'a> {
         Ok(Self {
             object: shown(request.object)?,
             old: shown(request.old)?,
-            request: Val::declared(&request.to_value(&matched.resource), &policy::request()),
+            request: Val::declared(&request.to_value(&matched.resource), &admission::request()),
             namespace: namespace.map_or(Val::Null, |namespace| {
-                Val::declared(&namespace.to_value(), &policy::namespace())
+                Val::declared(&namespace.to_value(), &admission::namespace())
             }),
             params: Val::Null,
             resource: Val::request_resource(subject.clone(), wanted),

@@ -1,30 +1,15 @@
-//! Types and sizes of the values that a schema allows.
-//!
-//! Upstream: `k8s.io/apiserver/pkg/cel/common/schemas.go`.
+//! Types and sizes of the values that the schema of a custom kind allows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::schema::{ListType, Schema};
-use crate::cel::types::{Decl, Field, ListKind, Object, Type, escape};
-
-/// The largest request, which limits every value without a limit of its own.
-pub(super) const MAX_REQUEST: u64 = 3 * 1024 * 1024;
-/// Bytes of an empty text.
-const MIN_TEXT: u64 = 2;
-const MIN_BOOL: u64 = 4;
-const MIN_NUMBER: u64 = 1;
-/// Bytes of `"0s"`, and of the longest duration.
-const MIN_DURATION: u64 = 3;
-const MAX_DURATION: u64 = 32;
-const DATE: u64 = 12;
-const MIN_DATE_TIME: u64 = 21;
-const MAX_DATE_TIME: u64 = 32;
+use crate::cel::declare::{self, Limits, declaration};
+use crate::cel::types::{Decl, ListKind, escape};
 
 /// The declaration of a schema; `None` for values of any type. `resource` adds `apiVersion`,
 /// `kind` and the names in `metadata`.
 pub(super) fn schema(schema: &Schema, resource: bool) -> Option<Decl> {
-    named(schema, resource, "object")
+    declaration(&schema, resource, "object")
 }
 
 /// The declaration of a property: the part of its parent's, or its own if no expression can name
@@ -36,94 +21,61 @@ pub(super) fn property(parent: &Decl, name: &str, node: &Schema) -> Option<Arc<D
     }
 }
 
-fn named(schema: &Schema, resource: bool, name: &str) -> Option<Decl> {
-    let length = |limit: Option<usize>, bytes: u64| limit.map(|limit| limit as u64 * bytes);
-    if schema.int_or_string {
-        let max = length(schema.max_length, 4).unwrap_or(MAX_REQUEST - 2);
-        return Some(Decl::simple(Type::Dyn, max, 1));
+impl declare::Schema for &Schema {
+    fn kind(&self) -> &str {
+        &self.kind
     }
-    let below = |part: &str| format!("{name}.{part}");
-    match &*schema.kind {
-        "array" => {
-            let item = schema.item()?;
-            let element = named(item, item.embedded_resource, &below("@idx"))?;
-            let most = (MAX_REQUEST - 2) / (element.min_size + 1);
-            let max = schema.max_items.map_or(most, |max| max as u64);
-            let kind = match schema.list_type {
-                ListType::Atomic => ListKind::Atomic,
-                ListType::Set => ListKind::Set,
-                ListType::Map => ListKind::Map(schema.list_keys().map(str::to_owned).collect()),
-            };
-            Some(Decl::list(element, max, kind))
-        }
-        "object" => {
-            if let Some(value) = schema.additional() {
-                let value = named(value, value.embedded_resource, &below("@elem"))?;
-                // Each entry has a key of at least two bytes and four bytes of punctuation.
-                let most = (MAX_REQUEST - 2) / (value.min_size + 6);
-                let max = schema.max_properties.map_or(most, |max| max as u64);
-                return Some(Decl::map(value, max));
-            }
-            Some(object(schema, resource, name))
-        }
-        "string" => Some(match &*schema.format {
-            "byte" => {
-                let max = length(schema.max_length, 1).unwrap_or(MAX_REQUEST - 2);
-                Decl::simple(Type::Bytes, max, MIN_TEXT)
-            }
-            "duration" => Decl::simple(Type::Duration, MAX_DURATION, MIN_DURATION),
-            "date" => Decl::simple(Type::Timestamp, DATE, DATE),
-            "date-time" => Decl::simple(Type::Timestamp, MAX_DATE_TIME, MIN_DATE_TIME),
-            _ => {
-                let allowed = schema.allowed.iter().filter_map(|value| value.as_str());
-                let max = match length(schema.max_length, 4) {
-                    Some(max) => max,
-                    None if schema.allowed.is_empty() => MAX_REQUEST - 2,
-                    None => allowed.map(|text| text.len() as u64).max().unwrap_or(0),
-                };
-                Decl::simple(Type::Text, max, MIN_TEXT)
-            }
-        }),
-        "boolean" => Some(Decl::simple(Type::Bool, 0, MIN_BOOL)),
-        "number" => Some(Decl::simple(Type::Double, 0, MIN_NUMBER)),
-        "integer" => Some(Decl::simple(Type::Int, 0, MIN_NUMBER)),
-        _ => None,
-    }
-}
 
-fn object(schema: &Schema, resource: bool, name: &str) -> Decl {
-    let mut fields = BTreeMap::new();
-    let mut min_size = 2;
-    let mut add = |json: &str, decl: Decl| {
-        if let Some(escaped) = escape(json) {
-            let field = Field {
-                json: json.to_owned(),
-                decl: Arc::new(decl),
-            };
-            fields.insert(escaped, field);
-        }
-    };
-    for (json, property) in &schema.properties {
-        let below = format!("{name}.{json}");
-        let Some(decl) = named(property, property.embedded_resource, &below) else {
-            continue;
-        };
-        if schema.required.contains(json) && property.default.is_none() {
-            min_size += json.len() as u64 + decl.min_size + 4;
-        }
-        add(json, decl);
+    fn format(&self) -> &str {
+        &self.format
     }
-    if resource {
-        let text = || Decl::simple(Type::Text, MAX_REQUEST - 2, MIN_TEXT);
-        add("apiVersion", text());
-        add("kind", text());
-        let names = [("name", text()), ("generateName", text())];
-        add("metadata", Decl::object(&format!("{name}.metadata"), names));
+
+    fn is_int_or_string(&self) -> bool {
+        self.int_or_string
     }
-    let object = Object {
-        name: name.to_owned(),
-        fields,
-        open: false,
-    };
-    Decl::simple(Type::Object(Arc::new(object)), u64::MAX, min_size)
+
+    fn is_embedded_resource(&self) -> bool {
+        self.embedded_resource
+    }
+
+    fn item(&self) -> Option<Self> {
+        Schema::item(self)
+    }
+
+    fn additional(&self) -> Option<Self> {
+        Schema::additional(self)
+    }
+
+    fn properties(&self) -> Vec<(&str, Self)> {
+        let properties = self.properties.iter();
+        properties
+            .map(|(name, schema)| (name.as_str(), schema))
+            .collect()
+    }
+
+    fn limits(&self) -> Limits {
+        let size = |limit: Option<usize>| limit.map(|limit| limit as u64);
+        let texts = self.allowed.iter().filter_map(|value| value.as_str());
+        let longest = texts.map(|text| text.len() as u64).max();
+        Limits {
+            length: size(self.max_length),
+            longest: (!self.allowed.is_empty()).then_some(longest.unwrap_or(0)),
+            items: size(self.max_items),
+            properties: size(self.max_properties),
+        }
+    }
+
+    fn requires(&self, name: &str) -> bool {
+        let has_default = |property: &Schema| property.default.is_some();
+        self.required.iter().any(|required| required == name)
+            && !self.property(name).is_some_and(has_default)
+    }
+
+    fn list_kind(&self) -> ListKind {
+        match self.list_type {
+            ListType::Atomic => ListKind::Atomic,
+            ListType::Set => ListKind::Set,
+            ListType::Map => ListKind::Map(self.list_keys().map(str::to_owned).collect()),
+        }
+    }
 }

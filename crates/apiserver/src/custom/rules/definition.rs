@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::super::schema::{ListType, Schema};
 use super::{Compiled, Rule, declare, path};
 use crate::apimachinery::errors::Errors;
+use crate::cel::declare::MAX_REQUEST;
 use crate::cel::types::Decl;
 
 /// Limits of one expression, and of all expressions of a schema.
@@ -183,7 +184,7 @@ impl Check<'_> {
         let at = |name: &str| format!("{field}.{name}");
         let most = node
             .cardinality
-            .unwrap_or(declare::MAX_REQUEST / (decl.min_size + 1));
+            .unwrap_or(MAX_REQUEST / (decl.min_size + 1));
         let shown = json!(rule);
         match &compiled.program {
             Ok(program) => {

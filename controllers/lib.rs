@@ -41,6 +41,7 @@ mod testing;
 pub mod tokencleaner;
 pub mod ttl;
 pub mod ttlafterfinished;
+pub mod validatingadmissionpolicystatus;
 
 use steersman_runtime::controller::Descriptor;
 
@@ -84,4 +85,5 @@ pub const ALL: &[Descriptor] = &[
     tokencleaner::DESCRIPTOR,
     ttlafterfinished::DESCRIPTOR,
     ttl::DESCRIPTOR,
+    validatingadmissionpolicystatus::DESCRIPTOR,
 ];

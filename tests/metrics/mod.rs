@@ -80,6 +80,7 @@ const QUEUES: &[&str] = &[
     "ttlcontroller",
     "volume_expand",
     "volumes",
+    "validatingadmissionpolicy-status",
 ];
 
 /// The expected families of one page, by name.

@@ -228,6 +228,13 @@ pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
     "subjectaccessreviews",
     false,
 );
+/// admissionregistration.k8s.io/v1 validatingadmissionpolicies.
+pub static VALIDATING_ADMISSION_POLICIES: ResourceType = ResourceType::builtin(
+    "admissionregistration.k8s.io",
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+    false,
+);
 /// The type of an object in an answer with only metadata (`as=PartialObjectMetadata`).
 pub(crate) static PARTIAL_METADATA: ResourceType = ResourceType::builtin(
     "meta.k8s.io",

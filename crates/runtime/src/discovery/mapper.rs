@@ -128,6 +128,25 @@ impl RestMapper {
         Ok(found)
     }
 
+    /// The kinds of `resource` in `version`. The core group, which is empty, stands for all groups.
+    /// The name of the resource is its plural or its lower-case kind.
+    ///
+    /// Upstream: `KindsFor`.
+    pub async fn kinds(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+    ) -> Result<Vec<ResourceType>, ApiError> {
+        let discovery = self.discovery().await?;
+        Ok(kinds(&discovery, group, version, resource))
+    }
+
+    /// Makes the next lookup read the discovery again.
+    pub async fn reset(&self) {
+        *self.found.lock().await = None;
+    }
+
     /// The last discovery, or a new one if that is too old. A failed discovery is not kept.
     async fn discovery(&self) -> Result<Arc<Discovery>, ApiError> {
         let mut found = self.found.lock().await;
@@ -180,6 +199,20 @@ fn resources(discovery: &Discovery, group: &str, kind: &str) -> Vec<ResourceType
         }
     }
     found
+}
+
+fn kinds(discovery: &Discovery, group: &str, version: &str, resource: &str) -> Vec<ResourceType> {
+    let name = resource.to_lowercase();
+    let groups = discovery.groups.iter();
+    groups
+        .filter(|known| group.is_empty() || known.name == group)
+        .flat_map(|known| &known.versions)
+        .filter(|(known, _)| known == version)
+        .flat_map(|(_, resources)| resources)
+        .map(|served| &served.resource)
+        .filter(|known| *known.plural == *name || known.kind.to_lowercase() == name)
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -246,6 +279,34 @@ mod tests {
                 .map(|found| format!("{}/{}", found.version, found.plural))
                 .collect();
             assert_eq!(found, expected, "{group} {kind}");
+        }
+    }
+
+    /// Upstream: `TestRESTMapperKindsFor`.
+    #[test]
+    fn a_resource_without_a_group_maps_to_the_kinds_of_all_groups() {
+        let group = |name: &str| ServedGroup {
+            name: name.to_owned(),
+            preferred: "v1".to_owned(),
+            versions: vec![("v1".to_owned(), vec![served("v1", "carts")])],
+        };
+        let discovery = Discovery {
+            groups: vec![group(""), group("shop.io")],
+            ..Discovery::default()
+        };
+        // (group, version, resource, number of kinds)
+        let cases = [
+            ("shop.io", "v1", "carts", 1),
+            ("shop.io", "v1", "Carts", 1),
+            ("shop.io", "v1", "kind-of-carts", 1),
+            ("", "v1", "carts", 2),
+            ("", "v2", "carts", 0),
+            ("shop", "v1", "carts", 0),
+            ("shop.io", "v1", "cart", 0),
+        ];
+        for (group, version, resource, expected) in cases {
+            let found = kinds(&discovery, group, version, resource);
+            assert_eq!(found.len(), expected, "{group}/{version} {resource}");
         }
     }
 

@@ -48,6 +48,7 @@ mod stateful_set;
 mod storage_class;
 mod target_ref;
 mod token_secret;
+mod validating_admission_policy;
 mod view;
 mod wire;
 
@@ -141,6 +142,10 @@ pub use stateful_set::{
 pub use storage_class::{StorageClass, StorageClassAnnotations};
 pub use target_ref::TargetRef;
 pub use token_secret::{Filled, TokenAnnotations, TokenData, TokenSecret};
+pub use validating_admission_policy::{
+    MatchConstraints, ParamKind, PolicyValidation, PolicyVariable, ResourceRule,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec, ValidatingAdmissionPolicyStatus,
+};
 pub use wire::{Condition, DecodeError, Identity, Parsed};
 
 use crate::intern::Sym;

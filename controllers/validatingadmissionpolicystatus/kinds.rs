@@ -1,0 +1,114 @@
+//! The kinds whose objects a policy validates.
+//!
+//! Upstream: `typesToCheck`.
+
+use std::collections::BTreeSet;
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::discovery::RestMapper;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::ResourceRule;
+
+/// One rule ends the collection when it has this many kinds. Upstream: `maxTypesToCheck`.
+const MAX_KINDS: usize = 10;
+
+/// A kind in one version. The order is that of the warnings.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Kind {
+    /// API group; empty for core.
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) kind: String,
+}
+
+/// The kinds of all rules, sorted. Rules with wildcards in group or version have none, and neither
+/// have wildcards and subresources.
+pub(super) async fn of_rules(
+    rules: &[ResourceRule],
+    mapper: &RestMapper,
+) -> Result<BTreeSet<Kind>, ApiError> {
+    let mut kinds = BTreeSet::new();
+    let mut is_fresh = false;
+    for rule in rules {
+        let mut count = 0;
+        for (group, version, resource) in combinations(rule) {
+            let mut found = mapper.kinds(group, version, resource).await?;
+            // A resource may be newer than the discovery.
+            if found.is_empty() && !is_fresh {
+                mapper.reset().await;
+                is_fresh = true;
+                found = mapper.kinds(group, version, resource).await?;
+            }
+            for resource in found {
+                kinds.insert(Kind {
+                    group: resource.group.into_owned(),
+                    version: resource.version.into_owned(),
+                    kind: resource.kind.into_owned(),
+                });
+                count += 1;
+                if count == MAX_KINDS {
+                    return Ok(kinds);
+                }
+            }
+        }
+    }
+    Ok(kinds)
+}
+
+/// The combinations of group, version and resource, in upstream's order.
+fn combinations(rule: &ResourceRule) -> Vec<(&str, &str, &str)> {
+    let has_wildcard = |names: &[Sym]| names.iter().any(|name| name.contains('*'));
+    if has_wildcard(&rule.api_groups) || has_wildcard(&rule.api_versions) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for group in &rule.api_groups {
+        for version in &rule.api_versions {
+            let resources = rule.resources.iter();
+            let whole = resources.filter(|resource| !resource.contains(['*', '/']));
+            found.extend(whole.map(|resource| (&**group, &**version, &**resource)));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Upstream: `TestExtractTypeNames`.
+    #[test]
+    fn wildcards_and_subresources_have_no_kinds() {
+        // (case, groups, versions, resources, combinations)
+        #[allow(clippy::type_complexity, reason = "a table of cases")]
+        let cases: [(&str, &[&str], &[&str], &[&str], &[(&str, &str, &str)]); 6] = [
+            ("empty", &[], &[], &[], &[]),
+            ("no groups", &[], &["v1"], &["pods"], &[]),
+            (
+                "sorted",
+                &["apps", ""],
+                &["v1"],
+                &["pods", "deployments", "pods/status", "*"],
+                &[
+                    ("", "v1", "deployments"),
+                    ("", "v1", "pods"),
+                    ("apps", "v1", "deployments"),
+                    ("apps", "v1", "pods"),
+                ],
+            ),
+            ("any group", &["*", "apps"], &["v1"], &["pods"], &[]),
+            ("any version", &["apps"], &["v1", "*"], &["pods"], &[]),
+            ("any resource", &["apps"], &["v1"], &["*", "*/scale"], &[]),
+        ];
+        let names = |names: &[&str]| names.iter().map(|name| Sym::from(*name)).collect();
+        for (case, groups, versions, resources, expected) in cases {
+            let rule = ResourceRule {
+                api_groups: names(groups),
+                api_versions: names(versions),
+                resources: names(resources),
+            };
+            assert_eq!(combinations(&rule), expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The types of kinds, from the schemas that the API server publishes.
+//!
+//! A type is kept until the API server publishes another document for its group version.
+//!
+//! Upstream: `ClientDiscoveryResolver` of `k8s.io/apiserver/pkg/cel/openapi/resolver`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Deserialize;
+use steersman_cel::types::Type;
+use steersman_runtime::client::{ApiClient, ApiError};
+use tokio::sync::Mutex;
+
+use super::kinds::Kind;
+use super::openapi::Document;
+
+/// Path of the index of documents.
+const INDEX: &str = "/openapi/v3";
+
+/// Finds the types of kinds.
+pub(super) struct Schemas {
+    client: ApiClient,
+    /// By the path of the document, which contains a hash of its content. `None` stands for a kind
+    /// without a schema.
+    known: Mutex<HashMap<String, HashMap<Kind, Option<Type>>>>,
+}
+
+/// The index of documents.
+#[derive(Debug, Deserialize)]
+struct Index {
+    #[serde(default)]
+    paths: HashMap<String, Published>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Published {
+    #[serde(rename = "serverRelativeURL")]
+    url: String,
+}
+
+impl Schemas {
+    pub(super) fn new(client: ApiClient) -> Self {
+        Self {
+            client,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The types of these kinds; kinds without a schema are left out. Fails only if the API server
+    /// does not answer.
+    pub(super) async fn types_of(
+        &self,
+        kinds: BTreeSet<Kind>,
+    ) -> Result<BTreeMap<Kind, Type>, ApiError> {
+        // The lock is held during requests, so that syncs at the same time share one document.
+        let mut known = self.known.lock().await;
+        let index = self.index().await?;
+        known.retain(|path, _| index.paths.values().any(|document| document.url == *path));
+        let mut found = BTreeMap::new();
+        for kind in kinds {
+            let Some(document) = index.paths.get(&path(&kind)) else {
+                continue;
+            };
+            let types = known.entry(document.url.clone()).or_default();
+            if !types.contains_key(&kind) {
+                let ty = self.read(&document.url, &kind).await?;
+                types.insert(kind.clone(), ty);
+            }
+            if let Some(Some(ty)) = types.get(&kind) {
+                found.insert(kind, ty.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    async fn index(&self) -> Result<Index, ApiError> {
+        let empty = Index {
+            paths: HashMap::new(),
+        };
+        let Some(body) = allowed(self.client.get_path(INDEX).await)? else {
+            return Ok(empty);
+        };
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|error| {
+            tracing::debug!(%error, "malformed index of OpenAPI documents");
+            empty
+        }))
+    }
+
+    /// The type of `kind` in the document at `url`.
+    async fn read(&self, url: &str, kind: &Kind) -> Result<Option<Type>, ApiError> {
+        let Some(body) = allowed(self.client.get_path(url).await)? else {
+            return Ok(None);
+        };
+        let read = |body| serde_json::from_slice::<Document<'_>>(body)?.type_of(kind);
+        Ok(read(&body).unwrap_or_else(|error| {
+            tracing::debug!(%error, %url, kind = kind.kind, "schema resolution failure");
+            None
+        }))
+    }
+}
+
+/// The answer; `None` if the API server refuses the request.
+fn allowed<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match answer {
+        Ok(body) => Ok(Some(body)),
+        Err(error) if error.is_not_found() || error.is_forbidden() => {
+            tracing::debug!(%error, "schemas are not available");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of the document of a group version.
+fn path(kind: &Kind) -> String {
+    match &*kind.group {
+        "" => format!("api/{}", kind.version),
+        group => format!("apis/{group}/{}", kind.version),
+    }
+}

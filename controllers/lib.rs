@@ -35,6 +35,7 @@ pub mod serviceaccounttoken;
 pub mod servicecidrs;
 pub mod statefulset;
 mod storage_metrics;
+pub mod storageversiongc;
 pub mod tainteviction;
 #[cfg(test)]
 mod testing;
@@ -81,6 +82,7 @@ pub const ALL: &[Descriptor] = &[
     serviceaccount::DESCRIPTOR,
     serviceaccounttoken::DESCRIPTOR,
     statefulset::DESCRIPTOR,
+    storageversiongc::DESCRIPTOR,
     tainteviction::DESCRIPTOR,
     tokencleaner::DESCRIPTOR,
     ttlafterfinished::DESCRIPTOR,

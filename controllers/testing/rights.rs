@@ -101,6 +101,12 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "podcertificaterequests",
         "API servers have the role with the feature gate PodCertificateRequest, which is off by default",
     ),
+    (
+        "storage-version-garbage-collector",
+        "*",
+        "*",
+        "API servers have the role with the feature gate StorageVersionAPI, which is off by default",
+    ),
 ];
 
 /// Whether `pattern` stands for `text`: `*` for every text, and `*/x` for the subresource `x` of

@@ -154,6 +154,11 @@ pub async fn with_fields<T: Object>(
     listed(client, namespace, &query).await
 }
 
+/// All objects of type `T`, in all namespaces.
+pub async fn all<T: Object>(client: &ApiClient) -> Result<Live<T>, LiveError> {
+    listed(client, "", "").await
+}
+
 async fn listed<T: Object>(
     client: &ApiClient,
     namespace: &str,
@@ -255,6 +260,9 @@ impl<'a> Pages<'a> {
 
     /// The same with the selectors `filter`, a query such as `labelSelector=a%3Db`.
     fn filtered(mut self, filter: &str) -> Self {
+        if filter.is_empty() {
+            return self;
+        }
         self.filter = format!("&{filter}");
         self.query = Some(format!("{PAGE}{}", self.filter));
         self

@@ -228,6 +228,14 @@ pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
     "subjectaccessreviews",
     false,
 );
+/// internal.apiserver.k8s.io/v1alpha1 storageversions. API servers have them only on request.
+pub static STORAGE_VERSIONS: ResourceType = ResourceType::versioned(
+    "internal.apiserver.k8s.io",
+    "v1alpha1",
+    "StorageVersion",
+    "storageversions",
+    false,
+);
 /// admissionregistration.k8s.io/v1 validatingadmissionpolicies.
 pub static VALIDATING_ADMISSION_POLICIES: ResourceType = ResourceType::builtin(
     "admissionregistration.k8s.io",

@@ -46,6 +46,7 @@ mod service_account;
 mod service_cidr;
 mod stateful_set;
 mod storage_class;
+mod storage_version;
 mod target_ref;
 mod token_secret;
 mod validating_admission_policy;
@@ -140,6 +141,7 @@ pub use stateful_set::{
     UpdateStrategy,
 };
 pub use storage_class::{StorageClass, StorageClassAnnotations};
+pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
 pub use target_ref::TargetRef;
 pub use token_secret::{Filled, TokenAnnotations, TokenData, TokenSecret};
 pub use validating_admission_policy::{

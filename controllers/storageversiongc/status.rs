@@ -1,0 +1,89 @@
+//! The status of a StorageVersion after servers are gone.
+//!
+//! Upstream: `SetCommonEncodingVersion` of `k8s.io/apiserver/pkg/storageversion`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steersman_runtime::clock::whole_seconds;
+
+/// The condition of a StorageVersion.
+const CONDITION: &str = "AllEncodingVersionsEqual";
+
+/// Removes the entries of servers that are not live, and derives the other fields. Returns whether
+/// entries are left; `None` if all servers are live.
+pub(super) fn remove_gone(
+    status: &mut Value,
+    generation: i64,
+    now: Timestamp,
+    is_live: impl Fn(&str) -> bool,
+) -> Option<bool> {
+    let entries = status["storageVersions"].as_array_mut()?;
+    let before = entries.len();
+    entries.retain(|entry| is_live(entry["apiServerID"].as_str().unwrap_or_default()));
+    if entries.len() == before {
+        return None;
+    }
+    let first = entries
+        .first()
+        .map(|entry| entry["encodingVersion"].clone());
+    let common = first.filter(|first| entries.iter().all(|one| one["encodingVersion"] == *first));
+    let has_entries = !entries.is_empty();
+    let old = status["commonEncodingVersion"].take();
+    let is_changed = |new: &Value| !old.is_null() && *new != old;
+    set_condition(
+        status,
+        common.is_some(),
+        common.as_ref().is_some_and(is_changed),
+        generation,
+        now,
+    );
+    if let Some(fields) = status.as_object_mut() {
+        match common {
+            Some(common) => fields.insert("commonEncodingVersion".to_owned(), common),
+            None => fields.remove("commonEncodingVersion"),
+        };
+    }
+    Some(has_entries)
+}
+
+/// Sets the condition. Its transition time changes with its status, or by `force`.
+fn set_condition(
+    status: &mut Value,
+    is_common: bool,
+    force: bool,
+    generation: i64,
+    now: Timestamp,
+) {
+    let (state, reason, message) = match is_common {
+        true => (
+            "True",
+            "CommonEncodingVersionSet",
+            "Common encoding version set",
+        ),
+        false => (
+            "False",
+            "CommonEncodingVersionUnset",
+            "Common encoding version unset",
+        ),
+    };
+    let mut condition = json!({
+        "type": CONDITION, "status": state, "observedGeneration": generation,
+        "lastTransitionTime": whole_seconds(now).to_string(), "reason": reason, "message": message,
+    });
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else {
+        return;
+    };
+    let mut current = conditions.iter_mut();
+    match current.find(|current| current["type"] == CONDITION) {
+        Some(current) => {
+            if current["status"] == state && !force {
+                condition["lastTransitionTime"] = current["lastTransitionTime"].take();
+            }
+            *current = condition;
+        }
+        None => conditions.push(condition),
+    }
+}

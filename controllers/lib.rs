@@ -36,6 +36,7 @@ pub mod servicecidrs;
 pub mod statefulset;
 mod storage_metrics;
 pub mod storageversiongc;
+pub mod storageversionmigrator;
 pub mod tainteviction;
 #[cfg(test)]
 mod testing;
@@ -82,6 +83,7 @@ pub const ALL: &[Descriptor] = &[
     serviceaccount::DESCRIPTOR,
     serviceaccounttoken::DESCRIPTOR,
     statefulset::DESCRIPTOR,
+    storageversionmigrator::DESCRIPTOR,
     storageversiongc::DESCRIPTOR,
     tainteviction::DESCRIPTOR,
     tokencleaner::DESCRIPTOR,

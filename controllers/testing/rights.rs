@@ -74,6 +74,12 @@ const WITHOUT_REQUEST: &[(&str, &str, &str, &str)] = &[
         "the API server asks for it when the controller writes a bundle of this signer",
     ),
     (
+        "storage-version-migrator-controller",
+        "create",
+        "*",
+        "the API server asks for it when an object is deleted before its apply",
+    ),
+    (
         "*",
         "patch",
         "events",
@@ -106,6 +112,12 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "*",
         "*",
         "API servers have the role with the feature gate StorageVersionAPI, which is off by default",
+    ),
+    (
+        "storage-version-migrator-controller",
+        "*",
+        "*",
+        "API servers have the role with the feature gate StorageVersionMigrator, which is off by default",
     ),
 ];
 

@@ -228,12 +228,27 @@ pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
     "subjectaccessreviews",
     false,
 );
+/// apiextensions.k8s.io/v1 customresourcedefinitions.
+pub static CUSTOM_RESOURCE_DEFINITIONS: ResourceType = ResourceType::builtin(
+    "apiextensions.k8s.io",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    false,
+);
 /// internal.apiserver.k8s.io/v1alpha1 storageversions. API servers have them only on request.
 pub static STORAGE_VERSIONS: ResourceType = ResourceType::versioned(
     "internal.apiserver.k8s.io",
     "v1alpha1",
     "StorageVersion",
     "storageversions",
+    false,
+);
+/// storagemigration.k8s.io/v1beta1 storageversionmigrations. API servers have them only on request.
+pub static STORAGE_VERSION_MIGRATIONS: ResourceType = ResourceType::versioned(
+    "storagemigration.k8s.io",
+    "v1beta1",
+    "StorageVersionMigration",
+    "storageversionmigrations",
     false,
 );
 /// admissionregistration.k8s.io/v1 validatingadmissionpolicies.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{Discovery, GroupVersion, INCOMPLETE, discover};
+use super::{Discovery, GroupVersion, INCOMPLETE, ServedResource, discover};
 use crate::client::{ApiClient, ApiError, Decision};
 use crate::resource::ResourceType;
 
@@ -142,6 +142,21 @@ impl RestMapper {
         Ok(kinds(&discovery, group, version, resource))
     }
 
+    /// The resource with this plural name, in the version that the server prefers for it.
+    ///
+    /// Upstream: `ResourcesFor` for a group and a resource.
+    pub async fn preferred(
+        &self,
+        group: &str,
+        plural: &str,
+    ) -> Result<Option<ServedResource>, ApiError> {
+        let discovery = self.discovery().await?;
+        let preferred = discovery.preferred().into_iter();
+        let mut found = preferred
+            .filter(|served| served.resource.group == group && served.resource.plural == plural);
+        Ok(found.next().cloned())
+    }
+
     /// Makes the next lookup read the discovery again.
     pub async fn reset(&self) {
         *self.found.lock().await = None;
@@ -218,7 +233,7 @@ fn kinds(discovery: &Discovery, group: &str, version: &str, resource: &str) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discovery::{ServedGroup, ServedResource};
+    use crate::discovery::ServedGroup;
 
     fn served(version: &str, plural: &str) -> ServedResource {
         let resource = ResourceType {

@@ -47,6 +47,7 @@ mod service_cidr;
 mod stateful_set;
 mod storage_class;
 mod storage_version;
+mod storage_version_migration;
 mod target_ref;
 mod token_secret;
 mod validating_admission_policy;
@@ -142,6 +143,10 @@ pub use stateful_set::{
 };
 pub use storage_class::{StorageClass, StorageClassAnnotations};
 pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
+pub use storage_version_migration::{
+    GroupResource, StorageVersionMigration, StorageVersionMigrationSpec,
+    StorageVersionMigrationStatus,
+};
 pub use target_ref::TargetRef;
 pub use token_secret::{Filled, TokenAnnotations, TokenData, TokenSecret};
 pub use validating_admission_policy::{

@@ -1,0 +1,46 @@
+//! The failures of all three loops.
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::live::PageError;
+use steersman_runtime::object::DecodeError;
+use steersman_runtime::writes::StatusError;
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The served resources could not be read.
+    #[error("{0}")]
+    Discovery(#[source] ApiError),
+    /// The resource is not served yet.
+    #[error("resource does not exist in our rest mapper, requeuing to attempt again")]
+    UnknownResource,
+    /// The latest resource version could not be read.
+    #[error("error getting latest resourceVersion for {gvr}: {source}")]
+    LatestVersion {
+        /// The resource.
+        gvr: String,
+        /// The failed request.
+        source: ApiError,
+    },
+    /// The objects could not be listed.
+    #[error("{0}")]
+    List(#[source] PageError),
+    /// An object could not be rewritten.
+    #[error("{0}")]
+    Rewrite(#[source] ApiError),
+    /// The CustomResourceDefinition could not be read.
+    #[error("{0}")]
+    Definition(#[source] ApiError),
+    /// The status of the CustomResourceDefinition could not be written.
+    #[error("{0}")]
+    DefinitionStatus(#[source] ApiError),
+    /// An answer of the API server is no JSON.
+    #[error("{0}")]
+    Malformed(#[source] serde_json::Error),
+    /// The status of the migration could not be written.
+    #[error("{0}")]
+    Status(#[source] StatusError),
+    /// The answer of the API server is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}

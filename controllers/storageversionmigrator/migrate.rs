@@ -1,0 +1,161 @@
+//! Rewrites the objects of a migration by applies without fields.
+//!
+//! Upstream: `storageversionmigrator.go`.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::discovery::RestMapper;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::live::Pages;
+use steersman_runtime::object::{ObjectKey, StorageVersionMigration};
+use steersman_runtime::resource::ResourceType;
+use steersman_runtime::workers::Requeue;
+
+use super::NAME;
+use super::error::SyncError;
+use super::resource_version::{Resource, resource_of};
+use super::status::{Change, SUCCEEDED, Statuses, is_terminal};
+
+/// Syncs migrations with a resource version.
+pub(super) struct Migrator {
+    pub(super) client: ApiClient,
+    pub(super) mapper: Arc<RestMapper>,
+    pub(super) statuses: Statuses,
+}
+
+/// The metadata of an object to rewrite.
+#[derive(Debug, serde::Deserialize)]
+struct Listed {
+    metadata: ListedMeta,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedMeta {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    uid: String,
+    resource_version: String,
+}
+
+impl ObjectSyncer for Migrator {
+    type Object = StorageVersionMigration;
+    type Error = SyncError;
+
+    async fn sync(
+        &self,
+        _key: &ObjectKey,
+        migration: Arc<StorageVersionMigration>,
+    ) -> Result<Requeue, SyncError> {
+        let limit = &*migration.status.resource_version;
+        if is_terminal(&migration) || limit.is_empty() {
+            return Ok(Requeue::Never);
+        }
+        let resource = match resource_of(&migration, &self.mapper, &self.statuses).await? {
+            Resource::Served(served) => served.resource,
+            Resource::NotYet => return Err(SyncError::UnknownResource),
+            Resource::Missing => {
+                self.fail(&migration, "unable to obtain GVR from discovery")
+                    .await?;
+                return Ok(Requeue::Never);
+            }
+        };
+        match self.rewrite_all(&resource, limit).await? {
+            None => {
+                let succeeded = Change::Add {
+                    kind: SUCCEEDED,
+                    reason: "StorageVersionMigrationSucceeded",
+                    message: "",
+                };
+                self.statuses.write(&migration, succeeded).await?;
+            }
+            Some(refusal) => self.fail(&migration, &refusal.to_string()).await?,
+        }
+        Ok(Requeue::Never)
+    }
+}
+
+impl Migrator {
+    async fn fail(
+        &self,
+        migration: &StorageVersionMigration,
+        problem: &str,
+    ) -> Result<(), SyncError> {
+        let message = format!("migration encountered unhandled error: {problem}");
+        self.statuses.write(migration, Change::fail(&message)).await
+    }
+
+    /// Rewrites all objects up to the resource version `limit`. Returns the refusal of an object, with
+    /// which the migration fails.
+    async fn rewrite_all(
+        &self,
+        resource: &ResourceType,
+        limit: &str,
+    ) -> Result<Option<ApiError>, SyncError> {
+        let metadata = self.client.metadata_only();
+        let mut pages = Pages::new(&metadata, resource, None);
+        while let Some(objects) = pages.next::<Listed>().await.map_err(SyncError::List)? {
+            for Listed { metadata: object } in objects {
+                if is_later(&object.resource_version, limit) {
+                    continue;
+                }
+                match self.rewrite(resource, &object).await {
+                    Ok(()) => {}
+                    Err(error) if is_refusal(&error) => return Ok(Some(error)),
+                    Err(error) => return Err(SyncError::Rewrite(error)),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the API server store the object again, without a change.
+    async fn rewrite(&self, resource: &ResourceType, object: &ListedMeta) -> Result<(), ApiError> {
+        let target = Target {
+            resource,
+            namespace: resource.namespaced.then_some(&*object.namespace),
+            name: Some(&object.name),
+            subresource: None,
+        };
+        // The UID excludes the creation of a deleted object.
+        let configuration = json!({
+            "kind": resource.kind, "apiVersion": resource.api_version(),
+            "metadata": {"uid": object.uid, "resourceVersion": object.resource_version},
+        });
+        match self.client.apply(target, NAME, &configuration).await {
+            // Another client has stored, deleted or replaced the object since the list.
+            Err(error) if error.is_conflict() => Ok(()),
+            answer => answer.map(|_| ()),
+        }
+    }
+}
+
+/// Whether the API server refuses the object for good. Upstream: `isRetriableError`.
+fn is_refusal(error: &ApiError) -> bool {
+    error.code().is_some() && !error.is_transient()
+}
+
+/// Whether a resource version is later than another one. Both are numbers of any length.
+fn is_later(version: &str, limit: &str) -> bool {
+    (version.len(), version) > (limit.len(), limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_later;
+
+    #[test]
+    fn resource_versions_are_compared_as_numbers() {
+        for (version, limit, expected) in [
+            ("9", "10", false),
+            ("10", "9", true),
+            ("10", "10", false),
+            ("18446744073709551617", "18446744073709551616", true),
+        ] {
+            assert_eq!(is_later(version, limit), expected, "{version} {limit}");
+        }
+    }
+}

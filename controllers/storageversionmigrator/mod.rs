@@ -1,0 +1,167 @@
+//! Rewrites all objects of a resource, so that etcd has them in the storage version.
+//!
+//! StorageVersionMigration -> [`runner`] admits one per resource -> [`resource_version`] sets the
+//! version up to which objects are rewritten -> [`migrate`] applies an empty configuration to each of
+//! them -> [`runner`] ends it, and updates the stored versions of a CustomResourceDefinition
+//!
+//! The controller runs only with the feature gate `StorageVersionMigrator`.
+//!
+//! Upstream: `pkg/controller/storageversionmigrator`. Differences:
+//!
+//! - Objects are listed page by page. Upstream reads them from the cache of the garbage collector.
+//! - The stored versions of a CustomResourceDefinition change only after a success, and only while the
+//!   condition `StorageMigrating` is true. Upstream also drops versions after a failure.
+
+mod definition;
+mod error;
+mod migrate;
+mod resource_version;
+mod runner;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::discovery::RestMapper;
+use steersman_runtime::informer::Change;
+use steersman_runtime::keyed::{Keyed, Runner};
+use steersman_runtime::object::{GroupResource, Object, ObjectKey, StorageVersionMigration};
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+use self::migrate::Migrator;
+use self::resource_version::ResourceVersions;
+use self::runner::MigrationRunner;
+use self::status::Statuses;
+
+/// The storage version migrator.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["svm"],
+    enabled_by_default: true,
+    summary: "Rewrites objects in their storage version, with the feature gate StorageVersionMigrator",
+    identity: NAME,
+    reads: &[Read::of::<StorageVersionMigration>()],
+    rules: &[
+        // The API server takes the apply of a deleted object as a creation, and refuses its UID.
+        Rule::new(&["*"], &["*"], &["list", "create", "patch"]),
+        Rule::new(
+            &["apiextensions.k8s.io"],
+            &["customresourcedefinitions"],
+            &["get"],
+        ),
+        Rule::new(
+            &["apiextensions.k8s.io"],
+            &["customresourcedefinitions/status"],
+            &["patch"],
+        ),
+        Rule::new(
+            &["storagemigration.k8s.io"],
+            &["storageversionmigrations/status"],
+            &["update"],
+        ),
+    ],
+    init,
+};
+
+/// Name of the controller, of a queue and of the field manager.
+const NAME: &str = "storage-version-migrator-controller";
+
+/// Upstream gives this name to the queues of two loops.
+const QUEUE: &str = "resource-version-controller";
+
+/// Migrations that run at the same time, as upstream.
+const WORKERS: usize = 5;
+
+/// Workers of the other loops.
+const SINGLE: usize = 1;
+
+/// Limits of its client, as multiples of the configured ones, as upstream.
+const QPS_FACTOR: f32 = 20.0;
+const BURST_FACTOR: u32 = 100;
+
+/// The garbage collector is off.
+#[derive(Debug, thiserror::Error)]
+#[error("storage version migrator requires garbage collector")]
+struct NoCollector;
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    // The condition is upstream's, so that one set of flags starts both managers.
+    if !ctx.options.bool("enable-garbage-collector") {
+        return Err(InitError {
+            controller: NAME,
+            source: NoCollector.into(),
+        });
+    }
+    let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
+    let mut versions = Keyed::<StorageVersionMigration>::new(ctx, NAME, QUEUE);
+    let mut migrations = Keyed::<StorageVersionMigration>::new(ctx, NAME, NAME);
+    let resources = WorkQueue::new(QUEUE, &ctx.queue_metrics);
+    let cached = migrations.objects().clone();
+    let queues = [versions.queue(), migrations.queue()];
+    let of_resources = resources.clone();
+    cached.add_handler(move |change| match change {
+        Change::Added { object, .. } | Change::Updated { new: object, .. } => {
+            of_resources.add(object.spec.resource.clone());
+            queues.iter().for_each(|queue| queue.add(object.key()));
+        }
+        Change::Deleted { object, .. } => of_resources.add(object.spec.resource.clone()),
+    });
+    let mapper = Arc::new(RestMapper::new(client.clone()));
+    let statuses = |keyed: &mut Keyed<StorageVersionMigration>| Statuses {
+        client: ctx.client(NAME),
+        clock: ctx.clock.clone(),
+        written: keyed.writes_to(&cached),
+    };
+    let runner = MigrationRunner {
+        migrations: cached.store(),
+        client: client.clone(),
+        // All loops wait until the cache shows the write.
+        statuses: statuses(&mut migrations),
+    };
+    let resource_versions = ResourceVersions {
+        client: client.clone(),
+        mapper: Arc::clone(&mapper),
+        statuses: statuses(&mut versions),
+    };
+    let migrator = Migrator {
+        client,
+        mapper,
+        statuses: statuses(&mut migrations),
+    };
+    Ok(Box::new(StorageVersionMigrator {
+        resources: (resources, Arc::new(runner)),
+        versions: (versions.queue(), versions.runner(resource_versions)),
+        migrations: (migrations.queue(), migrations.runner(migrator)),
+    }))
+}
+
+/// The three loops.
+struct StorageVersionMigrator {
+    resources: (WorkQueue<GroupResource>, Arc<MigrationRunner>),
+    versions: (WorkQueue<ObjectKey>, Arc<Runner<ResourceVersions>>),
+    migrations: (WorkQueue<ObjectKey>, Arc<Runner<Migrator>>),
+}
+
+impl Controller for StorageVersionMigrator {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let Self {
+            resources,
+            versions,
+            migrations,
+        } = *self;
+        Box::pin(async move {
+            tokio::join!(
+                run_workers(NAME, resources.0, SINGLE, resources.1, stop.clone()),
+                run_workers(NAME, versions.0, SINGLE, versions.1, stop.clone()),
+                run_workers(NAME, migrations.0, WORKERS, migrations.1, stop),
+            );
+        })
+    }
+}

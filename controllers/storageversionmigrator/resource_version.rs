@@ -1,0 +1,179 @@
+//! Sets the version up to which a running migration rewrites objects: the latest one of its resource.
+//!
+//! Upstream: `resourceversion.go`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use steersman_runtime::client::{ApiClient, Target};
+use steersman_runtime::clock::saturating_since;
+use steersman_runtime::discovery::{RestMapper, ServedResource};
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{ObjectKey, StorageVersionMigration};
+use steersman_runtime::resource::ResourceType;
+use steersman_runtime::workers::Requeue;
+
+use super::error::SyncError;
+use super::status::{Change, Statuses, is_running, is_terminal};
+
+/// A namespace that no cluster has, because its name is invalid. A list of it has no objects.
+const NO_NAMESPACE: &str = "@fake:svm_ns!";
+
+/// The verbs that a migration needs, in the order of the message.
+const VERBS: [&str; 3] = ["update", "patch", "list"];
+
+/// The age of a migration from which an unknown resource is a failure. A younger one may be about a
+/// new CustomResourceDefinition.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Syncs running migrations without a resource version.
+pub(super) struct ResourceVersions {
+    pub(super) client: ApiClient,
+    pub(super) mapper: Arc<RestMapper>,
+    pub(super) statuses: Statuses,
+}
+
+/// The resource of a migration.
+pub(super) enum Resource {
+    Served(ServedResource),
+    /// The resource may be served soon.
+    NotYet,
+    /// The resource is not served, and the migration is old.
+    Missing,
+}
+
+/// Finds the resource of `migration`, in the version that the API server prefers.
+pub(super) async fn resource_of(
+    migration: &StorageVersionMigration,
+    mapper: &RestMapper,
+    statuses: &Statuses,
+) -> Result<Resource, SyncError> {
+    let wanted = &migration.spec.resource;
+    let found = mapper.preferred(&wanted.group, &wanted.resource).await;
+    Ok(match found.map_err(SyncError::Discovery)? {
+        Some(served) => Resource::Served(served),
+        None => {
+            let created = migration.meta.created.unwrap_or_default();
+            match saturating_since(statuses.clock.now(), created) < PATIENCE {
+                true => Resource::NotYet,
+                false => Resource::Missing,
+            }
+        }
+    })
+}
+
+impl ObjectSyncer for ResourceVersions {
+    type Object = StorageVersionMigration;
+    type Error = SyncError;
+
+    async fn sync(
+        &self,
+        _key: &ObjectKey,
+        migration: Arc<StorageVersionMigration>,
+    ) -> Result<Requeue, SyncError> {
+        let has_version = !migration.status.resource_version.is_empty();
+        if !is_running(&migration) || is_terminal(&migration) || has_version {
+            return Ok(Requeue::Never);
+        }
+        let served = match resource_of(&migration, &self.mapper, &self.statuses).await? {
+            Resource::Served(served) => served,
+            Resource::NotYet => return Err(SyncError::UnknownResource),
+            Resource::Missing => {
+                let failed = Change::fail("resource does not exist in discovery");
+                self.statuses.write(&migration, failed).await?;
+                return Ok(Requeue::Never);
+            }
+        };
+        let gvr = shown(&served.resource);
+        if !VERBS.iter().all(|verb| served.allows(verb)) {
+            let verbs = VERBS.join(" ");
+            let message =
+                format!("resource {gvr:?} does not support discovery operations: [{verbs}]");
+            let failed = Change::fail(&message);
+            self.statuses.write(&migration, failed).await?;
+            return Ok(Requeue::Never);
+        }
+        let latest = self.latest(&served.resource).await?;
+        let message;
+        let change = match is_well_formed(&latest) {
+            true => Change::Version(&latest),
+            false => {
+                message = format!(
+                    "latest resourceVersion for {gvr} is not valid: resource version is not well formed: {latest}"
+                );
+                Change::fail(&message)
+            }
+        };
+        self.statuses.write(&migration, change).await?;
+        Ok(Requeue::Never)
+    }
+}
+
+impl ResourceVersions {
+    /// The latest resource version of a resource, from a list with at most one object.
+    async fn latest(&self, resource: &ResourceType) -> Result<String, SyncError> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            #[serde(default)]
+            resource_version: String,
+        }
+        let target = Target {
+            resource,
+            namespace: resource.namespaced.then_some(NO_NAMESPACE),
+            name: None,
+            subresource: None,
+        };
+        let listed = self.client.metadata_only().list(target, "limit=1").await;
+        let listed = listed.map_err(|source| SyncError::LatestVersion {
+            gvr: shown(resource),
+            source,
+        })?;
+        let list: List = serde_json::from_slice(&listed).map_err(SyncError::Malformed)?;
+        Ok(list.metadata.resource_version)
+    }
+}
+
+/// A resource in messages. Upstream: `GroupVersionResource.String`.
+fn shown(resource: &ResourceType) -> String {
+    let ResourceType {
+        group,
+        version,
+        plural,
+        ..
+    } = resource;
+    format!("{group}/{version}, Resource={plural}")
+}
+
+/// Whether resource versions of this form can be compared.
+///
+/// Upstream: `isWellFormed` of `k8s.io/apimachinery/pkg/util/resourceversion`.
+fn is_well_formed(version: &str) -> bool {
+    !version.is_empty()
+        && !version.starts_with('0')
+        && version.bytes().all(|letter| letter.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_versions_are_numbers() {
+        for (version, expected) in [
+            ("1", true),
+            ("18446744073709551616", true),
+            ("", false),
+            ("0", false),
+            ("01", false),
+            ("1a", false),
+        ] {
+            assert_eq!(is_well_formed(version), expected, "{version}");
+        }
+    }
+}

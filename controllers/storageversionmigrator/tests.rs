@@ -1,0 +1,265 @@
+//! Whole syncs against the in-memory API server, which has StorageVersionMigrations as a custom kind.
+
+use serde_json::{Value, json};
+use steersman_devcluster::faults::{Matcher, internal_error};
+use steersman_devcluster::status::Status;
+
+use super::DESCRIPTOR;
+use crate::testing::custom::definition;
+use crate::testing::world::World;
+
+const MIGRATIONS: &str = "storageversionmigrations";
+
+fn migration(name: &str, group: &str, resource: &str) -> Value {
+    json!({
+        "apiVersion": "storagemigration.k8s.io/v1beta1", "kind": "StorageVersionMigration",
+        "metadata": {"name": name},
+        "spec": {"resource": {"group": group, "resource": resource}},
+    })
+}
+
+impl World {
+    async fn migrating() -> Self {
+        let mut world = Self::bare().await;
+        world
+            .create(definition(
+                "storagemigration.k8s.io",
+                "v1beta1",
+                "StorageVersionMigration",
+            ))
+            .await;
+        world.restart(&[DESCRIPTOR]).await;
+        world
+    }
+
+    /// The conditions of a migration after all retries: type, status, reason and message.
+    async fn conditions_of(&self, name: &str) -> Vec<[String; 4]> {
+        self.a_minute().await;
+        let path = self.cluster.path(MIGRATIONS, "", name);
+        let migration = self.cluster.get(&path).await.unwrap();
+        let conditions = migration["status"]["conditions"].as_array();
+        let text = |condition: &Value, field: &str| condition[field].as_str().unwrap().to_owned();
+        let shown =
+            |one: &Value| ["type", "status", "reason", "message"].map(|field| text(one, field));
+        conditions.into_iter().flatten().map(shown).collect()
+    }
+
+    /// The objects that the controller has rewritten, in order.
+    fn rewritten(&self) -> Vec<String> {
+        let requests = self.requests_of(DESCRIPTOR.identity).into_iter();
+        requests
+            .filter(|line| line.starts_with("patch"))
+            .map(|line| {
+                let (path, code) = line.rsplit_once(' ').unwrap();
+                let path = path.split('?').next().unwrap_or_default();
+                format!("{} {code}", path.rsplit('/').next().unwrap_or_default())
+            })
+            .collect()
+    }
+
+    async fn create_maps(&self, names: &[&str]) {
+        for name in names {
+            self.create(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": "default"},
+            }))
+            .await;
+        }
+    }
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> [String; 4] {
+    [kind, status, reason, message].map(str::to_owned)
+}
+
+fn completed() -> [String; 4] {
+    condition(
+        "Running",
+        "False",
+        "MigrationCompleted",
+        "Migration completed",
+    )
+}
+
+fn succeeded() -> [String; 4] {
+    condition("Succeeded", "True", "StorageVersionMigrationSucceeded", "")
+}
+
+fn failed(message: &str) -> [String; 4] {
+    condition("Failed", "True", "StorageVersionMigrationFailed", message)
+}
+
+/// Upstream: `TestStorageVersionMigration`.
+#[tokio::test(start_paused = true)]
+async fn all_objects_of_a_resource_are_rewritten() {
+    let world = World::migrating().await;
+    world.create_maps(&["a", "b"]).await;
+    world.create(migration("m", "", "configmaps")).await;
+    assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
+    assert_eq!(world.rewritten(), ["a 200", "b 200"]);
+    let maps = world.cluster.objects("configmaps");
+    assert_eq!(maps.len(), 2, "nothing is created");
+
+    // A finished migration stays as it is.
+    world.cluster.clear_requests();
+    world.a_minute().await;
+    assert!(world.rewritten().is_empty());
+}
+
+/// Upstream: `TestStorageVersionMigrationWithCRD`.
+#[tokio::test(start_paused = true)]
+async fn the_stored_versions_of_a_custom_kind_are_updated() {
+    let world = World::migrating().await;
+    let mut carts = definition("shop.io", "v1", "Cart");
+    world.create(carts.clone()).await;
+    let cart = json!({"apiVersion": "shop.io/v1", "kind": "Cart", "metadata": {"name": "c"}});
+    world.create(cart).await;
+    let path = world
+        .cluster
+        .path("customresourcedefinitions", "", "carts.shop.io");
+    let mut next = carts["spec"]["versions"][0].take();
+    next["storage"] = json!(false);
+    let old = next.clone();
+    next["name"] = json!("v2");
+    next["storage"] = json!(true);
+    let versions = json!({"spec": {"versions": [old, next]}});
+    world.cluster.patch(&path, versions).await.unwrap();
+    let stored = async || world.cluster.get(&path).await.unwrap()["status"].clone();
+    assert_eq!(stored().await["storedVersions"], json!(["v1", "v2"]));
+
+    world.create(migration("m", "shop.io", "carts")).await;
+    assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
+    let status = stored().await;
+    assert_eq!(status["storedVersions"], json!(["v2"]));
+    let conditions = status["conditions"].as_array().unwrap();
+    let migrating = conditions
+        .iter()
+        .find(|found| found["type"] == "StorageMigrating")
+        .unwrap();
+    assert_eq!(migrating["status"], "False");
+    assert_eq!(migrating["reason"], "MigrationSucceeded");
+    assert_eq!(
+        migrating["message"],
+        "The migration has succeeded and the stored versions have been updated"
+    );
+}
+
+/// Upstream drops the stored versions in this case too.
+#[tokio::test(start_paused = true)]
+async fn a_failure_keeps_the_stored_versions() {
+    let world = World::migrating().await;
+    world.create(definition("shop.io", "v1", "Cart")).await;
+    let cart = json!({"apiVersion": "shop.io/v1", "kind": "Cart", "metadata": {"name": "c"}});
+    world.create(cart).await;
+    let path = world
+        .cluster
+        .path("customresourcedefinitions", "", "carts.shop.io");
+    let both = json!({"status": {"storedVersions": ["v0", "v1"]}});
+    world
+        .cluster
+        .patch(&(path.clone() + "/status"), both)
+        .await
+        .unwrap();
+    world.cluster.faults().reject(
+        Matcher::new("patch", "carts"),
+        Status::new(422, "Invalid", "no"),
+        None,
+    );
+    world.create(migration("m", "shop.io", "carts")).await;
+    let found = world.conditions_of("m").await;
+    assert_eq!(found[0], completed());
+    assert_eq!(found[1][..3], failed("")[..3]);
+    assert!(
+        found[1][3].starts_with("migration encountered unhandled error: "),
+        "{found:?}"
+    );
+    let status = world.cluster.get(&path).await.unwrap()["status"].clone();
+    assert_eq!(status["storedVersions"], json!(["v0", "v1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_migration_of_a_resource_runs_at_a_time() {
+    let world = World::migrating().await;
+    world.create_maps(&["a"]).await;
+    let refused =
+        world
+            .cluster
+            .faults()
+            .reject(Matcher::new("patch", "configmaps"), internal_error(), None);
+    world.create(migration("first", "", "configmaps")).await;
+    world.a_minute().await;
+    world.create(migration("second", "", "configmaps")).await;
+    world.create(migration("other", "", "secrets")).await;
+    assert_eq!(
+        world.conditions_of("other").await,
+        [completed(), succeeded()]
+    );
+    let running = condition(
+        "Running",
+        "True",
+        "MigrationRunning",
+        "The migration is running",
+    );
+    assert_eq!(world.conditions_of("first").await, [running]);
+    assert!(world.conditions_of("second").await.is_empty());
+    world.cluster.faults().remove(refused);
+    // The back-off of the first migration has grown meanwhile.
+    for _ in 0..20 {
+        world.a_minute().await;
+    }
+    for name in ["first", "second"] {
+        assert_eq!(world.conditions_of(name).await, [completed(), succeeded()]);
+    }
+}
+
+/// Upstream: `TestSync` and `TestRVSync`.
+#[tokio::test(start_paused = true)]
+async fn unusable_resources_fail() {
+    // (group, resource, message)
+    let cases = [
+        ("shop.io", "carts", "resource does not exist in discovery"),
+        (
+            "",
+            "componentstatuses",
+            "resource \"/v1, Resource=componentstatuses\" does not support discovery operations: [update patch list]",
+        ),
+    ];
+    for (group, resource, message) in cases {
+        let world = World::migrating().await;
+        world.create(migration("m", group, resource)).await;
+        world.a_minute().await;
+        world.a_minute().await;
+        let expected = [completed(), failed(message)];
+        assert_eq!(world.conditions_of("m").await, expected, "{resource}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_and_deleted_objects_are_skipped() {
+    let world = World::migrating().await;
+    world.create_maps(&["a", "b"]).await;
+    world.cluster.faults().reject(
+        Matcher {
+            name: Some("a".to_owned()),
+            ..Matcher::new("patch", "configmaps")
+        },
+        Status::new(409, "Conflict", "the object has been modified"),
+        None,
+    );
+    world.create(migration("m", "", "configmaps")).await;
+    assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
+    assert_eq!(world.rewritten(), ["a 409", "b 200"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_garbage_collector_is_required() {
+    let world = World::bare().await;
+    let context = world
+        .context()
+        .with_flag("enable-garbage-collector", "false");
+    let error = (DESCRIPTOR.init)(&context).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "build storage-version-migrator-controller: storage version migrator requires garbage collector"
+    );
+}

@@ -19,6 +19,7 @@ mod nodes;
 mod quotas;
 mod roles;
 mod volumes;
+mod storage_versions;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,7 @@ pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
 pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
 pub use self::quotas::EXACT_USAGE;
+pub use self::storage_versions::{LIVE_SERVERS, ONE_MIGRATION};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

@@ -25,9 +25,11 @@ mod podautoscaler;
 mod podgc;
 mod pods;
 mod resourcequota;
+mod policies;
 mod rootca;
 mod servicecidrs;
 mod statefulset;
+mod storageversions;
 mod tainteviction;
 mod trustbundles;
 mod ttl;
@@ -126,9 +128,11 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpoints::scenarios(),
         endpointslice::scenarios(),
         endpointslicemirroring::scenarios(),
+        policies::scenarios(),
         rootca::scenarios(),
         accounts::scenarios(),
         servicecidrs::scenarios(),
+        storageversions::scenarios(),
         tainteviction::scenarios(),
         devicetainteviction::scenarios(),
         ttl::scenarios(),

@@ -148,6 +148,16 @@ pub static PERSISTENT_VOLUMES: ResourceType =
 /// storage.k8s.io/v1 storageclasses.
 pub static STORAGE_CLASSES: ResourceType =
     ResourceType::builtin("storage.k8s.io", "StorageClass", "storageclasses", false);
+/// storage.k8s.io/v1 csidrivers.
+pub static CSI_DRIVERS: ResourceType =
+    ResourceType::builtin("storage.k8s.io", "CSIDriver", "csidrivers", false);
+/// storage.k8s.io/v1 volumeattachments.
+pub static VOLUME_ATTACHMENTS: ResourceType = ResourceType::builtin(
+    "storage.k8s.io",
+    "VolumeAttachment",
+    "volumeattachments",
+    false,
+);
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType =
     ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);

@@ -17,6 +17,7 @@ mod cluster_trust_bundle;
 mod conditions;
 mod controller_revision;
 mod cron_job;
+mod csi;
 mod daemon_set;
 mod deployment;
 mod device;
@@ -70,6 +71,10 @@ pub use cluster_trust_bundle::{
 pub use conditions::{ConditionState, Conditions};
 pub use controller_revision::{ControllerRevision, DataDigest};
 pub use cron_job::{ActiveJob, ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus};
+pub use csi::{
+    CsiDriver, CsiDriverSpec, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec,
+    VolumeAttachmentStatus, VolumeError,
+};
 pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy, RollingLimits};
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, PercentError, Strategy,
@@ -103,8 +108,8 @@ pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, U
 pub use metadata::ObjectMetadata;
 pub use namespace::{Namespace, NamespaceStatus};
 pub use node::{
-    Allocatable, MilliCpu, Node, NodeAnnotations, NodeConditions, NodeSpec, NodeStatus,
-    TTL_ANNOTATION, Taint,
+    Allocatable, AttachedVolume, MilliCpu, Node, NodeAnnotations, NodeConditions, NodeSpec,
+    NodeStatus, TTL_ANNOTATION, Taint,
 };
 pub use persistent_volume::{
     CsiSource, HostPathSource, NfsSource, PersistentVolume, StorageAmount, VolumeAnnotations,

@@ -32,6 +32,10 @@ view! {
         /// Value of [`TTL_ANNOTATION`], in seconds; unset when missing or malformed.
         #[serde(rename = "node.alpha.kubernetes.io/ttl")]
         pub ttl: Parsed<i64>,
+        /// Set by a kubelet that leaves attachments of volumes to the attach-detach controller; the
+        /// value has no meaning.
+        #[serde(rename = "volumes.kubernetes.io/controller-managed-attach-detach")]
+        pub controller_managed_attach_detach: Option<Sym>,
     }
 
     /// `spec` of a node.
@@ -61,6 +65,18 @@ view! {
         pub allocatable: Allocatable,
         /// Conditions.
         pub conditions: NodeConditions,
+        /// Volumes that are attached to the node; the attach-detach controller writes the list.
+        pub volumes_attached: Vec<AttachedVolume>,
+        /// Unique names of the volumes that pods of the node use; the kubelet writes the list.
+        pub volumes_in_use: Vec<Sym>,
+    }
+
+    /// A volume that is attached to a node.
+    pub struct AttachedVolume {
+        /// Unique name, such as `kubernetes.io/csi/<driver>^<handle>`.
+        pub name: Sym,
+        /// Path of its device; empty for CSI volumes.
+        pub device_path: Box<str>,
     }
 
     /// The resources of a node for pods, as far as controllers read them.

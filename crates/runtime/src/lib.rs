@@ -60,6 +60,7 @@ mod sync;
 pub mod tasks;
 pub mod template;
 pub mod validation;
+pub mod volume;
 pub mod workers;
 pub mod workqueue;
 pub mod writes;

@@ -238,6 +238,7 @@ impl Embedded {
             pod_ranges: runs("node-ipam-controller")
                 && config.options().bool("allocate-node-cidrs"),
             binds_claims: !runs(nodes::BINDER),
+            attaches_volumes: runs(nodes::ATTACH_DETACH),
             latency,
             // Users look for the reasons of their pods in Events.
             events: true,

@@ -53,6 +53,10 @@ struct NodesArgs {
     /// without a scheduler and a provisioner.
     #[arg(long)]
     schedule: bool,
+    /// Wait for attached volumes, and answer VolumeAttachments of all CSI drivers: for clusters with an
+    /// attach-detach controller, and without CSI drivers.
+    #[arg(long)]
+    attach: bool,
     /// Write the Events of kubelets about the pods, and with --schedule those of a scheduler. A start
     /// of a pod then takes about three times as many writes.
     #[arg(long)]
@@ -96,6 +100,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         count: args.count,
         prefix: args.prefix.clone(),
         zones: args.zones,
+        attaches_volumes: args.attach,
         latency: Latency::total(args.latency.to_std()),
         stages: args.stages.map(stages).transpose()?.unwrap_or_default(),
         pods: if args.schedule {

@@ -10,8 +10,8 @@ mod budgets;
 mod daemon_sets;
 mod mid_flight;
 mod nodes;
-mod volumes;
 mod quotas;
+mod volumes;
 
 use std::time::Duration;
 

@@ -15,6 +15,7 @@ use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::addresses::Addresses;
+use super::attach::{Mounted, Mounts};
 use super::claims::{self, Claims, Readiness};
 use super::journal::Journal;
 use super::needs::{Configuration, Missing};
@@ -29,6 +30,9 @@ use super::{Due, Duties, retry_waiting};
 /// such a pod again after about this time.
 const CONFIG_RETRY: Duration = Duration::from_secs(12);
 
+/// Time between two looks at claims that are unknown or unbound.
+const CLAIM_RETRY: Duration = Duration::from_secs(1);
+
 pub(super) struct Kubelet {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
@@ -40,6 +44,8 @@ pub(super) struct Kubelet {
     pub(super) claims: Option<Claims>,
     pub(super) configuration: Configuration,
     pub(super) unconfigured: Unconfigured,
+    /// The volumes of pods, if the attach-detach controller attaches them.
+    pub(super) mounts: Option<Arc<Mounts>>,
     pub(super) addresses: Addresses,
     /// The Events about pods, if any are written.
     pub(super) journal: Option<Journal>,
@@ -166,6 +172,14 @@ impl Kubelet {
         if self.duties.pod_ranges && ranges.is_empty() && !has_address {
             // The pod returns to the queue when its node has a range.
             return Ok(Requeue::Never);
+        }
+        if let Some(mounts) = self.mounts.as_ref().filter(|_| health == Health::Unready) {
+            match mounts.of(pod) {
+                Mounted::Yes => {}
+                // The pod returns to the queue when its node has the volumes.
+                Mounted::No => return Ok(Requeue::Never),
+                Mounted::Unknown => return Ok(Requeue::After(CLAIM_RETRY)),
+            }
         }
         let missing = if health == Health::Unready && !pod.needs.is_empty() {
             self.missing(pod)

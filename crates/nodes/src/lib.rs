@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod addresses;
+mod attach;
 mod behaviour;
 mod claims;
 mod csi;
@@ -49,6 +50,7 @@ use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
 use addresses::Addresses;
+use attach::Attach;
 use behaviour::Behaviours;
 pub use claims::{DEFAULT_CLASS, PROVISIONER};
 use csi::Driver;
@@ -71,6 +73,9 @@ pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 
 /// Name of the PersistentVolume binder. Where it runs, [`NodesConfig::binds_claims`] is to be false.
 pub const BINDER: &str = "persistentvolume-binder-controller";
+/// Name of the attach-detach controller. Where it runs, [`NodesConfig::attaches_volumes`] is to be
+/// true.
+pub const ATTACH_DETACH: &str = "persistentvolume-attach-detach-controller";
 
 /// Pod writes in flight at once, so that one slow request delays few pods.
 const WORKERS: usize = 64;
@@ -97,6 +102,9 @@ pub struct NodesConfig {
     /// Whether claims are bound to their volumes, in place of the PersistentVolume binder ([`BINDER`]).
     /// The default is true.
     pub binds_claims: bool,
+    /// Whether the attach-detach controller ([`ATTACH_DETACH`]) attaches volumes. Pods then wait for
+    /// their volumes, and VolumeAttachments of all drivers are answered. The default is false.
+    pub attaches_volumes: bool,
     /// Durations of the built-in stages of a pod's life.
     pub latency: Latency,
     /// Table of the steps that pods take, and their delays.
@@ -134,6 +142,7 @@ impl Default for NodesConfig {
             zones: 0,
             pod_ranges: false,
             binds_claims: true,
+            attaches_volumes: false,
             latency,
             stages,
             pods: Pods::All,
@@ -183,7 +192,7 @@ pub async fn start(
     stop: &CancellationToken,
 ) -> Result<(), NodesError> {
     let names: Arc<[String]> = config.names().into();
-    register::register_all(&client, &names, config.zones, &clock).await?;
+    register::register_all(&client, &names, &config, &clock).await?;
 
     let registry = Registry::new();
     let metrics = QueueMetrics::register(&registry)?;
@@ -244,6 +253,17 @@ pub async fn start(
     } else {
         None
     };
+    let attach = config.attaches_volumes.then(|| {
+        let wake = wake_pods_of_node(&pods.store(), &queue, &duties);
+        let cluster = attach::Cluster {
+            client: &client,
+            clock: &clock,
+            informers: &informers,
+            pods: &pods,
+            nodes: &nodes,
+        };
+        Attach::new(&cluster, behaviours.clone(), &metrics, wake)
+    });
     let node_queue = WorkQueue::new("simulated_nodes", &metrics);
     let recorder = EventRecorder::start(COMPONENT, client.clone(), clock.clone(), tasks, stop);
     let simulated = Arc::clone(&duties);
@@ -273,6 +293,7 @@ pub async fn start(
         claims: volumes.as_ref().map(|(_, volumes)| volumes.claims()),
         configuration,
         unconfigured,
+        mounts: attach.as_ref().map(|attach| Arc::clone(&attach.mounts)),
         addresses,
         journal,
         duties,
@@ -294,6 +315,14 @@ pub async fn start(
             run_workers(name, node_queue, NODE_WORKERS, heartbeats, ended).await;
         }
     });
+    if let Some(attach) = attach {
+        let (synced, ended) = (informers.clone(), stop.clone());
+        tasks.spawn("simulated attachments", async move {
+            if synced.wait_synced(&ended).await {
+                attach.run(ended).await;
+            }
+        });
+    }
     if let Some((work, volumes)) = volumes {
         let (synced, ended) = (informers, stop.clone());
         tasks.spawn("simulated volumes", async move {

@@ -16,7 +16,7 @@ use steersman_runtime::resource::{LEASES, NODES, ResourceType};
 
 use super::machine::{MACHINE, Machine};
 use super::scheduler::{Amounts, NodeFacts};
-use super::{BEHAVIOUR, NodesError};
+use super::{BEHAVIOUR, NodesConfig, NodesError};
 
 /// Namespace of node Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -158,13 +158,13 @@ fn lease_target(name: Option<&str>) -> Target<'_> {
 pub(super) async fn register_all(
     client: &ApiClient,
     names: &[String],
-    zones: u8,
+    config: &NodesConfig,
     clock: &Clock,
 ) -> Result<(), NodesError> {
     let registered = names
         .iter()
         .enumerate()
-        .map(|(index, name)| register(client, name, index, zones, clock));
+        .map(|(index, name)| register(client, name, index, config, clock));
     stream::iter(registered)
         .buffer_unordered(AT_ONCE)
         .try_collect()
@@ -177,7 +177,7 @@ async fn register(
     client: &ApiClient,
     name: &str,
     index: usize,
-    zones: u8,
+    config: &NodesConfig,
     clock: &Clock,
 ) -> Result<(), NodesError> {
     let failed = |source| NodesError::Register {
@@ -185,7 +185,7 @@ async fn register(
         source,
     };
     match client
-        .create(node_target(None), &node(name, zone(index, zones)))
+        .create(node_target(None), &node(name, index, config))
         .await
     {
         Err(error) if error.is_already_exists() => {
@@ -302,7 +302,7 @@ fn zone(index: usize, zones: u8) -> Option<char> {
 }
 
 /// The Node object. As with a kubelet, another program gives it a range of pod addresses.
-fn node(name: &str, zone: Option<char>) -> Value {
+fn node(name: &str, index: usize, config: &NodesConfig) -> Value {
     let mut node = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -316,8 +316,12 @@ fn node(name: &str, zone: Option<char>) -> Value {
             }
         }
     });
-    if let Some(zone) = zone {
+    if let Some(zone) = zone(index, config.zones) {
         node["metadata"]["labels"]["topology.kubernetes.io/zone"] = zone.to_string().into();
+    }
+    if config.attaches_volumes {
+        let managed = "volumes.kubernetes.io/controller-managed-attach-detach";
+        node["metadata"]["annotations"] = json!({ managed: "true" });
     }
     node
 }

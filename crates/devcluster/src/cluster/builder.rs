@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use steersman_apiserver::requests::RequestLog;
 use steersman_apiserver::{Admission, Server, expire_events};
-use steersman_nodes::{BINDER, NodesConfig};
+use steersman_nodes::{ATTACH_DETACH, BINDER, NodesConfig};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::Descriptor;
 
@@ -299,8 +299,12 @@ impl Builder {
             Some(snapshot) => snapshot.server(clock, self.managed_fields, self.seed),
             None => Server::seeded(clock, self.managed_fields, self.seed),
         };
-        if self.controllers.iter().any(|known| known.name == BINDER) {
+        let runs = |name: &str| self.controllers.iter().any(|known| known.name == name);
+        if runs(BINDER) {
             self.nodes.binds_claims = false;
+        }
+        if runs(ATTACH_DETACH) {
+            self.nodes.attaches_volumes = true;
         }
         if let Some(seed) = self.seed {
             server.faults.seed(seed);

@@ -18,8 +18,8 @@ mod network;
 mod nodes;
 mod quotas;
 mod roles;
-mod volumes;
 mod storage_versions;
+mod volumes;
 
 use std::collections::BTreeMap;
 
@@ -35,9 +35,9 @@ pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
-pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
 pub use self::quotas::EXACT_USAGE;
 pub use self::storage_versions::{LIVE_SERVERS, ONE_MIGRATION};
+pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

@@ -3,6 +3,7 @@
 // Tables of cases are arrays of tuples.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod attachdetach;
 pub mod bootstrapsigner;
 pub mod certificates;
 pub mod clusterroleaggregation;
@@ -71,6 +72,7 @@ pub const ALL: &[Descriptor] = &[
     namespace::DESCRIPTOR,
     nodeipam::DESCRIPTOR,
     nodelifecycle::DESCRIPTOR,
+    attachdetach::DESCRIPTOR,
     persistentvolume::DESCRIPTOR,
     expand::DESCRIPTOR,
     podgc::DESCRIPTOR,

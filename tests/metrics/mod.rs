@@ -67,6 +67,7 @@ const QUEUES: &[&str] = &[
     "noexec_taint_node",
     "noexec_taint_pod",
     "orphaned_pods_nodes",
+    "pvcs",
     "replicaset",
     "replicationmanager",
     "resource_quota_controller_resource_changes",

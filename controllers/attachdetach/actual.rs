@@ -1,0 +1,276 @@
+//! The actual state: the volumes that nodes have or may have, and the lists for the status of nodes.
+//!
+//! An attachment is confirmed, or uncertain after a failed operation. Upstream:
+//! `cache/actual_state_of_world.go`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::AttachedVolume;
+use steersman_runtime::volume::Volume;
+use tokio::time::Instant;
+
+/// The actual state.
+#[derive(Debug, Default)]
+pub(super) struct Actual {
+    volumes: HashMap<Sym, Attached>,
+    by_node: HashMap<Sym, BTreeSet<Sym>>,
+    /// Volumes that a node uses, as far as its kubelet has reported.
+    in_use: HashMap<Sym, HashSet<Sym>>,
+    reports: HashMap<Sym, Report>,
+}
+
+/// A volume that some node has or may have.
+#[derive(Debug, Default)]
+struct Attached {
+    /// Unknown for a volume of a node's status, until a pod wants it.
+    volume: Option<Arc<Volume>>,
+    device_path: Box<str>,
+    nodes: BTreeMap<Sym, Attachment>,
+}
+
+#[derive(Debug, Default)]
+struct Attachment {
+    is_confirmed: bool,
+    /// First time at which no pod wanted it.
+    unwanted_since: Option<Instant>,
+}
+
+/// `status.volumesAttached` of a node.
+#[derive(Debug, Default)]
+struct Report {
+    volumes: BTreeSet<Sym>,
+    /// Volumes that may be detached when the status lacks them.
+    leaving: BTreeSet<Sym>,
+}
+
+impl Actual {
+    /// The node has the volume, and reports it. `volume` is known unless the status of the node is
+    /// the only source. True if the report changed.
+    pub(super) fn attached(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> bool {
+        self.note(name, node, volume).is_confirmed = true;
+        let report = self.reports.entry(node.clone()).or_default();
+        report.leaving.remove(name);
+        report.volumes.insert(name.clone())
+    }
+
+    /// The node may have the volume.
+    pub(super) fn uncertain(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) {
+        self.note(name, node, volume).is_confirmed = false;
+    }
+
+    fn note(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> &mut Attachment {
+        let attached = self.volumes.entry(name.clone()).or_default();
+        attached.volume = volume.or(attached.volume.take());
+        if self
+            .by_node
+            .entry(node.clone())
+            .or_default()
+            .insert(name.clone())
+        {
+            // Until the next status of the kubelet, the node counts as using the volume.
+            self.in_use
+                .entry(node.clone())
+                .or_default()
+                .insert(name.clone());
+        }
+        attached.nodes.entry(node.clone()).or_default()
+    }
+
+    /// Completes a volume of which the status of a node told only the name.
+    pub(super) fn learn(&mut self, volume: &Arc<Volume>) {
+        if let Some(attached) = self.volumes.get_mut(&volume.unique_name) {
+            attached.volume.get_or_insert_with(|| Arc::clone(volume));
+        }
+    }
+
+    /// Sets the device path of a volume, as the status of a node has it.
+    pub(super) fn set_device_path(&mut self, name: &Sym, path: &str) {
+        if let Some(attached) = self.volumes.get_mut(name) {
+            attached.device_path = path.into();
+        }
+    }
+
+    /// The node has the volume no more. True if the report changed.
+    pub(super) fn detached(&mut self, name: &Sym, node: &Sym) -> bool {
+        if let Some(attached) = self.volumes.get_mut(name) {
+            attached.nodes.remove(node);
+            if attached.nodes.is_empty() {
+                self.volumes.remove(name);
+            }
+        }
+        if let Some(volumes) = self.by_node.get_mut(node) {
+            volumes.remove(name);
+            if volumes.is_empty() {
+                self.by_node.remove(node);
+            }
+        }
+        let report = self.reports.get_mut(node);
+        report.is_some_and(|report| {
+            report.leaving.remove(name);
+            report.volumes.remove(name)
+        })
+    }
+
+    /// Notes the volumes that a node uses.
+    pub(super) fn set_in_use(&mut self, node: &Sym, volumes: &[Sym]) {
+        if volumes.is_empty() {
+            self.in_use.remove(node);
+        } else {
+            let volumes = volumes.iter().cloned().collect();
+            self.in_use.insert(node.clone(), volumes);
+        }
+    }
+
+    pub(super) fn is_in_use(&self, name: &Sym, node: &Sym) -> bool {
+        let volumes = self.in_use.get(node);
+        volumes.is_some_and(|volumes| volumes.contains(name))
+    }
+
+    /// The time since which no pod wants the attachment, from the first call until
+    /// [`wanted`](Self::wanted).
+    pub(super) fn unwanted_for(&mut self, name: &Sym, node: &Sym, now: Instant) -> Duration {
+        let nodes = self
+            .volumes
+            .get_mut(name)
+            .map(|attached| &mut attached.nodes);
+        let attachment = nodes.and_then(|nodes| nodes.get_mut(node));
+        attachment.map_or(Duration::ZERO, |attachment| {
+            now.duration_since(*attachment.unwanted_since.get_or_insert(now))
+        })
+    }
+
+    /// A pod wants the attachment again.
+    pub(super) fn wanted(&mut self, name: &Sym, node: &Sym) {
+        let nodes = self
+            .volumes
+            .get_mut(name)
+            .map(|attached| &mut attached.nodes);
+        if let Some(attachment) = nodes.and_then(|nodes| nodes.get_mut(node)) {
+            attachment.unwanted_since = None;
+        }
+    }
+
+    /// Whether the node surely has the volume.
+    pub(super) fn is_confirmed(&self, name: &Sym, node: &Sym) -> bool {
+        let nodes = self.volumes.get(name).map(|attached| &attached.nodes);
+        let attachment = nodes.and_then(|nodes| nodes.get(node));
+        attachment.is_some_and(|attachment| attachment.is_confirmed)
+    }
+
+    pub(super) fn is_known(&self, name: &Sym, node: &Sym) -> bool {
+        let nodes = self.volumes.get(name).map(|attached| &attached.nodes);
+        nodes.is_some_and(|nodes| nodes.contains_key(node))
+    }
+
+    /// The nodes that have or may have a volume, sorted.
+    pub(super) fn nodes_of(&self, name: &Sym) -> Vec<Sym> {
+        let attached = self.volumes.get(name);
+        attached.map_or_else(Vec::new, |attached| {
+            attached.nodes.keys().cloned().collect()
+        })
+    }
+
+    /// The nodes that surely have a volume, sorted.
+    pub(super) fn confirmed_nodes(&self, name: &Sym) -> Vec<Sym> {
+        let nodes = self.volumes.get(name).map(|attached| &attached.nodes);
+        let confirmed = nodes.into_iter().flatten().filter(|(_, a)| a.is_confirmed);
+        confirmed.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// The volume of this name; `None` while only the status of a node names it.
+    pub(super) fn volume(&self, name: &Sym) -> Option<&Arc<Volume>> {
+        self.volumes.get(name)?.volume.as_ref()
+    }
+
+    /// The volumes that a node has or may have, sorted.
+    pub(super) fn volumes_on(&self, node: &Sym) -> Vec<Sym> {
+        let volumes = self.by_node.get(node);
+        volumes.map_or_else(Vec::new, |volumes| volumes.iter().cloned().collect())
+    }
+
+    /// The names of all volumes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Sym> {
+        self.volumes.keys()
+    }
+
+    /// All known volumes, once per node that has or may have them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Volume>> {
+        self.volumes.values().flat_map(|attached| {
+            let volume = attached.volume.iter();
+            volume.flat_map(|volume| std::iter::repeat_n(volume, attached.nodes.len()))
+        })
+    }
+
+    /// The confirmed attachments of known volumes: volume and node.
+    pub(super) fn confirmed(&self) -> Vec<(Arc<Volume>, Sym)> {
+        let mut confirmed = Vec::new();
+        for attached in self.volumes.values() {
+            let Some(volume) = &attached.volume else {
+                continue;
+            };
+            let nodes = attached.nodes.iter().filter(|(_, a)| a.is_confirmed);
+            confirmed.extend(nodes.map(|(node, _)| (Arc::clone(volume), node.clone())));
+        }
+        confirmed
+    }
+
+    /// Takes a volume off the report of a node, before it is detached. True if the status of the
+    /// node may still name it.
+    pub(super) fn leave(&mut self, name: &Sym, node: &Sym) -> bool {
+        let Some(report) = self.reports.get_mut(node) else {
+            return false;
+        };
+        let is_reported = report.volumes.remove(name);
+        if is_reported {
+            report.leaving.insert(name.clone());
+        }
+        is_reported
+    }
+
+    /// Whether the status of the node may still name a volume that left its report.
+    pub(super) fn is_leaving(&self, name: &Sym, node: &Sym) -> bool {
+        let report = self.reports.get(node);
+        report.is_some_and(|report| report.leaving.contains(name))
+    }
+
+    /// Puts a volume on the report of its node again, if it is confirmed there. True if that
+    /// changed the report.
+    pub(super) fn report_again(&mut self, name: &Sym, node: &Sym) -> bool {
+        self.is_confirmed(name, node) && self.attached(name, node, None)
+    }
+
+    /// `status.volumesAttached` of a node, sorted by name. `None` if nothing was ever attached there.
+    pub(super) fn report(&self, node: &Sym) -> Option<Vec<AttachedVolume>> {
+        let report = self.reports.get(node)?;
+        let volume = |name: &Sym| AttachedVolume {
+            name: name.clone(),
+            device_path: self
+                .volumes
+                .get(name)
+                .map_or_else(Box::default, |attached| attached.device_path.clone()),
+        };
+        Some(report.volumes.iter().map(volume).collect())
+    }
+
+    /// The status of a node has these volumes. If this controller knows one of them, it writes the
+    /// list from now on, for example after a start with an older cache.
+    pub(super) fn note_shown(&mut self, node: &Sym, shown: &[AttachedVolume]) {
+        if shown.iter().any(|volume| self.is_known(&volume.name, node)) {
+            self.reports.entry(node.clone()).or_default();
+        }
+    }
+
+    /// The status of a node has exactly the volumes `shown`. Returns the volumes that may be
+    /// detached now.
+    pub(super) fn shown(&mut self, node: &Sym, shown: &[AttachedVolume]) -> Vec<Sym> {
+        let Some(report) = self.reports.get_mut(node) else {
+            return Vec::new();
+        };
+        let is_shown = |name: &Sym| shown.iter().any(|volume| volume.name == *name);
+        let left = report.leaving.extract_if(.., |name| !is_shown(name));
+        left.collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! Events of objects: changes of the desired state and of nodes, and keys for the queue.
+//!
+//! Until [`Shared::start`] has read the caches, events change nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{
+    CsiDriver, Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod,
+    VolumeAttachment,
+};
+use steersman_runtime::volume::{Plugin, Volume};
+
+use super::desired::PodRef;
+use super::{Shared, Work};
+
+/// Adds the handlers of pods, nodes and VolumeAttachments.
+pub(super) fn register(
+    shared: &Arc<Shared>,
+    pods: &SharedInformer<Pod>,
+    nodes: &SharedInformer<Node>,
+    attachments: &SharedInformer<VolumeAttachment>,
+) {
+    let of_pods = Arc::clone(shared);
+    pods.add_handler(move |change| match change {
+        Change::Added { object, .. } => of_pods.pod_changed(object),
+        Change::Updated { old, new } => {
+            if old.meta.uid != new.meta.uid {
+                of_pods.pod_gone(old);
+            }
+            of_pods.pod_changed(new);
+        }
+        Change::Deleted { object, .. } => of_pods.pod_gone(object),
+    });
+    let of_nodes = Arc::clone(shared);
+    nodes.add_handler(move |change| match change {
+        Change::Added { object, .. } => of_nodes.node_changed(None, object),
+        Change::Updated { old, new } => of_nodes.node_changed(Some(old), new),
+        Change::Deleted { object, .. } => of_nodes.node_gone(object),
+    });
+    let of_attachments = Arc::clone(shared);
+    attachments.add_handler(move |change| of_attachments.attachment_changed(&change));
+    // The informers outlive the controller, and must not keep its records alive.
+    let rewound = Arc::downgrade(shared);
+    attachments.on_rewind(move || {
+        if let Some(shared) = rewound.upgrade() {
+            shared.is_rewound.store(true, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Adds the handlers of claims, PersistentVolumes and CSI drivers.
+pub(super) fn register_claims(
+    shared: &Arc<Shared>,
+    claims: &SharedInformer<PersistentVolumeClaim>,
+    volumes: &SharedInformer<PersistentVolume>,
+    drivers: &SharedInformer<CsiDriver>,
+) {
+    let queue = shared.queue.clone();
+    claims.add_handler(move |change| {
+        if !matches!(change, Change::Deleted { .. }) {
+            queue.add(Work::Claim(change.object().key()));
+        }
+    });
+    let queue = shared.queue.clone();
+    volumes.add_handler(move |change| {
+        if let Some(claim) = &change.object().spec.claim_ref
+            && !matches!(change, Change::Deleted { .. })
+        {
+            let key = ObjectKey::new(&claim.namespace, &claim.name);
+            queue.add(Work::Claim(key));
+        }
+    });
+    let queue = shared.queue.clone();
+    drivers.add_handler(move |change| {
+        let driver = change.object();
+        let is_same = match &change {
+            Change::Updated { old, new } => old.skips_attach() == new.skips_attach(),
+            Change::Added { initial, .. } => *initial,
+            Change::Deleted { .. } => false,
+        };
+        if !is_same {
+            queue.add(Work::Driver(Sym::new(&driver.meta.name)));
+        }
+    });
+}
+
+impl Shared {
+    /// Adds the volumes of a pod to the desired state, or removes those of a terminated one.
+    pub(super) fn pod_changed(&self, pod: &Pod) {
+        let Some(node) = &pod.node else {
+            return;
+        };
+        if pod.is_terminated() {
+            return self.pod_gone(pod);
+        }
+        if pod.volumes.is_empty() || !self.world().manages(node) {
+            return;
+        }
+        let found = pod.volumes.iter().filter_map(|volume| {
+            let found = self.resolver.resolve(&pod.meta, volume);
+            let found = found.unwrap_or_else(|error| {
+                tracing::trace!(pod = %pod.key(), volume = &*volume.name, %error, "Error processing volume for pod");
+                None
+            });
+            found.filter(|volume| !self.skips_attach(volume))
+        });
+        let found: Vec<Volume> = found.collect();
+        let mut world = self.world();
+        let mut added = Vec::new();
+        for volume in found {
+            let name = volume.unique_name.clone();
+            if world.desired.add(PodRef::of(&pod.meta), node, volume) {
+                added.push(name);
+            }
+        }
+        drop(world);
+        // The pod may be gone since the caller read it. Then its event came before this change.
+        let cached = self.pods.get(&pod.key());
+        if !added.is_empty() && cached.is_none_or(|cached| cached.meta.uid != pod.meta.uid) {
+            self.pod_gone(pod);
+        }
+        self.enqueue_volumes(added);
+    }
+
+    fn pod_gone(&self, pod: &Pod) {
+        if !pod.volumes.is_empty() {
+            let volumes = self.world().desired.remove_pod(&pod.meta.uid);
+            self.enqueue_volumes(volumes);
+        }
+    }
+
+    /// Whether the driver of the volume needs no attachments.
+    pub(super) fn skips_attach(&self, volume: &Volume) -> bool {
+        let Plugin::Csi(csi) = &volume.plugin else {
+            return false;
+        };
+        let driver = self.drivers.get(&ObjectKey::new("", &csi.driver));
+        driver.is_some_and(|driver| driver.skips_attach())
+    }
+
+    fn node_changed(&self, old: Option<&Arc<Node>>, node: &Arc<Node>) {
+        let name = Sym::new(&node.meta.name);
+        let mut world = self.world();
+        if !world.is_started {
+            return;
+        }
+        let is_managed = node.annotations.controller_managed_attach_detach.is_some();
+        let is_new = is_managed && world.desired.manage(&name);
+        world.actual.set_in_use(&name, &node.status.volumes_in_use);
+        world
+            .actual
+            .note_shown(&name, &node.status.volumes_attached);
+        let is_old = old.is_some_and(|old| matter_equally(old, node));
+        let volumes = match is_old {
+            true => Vec::new(),
+            false => world.actual.volumes_on(&name),
+        };
+        let is_reported = world.actual.report(&name).is_some();
+        drop(world);
+        self.enqueue_volumes(volumes);
+        let is_shown = old.is_some_and(|old| {
+            old.meta.uid == node.meta.uid
+                && old.status.volumes_attached == node.status.volumes_attached
+        });
+        if is_reported && !is_shown {
+            self.queue.add(Work::Node(name.clone()));
+        }
+        if is_new {
+            for pod in self.pods_by_node.bound_to(&name) {
+                self.pod_changed(&pod);
+            }
+        }
+    }
+
+    fn node_gone(&self, node: &Node) {
+        let name = Sym::new(&node.meta.name);
+        let mut world = self.world();
+        world.desired.forget_node(&name);
+        let volumes = world.actual.volumes_on(&name);
+        drop(world);
+        self.enqueue_volumes(volumes);
+    }
+
+    fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
+        let attachment = change.object();
+        let waiting = self.world().waits_for(&attachment.meta.name).cloned();
+        match waiting {
+            Some(volume) => self.queue.add(Work::Volume(volume)),
+            // A restored VolumeAttachment may be unknown, as at the start.
+            None if self.is_rewound.load(Ordering::Relaxed)
+                && !matches!(change, Change::Deleted { .. }) =>
+            {
+                let volume = self.adopt(attachment);
+                self.enqueue_volumes(volume);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whether two states of a node have the same effect on detaching its volumes.
+fn matter_equally(old: &Node, new: &Node) -> bool {
+    old.meta.uid == new.meta.uid
+        && old.is_ready() == new.is_ready()
+        && old.spec.taints == new.spec.taints
+        && old.status.volumes_in_use == new.status.volumes_in_use
+}

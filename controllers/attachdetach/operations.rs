@@ -1,0 +1,272 @@
+//! Attach and detach operations that are under way, and the back-off of failed ones.
+//!
+//! A volume that only one node may have has at most one operation in the cluster. Other volumes have
+//! one per node. Upstream: `pkg/volume/util/nestedpendingoperations`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::volume::{Plugin, Volume};
+use tokio::time::Instant;
+
+use super::desired::PodRef;
+
+/// Delay after the first failure. Upstream: `initialDurationBeforeRetry`.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// Longest delay. Upstream: `maxDurationBeforeRetry`.
+const LAST_DELAY: Duration = Duration::from_secs(122);
+/// Time in which an attacher has to answer. Upstream: `csiTimeout` of the controller.
+pub(super) const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Kind of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Attach,
+    Detach,
+}
+
+impl Kind {
+    /// Name of the operation in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Attach => "volume_attach",
+            Self::Detach => "volume_detach",
+        }
+    }
+}
+
+/// The next thing that an operation needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Attach: the VolumeAttachment exists.
+    Create,
+    /// Detach: the status of the node lacks the volume.
+    Report,
+    /// Detach: the node does not use the volume, and the VolumeAttachment is deleted.
+    Delete,
+    /// The answer of the attacher.
+    Answer,
+}
+
+/// An operation under way.
+#[derive(Debug, Clone)]
+pub(super) struct Operation {
+    pub(super) kind: Kind,
+    pub(super) phase: Phase,
+    /// Start of the operation, for its metric.
+    pub(super) began: Instant,
+    /// Time at which the attacher has to have answered.
+    pub(super) deadline: Instant,
+    /// The volume; `None` if only the status of a node names it.
+    pub(super) volume: Option<Arc<Volume>>,
+    /// Detach: the rule under which a volume in use is detached.
+    pub(super) force: Force,
+    /// Attach: the pods that get the Event of the result.
+    pub(super) pods: Vec<PodRef>,
+}
+
+/// The rule under which a volume is detached that its node may still use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Force {
+    /// None: the node must not use the volume.
+    No,
+    /// The wait for the unmount is over.
+    Timeout,
+    /// The node has the taint `node.kubernetes.io/out-of-service`.
+    OutOfService,
+}
+
+impl Operation {
+    pub(super) fn new(kind: Kind, volume: Option<Arc<Volume>>, now: Instant) -> Self {
+        Self {
+            kind,
+            phase: match kind {
+                Kind::Attach => Phase::Create,
+                Kind::Detach => Phase::Report,
+            },
+            began: now,
+            deadline: now + TIMEOUT,
+            volume,
+            force: Force::No,
+            pods: Vec::new(),
+        }
+    }
+
+    /// The plugin, as metrics name it.
+    pub(super) fn plugin(&self, name: &Sym) -> String {
+        match &self.volume {
+            Some(volume) => volume.plugin.qualified_name(),
+            None => plugin_of(name),
+        }
+    }
+}
+
+/// The qualified name of the plugin of a volume with this unique name.
+fn plugin_of(name: &Sym) -> String {
+    match steersman_runtime::volume::CsiVolume::of_unique_name(name) {
+        Some(volume) => Plugin::Csi(volume).qualified_name(),
+        None => name.split('/').take(2).collect::<Vec<_>>().join("/"),
+    }
+}
+
+/// The scope of a back-off: one node, or the cluster for a volume that one node may have.
+type Scope = Option<Sym>;
+
+#[derive(Debug)]
+struct BackOff {
+    kind: Kind,
+    delay: Duration,
+    until: Instant,
+}
+
+/// All operations.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    /// By unique name of the volume, then by node.
+    running: HashMap<Sym, BTreeMap<Sym, Operation>>,
+    failed: HashMap<Sym, HashMap<Scope, BackOff>>,
+}
+
+impl Operations {
+    /// The nodes with an operation of this volume.
+    pub(super) fn nodes_of(&self, volume: &Sym) -> Vec<Sym> {
+        let running = self.running.get(volume);
+        running.map_or_else(Vec::new, |running| running.keys().cloned().collect())
+    }
+
+    pub(super) fn get(&self, volume: &Sym, node: &Sym) -> Option<&Operation> {
+        self.running.get(volume)?.get(node)
+    }
+
+    pub(super) fn set_phase(&mut self, volume: &Sym, node: &Sym, phase: Phase, deadline: Instant) {
+        let running = self.running.get_mut(volume);
+        if let Some(operation) = running.and_then(|running| running.get_mut(node)) {
+            operation.phase = phase;
+            operation.deadline = deadline;
+        }
+    }
+
+    /// Whether an operation of the volume excludes one on this node.
+    pub(super) fn is_busy(&self, volume: &Sym, node: &Sym, is_multi_attach: bool) -> bool {
+        let running = self.running.get(volume);
+        running.is_some_and(|running| !is_multi_attach || running.contains_key(node))
+    }
+
+    /// The time until which an operation of this kind has to wait after failures. `None` if it may
+    /// start.
+    pub(super) fn waits_until(
+        &self,
+        volume: &Sym,
+        scope: &Scope,
+        kind: Kind,
+        now: Instant,
+    ) -> Option<Instant> {
+        let failed = self.failed.get(volume)?.get(scope)?;
+        (failed.kind == kind && now < failed.until).then_some(failed.until)
+    }
+
+    pub(super) fn start(&mut self, volume: &Sym, node: &Sym, operation: Operation) {
+        let running = self.running.entry(volume.clone()).or_default();
+        running.insert(node.clone(), operation);
+    }
+
+    /// Ends an operation without a result.
+    pub(super) fn end(&mut self, volume: &Sym, node: &Sym) -> Option<Operation> {
+        let running = self.running.get_mut(volume)?;
+        let operation = running.remove(node);
+        if running.is_empty() {
+            self.running.remove(volume);
+        }
+        operation
+    }
+
+    /// Forgets failures after a success.
+    pub(super) fn succeeded(&mut self, volume: &Sym, scope: &Scope) {
+        if let Some(failed) = self.failed.get_mut(volume) {
+            failed.remove(scope);
+            if failed.is_empty() {
+                self.failed.remove(volume);
+            }
+        }
+    }
+
+    /// Starts or doubles the back-off. A failure of the other kind starts it over.
+    pub(super) fn failed(&mut self, volume: &Sym, scope: Scope, kind: Kind, now: Instant) {
+        let failed = self.failed.entry(volume.clone()).or_default();
+        let before = failed.get(&scope).filter(|before| before.kind == kind);
+        let delay = before.map_or(FIRST_DELAY, |before| (before.delay * 2).min(LAST_DELAY));
+        let until = now + delay;
+        failed.insert(scope, BackOff { kind, delay, until });
+    }
+
+    /// Drops the failures of a volume that is neither wanted nor attached.
+    pub(super) fn forget(&mut self, volume: &Sym) {
+        self.failed.remove(volume);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_double_the_delay_up_to_its_limit() {
+        let (volume, scope, now) = (Sym::new("v"), None, Instant::now());
+        let mut operations = Operations::default();
+        let mut delays = Vec::new();
+        for _ in 0..10 {
+            operations.failed(&volume, scope.clone(), Kind::Attach, now);
+            let until = operations.waits_until(&volume, &scope, Kind::Attach, now);
+            delays.push(until.unwrap().duration_since(now).as_millis());
+        }
+        let expected = [
+            500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 122_000, 122_000,
+        ];
+        assert_eq!(delays, expected);
+        let over = now + LAST_DELAY;
+        assert_eq!(
+            operations.waits_until(&volume, &scope, Kind::Attach, over),
+            None
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_other_kind_of_operation_starts_at_once() {
+        let (volume, now) = (Sym::new("v"), Instant::now());
+        let mut operations = Operations::default();
+        operations.failed(&volume, None, Kind::Attach, now);
+        operations.failed(&volume, None, Kind::Attach, now);
+        let waits = |operations: &Operations, kind| {
+            let until = operations.waits_until(&volume, &None, kind, now);
+            until.map(|until| until.duration_since(now))
+        };
+        assert_eq!(waits(&operations, Kind::Detach), None);
+        operations.failed(&volume, None, Kind::Detach, now);
+        assert_eq!(waits(&operations, Kind::Attach), None);
+        assert_eq!(waits(&operations, Kind::Detach), Some(FIRST_DELAY));
+        operations.succeeded(&volume, &None);
+        assert_eq!(waits(&operations, Kind::Detach), None);
+    }
+
+    /// Upstream's rule of operation keys.
+    #[tokio::test(start_paused = true)]
+    async fn an_exclusive_volume_has_one_operation_in_the_cluster() {
+        let (volume, now) = (Sym::new("v"), Instant::now());
+        let (here, there) = (Sym::new("n1"), Sym::new("n2"));
+        let mut operations = Operations::default();
+        operations.start(&volume, &here, Operation::new(Kind::Attach, None, now));
+        // (node, volume is for several nodes, busy)
+        let cases = [
+            (&here, true, true),
+            (&there, true, false),
+            (&there, false, true),
+        ];
+        for (node, is_multi_attach, expected) in cases {
+            assert_eq!(operations.is_busy(&volume, node, is_multi_attach), expected);
+        }
+        operations.end(&volume, &here);
+        assert!(!operations.is_busy(&volume, &there, false));
+    }
+}

@@ -1,0 +1,274 @@
+//! Syncs claims, volumes, nodes and drivers. All requests of the controller except those of
+//! [`verify`](super::verify) are here.
+//!
+//! Upstream: `reconciler.go`, `statusupdater` and `csi_attacher.go`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use steersman_runtime::client::{ApiError, PatchKind, Target};
+use steersman_runtime::events::EventType;
+use steersman_runtime::informer::Store;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::live::{self, LiveError};
+use steersman_runtime::object::{
+    AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Uid, VolumeAttachment,
+};
+use steersman_runtime::volume::Plugin;
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_runtime::writes::Delete;
+use tokio::time::Instant;
+
+use super::operations::Force;
+use super::world::{Effect, Step, Surroundings, is_out_of_service};
+use super::{Shared, Work};
+
+/// The status of a node could not be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The PATCH failed.
+    #[error("update status.volumesAttached of the node: {0}")]
+    Report(#[source] ApiError),
+    /// The answer of the PATCH is no node.
+    #[error("read the updated node: {0}")]
+    Answer(#[source] DecodeError),
+}
+
+impl Syncer<Work> for Shared {
+    type Error = SyncError;
+
+    async fn sync(&self, work: &Work) -> Result<Requeue, SyncError> {
+        match work {
+            Work::Claim(claim) => {
+                for pod in self.pods_by_claim.using(claim) {
+                    self.pod_changed(&pod);
+                }
+                Ok(Requeue::Never)
+            }
+            Work::Volume(name) => Ok(self.sync_volume(name).await),
+            Work::Node(name) => self.sync_node(name).await.map(|()| Requeue::Never),
+            Work::Driver(driver) => {
+                self.sync_driver(driver);
+                Ok(Requeue::Never)
+            }
+        }
+    }
+
+    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
+        Retry::after_request(ApiError::within(error))
+    }
+}
+
+impl Shared {
+    /// Takes the steps of a volume until it has to wait.
+    async fn sync_volume(&self, name: &Sym) -> Requeue {
+        loop {
+            let (step, effects) = {
+                let mut world = self.world();
+                let step = world.step(name, &self.surroundings());
+                (step, world.take_effects())
+            };
+            effects.into_iter().for_each(|effect| self.cause(effect));
+            match step {
+                Step::Wait(None) => return Requeue::Never,
+                Step::Wait(Some(at)) => return Requeue::After(at.duration_since(Instant::now())),
+                Step::Create { node, body } => {
+                    let target = Target::collection::<VolumeAttachment>("");
+                    let created = self.client.create(target, &body).await;
+                    if created.as_ref().is_err_and(ApiError::is_fenced) {
+                        self.world().abandon(name, &node);
+                        return Requeue::Never;
+                    }
+                    let result = match created {
+                        Err(error) if !error.is_already_exists() => Err(text_of(&error)),
+                        _ => Ok(()),
+                    };
+                    self.world().created(name, &node, Instant::now(), result);
+                }
+                Step::Delete {
+                    node,
+                    attachment,
+                    force,
+                } => {
+                    let result = match self.check_use(name, &node, force).await {
+                        Ok(()) => self.delete(attachment).await,
+                        failed => failed,
+                    };
+                    self.world().deleted(name, &node, Instant::now(), result);
+                }
+            }
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            nodes: &self.nodes,
+            attachments: &self.attachments,
+            now: Instant::now(),
+            forces_on_timeout: self.forces_on_timeout,
+        }
+    }
+
+    fn cause(&self, effect: Effect) {
+        match effect {
+            Effect::Event {
+                pod,
+                succeeded,
+                message,
+            } => {
+                let (kind, reason) = if succeeded {
+                    (EventType::Normal, "SuccessfulAttachVolume")
+                } else {
+                    (EventType::Warning, "FailedAttachVolume")
+                };
+                self.recorder.event(pod.reference(), kind, reason, message);
+            }
+            Effect::Report(node) => self.queue.add(Work::Node(node)),
+            Effect::Forced(force) => self.metrics.forced(force),
+            Effect::Finished {
+                plugin,
+                kind,
+                succeeded,
+                took,
+            } => self
+                .metrics
+                .operations
+                .finished(&plugin, kind.name(), succeeded, took),
+        }
+    }
+
+    /// Fails if the live node uses the volume. A detach by force does not ask, unless the cache may
+    /// lack the end of the taint.
+    async fn check_use(&self, name: &Sym, node: &Sym, force: Force) -> Result<(), String> {
+        let is_sure = match force {
+            Force::No => false,
+            Force::Timeout => true,
+            Force::OutOfService => !self.nodes_written.predates_term(),
+        };
+        if is_sure {
+            return Ok(());
+        }
+        match live::object::<Node>(&self.client, "", node).await {
+            Ok(Some(live)) => {
+                let is_forced = force == Force::OutOfService && is_out_of_service(&live);
+                if live.status.volumes_in_use.contains(name) && !is_forced {
+                    return Err(
+                        "volume is still in use by node, according to Node status".to_owned()
+                    );
+                }
+                // The cache at the start lacked the volume. Its update is on the way.
+                let mut attached = live.status.volumes_attached.iter();
+                if attached.any(|attached| attached.name == *name) {
+                    return Err("volume is still in status.volumesAttached of node".to_owned());
+                }
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(LiveError::Request(error)) => Err(text_of(&error)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Deletes a VolumeAttachment. One that is gone already is a success.
+    async fn delete(&self, attachment: Option<(Box<str>, Option<Uid>)>) -> Result<(), String> {
+        let Some((name, uid)) = attachment else {
+            return Ok(());
+        };
+        let target = Target::named::<VolumeAttachment>("", &name);
+        let deleted = match &uid {
+            Some(uid) => self.client.delete(target, &Delete::uid(uid)).await,
+            // The name follows from volume and node, so an unseen object of the name is the one.
+            None => self.client.delete(target, &json!({})).await,
+        };
+        match deleted {
+            Err(error) if !error.is_object_not_found() => {
+                let error = text_of(&error);
+                Err(format!(
+                    "kubernetes.io/csi: detacher.Detach failed to delete VolumeAttachment [{name}]: {error}"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes `status.volumesAttached` of a node, if it differs from the report.
+    async fn sync_node(&self, name: &Sym) -> Result<(), SyncError> {
+        let (queue, again) = (self.queue.clone(), Work::Node(name.clone()));
+        let wait = self.writes.wait_for_cache(name, move || queue.add(again));
+        if wait.is_some() {
+            return Ok(());
+        }
+        let report = self.world().actual.report(name);
+        let (Some(report), Some(node)) = (report, self.node(name)) else {
+            return Ok(());
+        };
+        if !is_shown(&node, &report) {
+            self.patch_node(name, &node, &report).await?;
+        }
+        let left = self.world().actual.shown(name, &report);
+        self.enqueue_volumes(left);
+        Ok(())
+    }
+
+    async fn patch_node(
+        &self,
+        name: &Sym,
+        node: &Node,
+        report: &[AttachedVolume],
+    ) -> Result<(), SyncError> {
+        let target = Target::of::<Node>(&node.meta).status();
+        let body = report_body(&node.meta.uid, report);
+        let patched = self.client.patch(target, PatchKind::Strategic, &body).await;
+        let answer = patched.map_err(SyncError::Report)?;
+        let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
+        self.nodes_written.record(name, written.resource_version);
+        Ok(())
+    }
+
+    fn node(&self, name: &Sym) -> Option<Arc<Node>> {
+        get(&self.nodes, name)
+    }
+
+    /// Attaches the volumes of a driver that needs attachments now, or forgets to do so.
+    fn sync_driver(&self, driver: &Sym) {
+        let skips = get(&self.drivers, driver).is_some_and(|driver| driver.skips_attach());
+        if skips {
+            let is_of_driver = |volume: &steersman_runtime::volume::Volume| matches!(&volume.plugin, Plugin::Csi(csi) if csi.driver == *driver);
+            let volumes = self.world().desired.remove_volumes(is_of_driver);
+            self.enqueue_volumes(volumes);
+        } else {
+            for pod in self.pods.list() {
+                self.pod_changed(&pod);
+            }
+        }
+    }
+}
+
+fn get<T: Object>(store: &Store<T>, name: &Sym) -> Option<Arc<T>> {
+    store.get(&ObjectKey::new("", name))
+}
+
+/// Whether the status of the node has exactly the volumes of the report, in any order.
+fn is_shown(node: &Node, report: &[AttachedVolume]) -> bool {
+    let shown = &node.status.volumes_attached;
+    shown.len() == report.len() && report.iter().all(|volume| shown.contains(volume))
+}
+
+fn report_body(uid: &Uid, report: &[AttachedVolume]) -> Value {
+    let volume =
+        |volume: &AttachedVolume| json!({"name": volume.name, "devicePath": volume.device_path});
+    let volumes: Vec<Value> = report.iter().map(volume).collect();
+    // Upstream's patch removes an empty list.
+    let volumes = if volumes.is_empty() {
+        Value::Null
+    } else {
+        json!(volumes)
+    };
+    json!({"metadata": {"uid": uid.to_string()}, "status": {"volumesAttached": volumes}})
+}
+
+/// The words of the API server, without the request.
+fn text_of(error: &ApiError) -> String {
+    let message = error.status().and_then(|status| status.message.clone());
+    message.unwrap_or_else(|| error.to_string())
+}

@@ -1,0 +1,97 @@
+//! The regular check whether confirmed volumes are still attached.
+//!
+//! Upstream: `VerifyVolumesAreAttached` in `operation_executor.go`, and `VolumesAreAttached` in
+//! `csi_attacher.go`.
+
+use std::time::Duration;
+
+use steersman_runtime::client::Category;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::live::{self, LiveError};
+use steersman_runtime::object::{ObjectKey, VolumeAttachment};
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::volume::{CsiVolume, Plugin, Volume};
+
+use super::{Shared, Work, attachment};
+
+impl Shared {
+    /// Checks all volumes after each `period` until `stop`. Never without a period.
+    pub(super) async fn verify(&self, period: Option<Duration>, stop: &CancellationToken) {
+        let Some(period) = period else {
+            return;
+        };
+        while stop
+            .run_until_cancelled(tokio::time::sleep(period))
+            .await
+            .is_some()
+        {
+            self.verify_once(stop).await;
+        }
+    }
+
+    async fn verify_once(&self, stop: &CancellationToken) {
+        let confirmed = self.world().actual.confirmed();
+        for (volume, node) in confirmed {
+            if stop.is_cancelled() {
+                return;
+            }
+            match self.is_attached(&volume, &node).await {
+                Ok(true) => {}
+                Ok(false) => self.lost(&volume.unique_name, &node),
+                Err(error) => {
+                    let category = Category::of(&error).as_str();
+                    tracing::warn!(volume = &*volume.unique_name, node = &*node, category, %error, "attachment could not be checked");
+                }
+            }
+        }
+    }
+
+    /// Whether a VolumeAttachment says that the node has the volume. Volumes without one count as
+    /// attached.
+    async fn is_attached(&self, volume: &Volume, node: &Sym) -> Result<bool, LiveError> {
+        let Plugin::Csi(csi) = &volume.plugin else {
+            return Ok(true);
+        };
+        if self.skips_attach(volume) {
+            return Ok(true);
+        }
+        Ok(match self.attachment(csi, node) {
+            Some(cached) => cached.status.attached,
+            None => {
+                let name = attachment::name(csi, node);
+                let live = live::object::<VolumeAttachment>(&self.client, "", &name).await?;
+                live.is_some_and(|live| live.status.attached)
+            }
+        })
+    }
+
+    fn attachment(
+        &self,
+        volume: &CsiVolume,
+        node: &Sym,
+    ) -> Option<std::sync::Arc<VolumeAttachment>> {
+        let name = attachment::name(volume, node);
+        self.attachments.get(&ObjectKey::new("", &name))
+    }
+
+    /// The node has lost a volume. It is attached again if a pod wants it.
+    fn lost(&self, volume: &Sym, node: &Sym) {
+        let mut world = self.world();
+        // An operation knows more, and decides at its end.
+        if world.operations.get(volume, node).is_some() || !world.actual.is_confirmed(volume, node)
+        {
+            return;
+        }
+        tracing::warn!(
+            volume = &**volume,
+            node = &**node,
+            "volume is no longer attached"
+        );
+        let changed = world.actual.detached(volume, node);
+        drop(world);
+        if changed {
+            self.queue.add(Work::Node(node.clone()));
+        }
+        self.enqueue_volumes([volume.clone()]);
+    }
+}

@@ -5,6 +5,7 @@
 //! `docs/reliability.md` lists the rules and the places where upstream promises less.
 
 mod accounts;
+mod attachments;
 mod autoscalers;
 mod bootstrap;
 mod bundles;
@@ -26,6 +27,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use self::accounts::{INVALID_FIRST, LIVING_ACCOUNT, ONE_TOKEN};
+pub use self::attachments::{ONE_NODE, UNREPORTED, UNUSED};
 pub use self::autoscalers::WITHIN_LIMITS;
 pub use self::bootstrap::{NOT_BEFORE_EXPIRATION, SIGNED};
 pub use self::bundles::{OLD_POD_REQUESTS, OWN_BUNDLES};

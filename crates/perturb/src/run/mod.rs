@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
-use steersman_devcluster::nodes::{BINDER, NodesConfig};
+use steersman_devcluster::nodes::{ATTACH_DETACH, BINDER, NodesConfig};
 use steersman_devcluster::{Admission, DevCluster};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
@@ -179,6 +179,7 @@ impl<'a> Run<'a> {
             .simulated_nodes(NodesConfig {
                 count: scenario.nodes,
                 binds_claims: !scenario.runs(BINDER),
+                attaches_volumes: scenario.runs(ATTACH_DETACH),
                 ..NodesConfig::default()
             });
         let cluster = builder

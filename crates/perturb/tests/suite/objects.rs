@@ -41,6 +41,7 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
             return format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
         }
         "persistentvolumes" => return format!("/api/v1/persistentvolumes/{name}"),
+        "csidrivers" => return format!("/apis/storage.k8s.io/v1/csidrivers/{name}"),
         "nodes" => return format!("/api/v1/nodes/{name}"),
         "resourceclaims" => "/apis/resource.k8s.io/v1",
         "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),

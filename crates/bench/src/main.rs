@@ -171,6 +171,7 @@ impl Server {
         let mut config = NodesConfig {
             latency: Latency::total(Duration::from_millis(100)),
             binds_claims: !args.workload.contains(&Workload::Claims),
+            attaches_volumes: args.workload.contains(&Workload::Volumes),
             ..NodesConfig::default()
         };
         if args.workload.contains(&Workload::Services) {

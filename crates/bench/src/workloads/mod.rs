@@ -7,6 +7,7 @@
 
 mod autoscalers;
 mod claims;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{
     CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice,
     HorizontalPodAutoscaler, Job, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod,
-    Service, StatefulSet,
+    Service, StatefulSet, VolumeAttachment,
 };
 use steersman_runtime::resource::{LEASES, NAMESPACES, NODES};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -83,6 +84,9 @@ pub(crate) enum Workload {
     Claims,
     /// Pods that come and go in namespaces with a quota.
     Quotas,
+    /// Pods with attached volumes, which move to other nodes. Another API server than the embedded one
+    /// needs `steersman nodes --attach`.
+    Volumes,
 }
 
 /// The sizes of the loads that are too large for a trial.
@@ -121,6 +125,9 @@ pub(crate) struct Sizes {
     /// Pods that come and go in these namespaces.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     quota_pods: usize,
+    /// Volumes of the workload `volumes`, each with a pod.
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    volumes: usize,
 }
 
 impl Sizes {
@@ -148,6 +155,7 @@ pub(crate) struct Workloads {
     csrs: SharedInformer<CertificateSigningRequest>,
     claims: SharedInformer<PersistentVolumeClaim>,
     volumes: SharedInformer<PersistentVolume>,
+    attachments: SharedInformer<VolumeAttachment>,
     slice_watch: SliceWatch,
     namespaces: Namespaces,
     quotas: Quotas,
@@ -174,6 +182,7 @@ impl Workloads {
             csrs: watched(informers, &changed),
             claims: watched(informers, &changed),
             volumes: watched(informers, &changed),
+            attachments: watched(informers, &changed),
             autoscalers: watched(informers, &changed),
             slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
             pods,
@@ -224,6 +233,7 @@ impl Workloads {
                 } = self.sizes;
                 self.quotas.run(quotas, quota_pods, bench).await
             }
+            Workload::Volumes => self.volumes(bench).await,
         }
     }
 

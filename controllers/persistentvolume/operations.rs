@@ -9,10 +9,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steersman_runtime::client::ApiError;
+use steersman_runtime::client::{ApiError, Category};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::Retry;
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 /// The rest after the first failure, and the longest rest.
 const FIRST_REST: Duration = Duration::from_millis(500);
@@ -67,12 +68,14 @@ impl Operations {
             name: name.clone(),
             has_succeeded: false,
         };
-        self.tasks.spawn(name, async move {
+        let run = async move {
             match operation.await {
                 Ok(()) => run.succeed(),
                 Err(error) => run.log(&error),
             }
-        });
+        };
+        // The log lines of an operation name the object of the sync that started it.
+        self.tasks.spawn(name, run.instrument(Span::current()));
     }
 
     /// Forgets operations whose object is gone: no sync has tried them again after their rest.
@@ -107,15 +110,16 @@ impl Run {
         self.has_succeeded = true;
     }
 
-    fn log(&self, error: &(dyn std::error::Error + 'static)) {
+    fn log<E: std::error::Error + 'static>(&self, error: &E) {
         let request = ApiError::within(error);
         if request.is_some_and(ApiError::is_fenced) {
             return;
         }
+        let (operation, category) = (&*self.name, Category::of(error).as_str());
         if Retry::after_request(request) == Retry::Quietly {
-            tracing::debug!(operation = self.name, %error, "operation lost a race");
+            tracing::debug!(operation, category, %error, "operation lost a race");
         } else {
-            tracing::error!(operation = self.name, %error, "operation failed");
+            tracing::error!(operation, category, %error, "operation failed");
         }
     }
 }

@@ -217,7 +217,8 @@ fn context(state: &Arc<Mutex<State>>, registry: &Registry, options: &Value) -> C
             let mut state = shared.lock().unwrap();
             let (code, answer) = state.answer(&parts.method, parts.uri.path(), &query, body);
             let response = Response::builder().status(code);
-            let body = Body::from(answer.to_string().into_bytes());
+            // An event of a watch is a line.
+            let body = Body::from(format!("{answer}\n").into_bytes());
             Ok::<_, kube::Error>(response.body(body).unwrap())
         }
     });

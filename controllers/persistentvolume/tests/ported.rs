@@ -12,9 +12,10 @@ const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 
 /// The member `field` of `row`, if it is set.
 fn put(object: &mut Value, pointer: &str, row: &Value, field: &str) {
-    if let Some(value) = row.get(field) {
-        let (parent, name) = pointer.rsplit_once('/').unwrap();
-        object.pointer_mut(parent).unwrap()[name] = value.clone();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    // A volume without the name of a claim has no `claimRef`.
+    if let (Some(value), Some(parent)) = (row.get(field), object.pointer_mut(parent)) {
+        parent[name] = value.clone();
     }
 }
 

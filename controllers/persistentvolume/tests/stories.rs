@@ -61,6 +61,16 @@ impl World {
         world
     }
 
+    /// With the claim `data` of a class of an external provisioner.
+    async fn with_external_claim() -> Self {
+        let world = Self::binder().await;
+        let class = class("fast", "csi.example.com", json!({}));
+        world.create(class).await;
+        let claim = claim("data", "1Gi", json!({"storageClassName": "fast"}));
+        world.create(claim).await;
+        world
+    }
+
     fn claim(&self, name: &str) -> Value {
         self.find("persistentvolumeclaims", name).unwrap()
     }
@@ -210,13 +220,7 @@ async fn a_claim_of_a_lost_volume_recovers_with_it() {
 /// Upstream: `TestPersistentVolumeProvisionMultiPVCs`.
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_an_external_provisioner_is_handed_over_and_bound() {
-    let world = World::binder().await;
-    world
-        .create(class("fast", "csi.example.com", json!({})))
-        .await;
-    world
-        .create(claim("data", "1Gi", json!({"storageClassName": "fast"})))
-        .await;
+    let world = World::with_external_claim().await;
     let event = world.until_told("ExternalProvisioning").await;
     assert_eq!(event["type"], "Normal");
     let claim = world.claim("data");
@@ -254,13 +258,7 @@ async fn a_claim_of_an_external_provisioner_is_handed_over_and_bound() {
 /// A provisioner that never answers costs one write and an Event per period, which are counted.
 #[tokio::test(start_paused = true)]
 async fn a_silent_provisioner_causes_no_hot_loop() {
-    let world = World::binder().await;
-    world
-        .create(class("fast", "csi.example.com", json!({})))
-        .await;
-    world
-        .create(claim("data", "1Gi", json!({"storageClassName": "fast"})))
-        .await;
+    let world = World::with_external_claim().await;
     world.until_told("ExternalProvisioning").await;
     world.clear_requests();
     for _ in 0..10 {

@@ -12,9 +12,11 @@ use crate::claims::{ClaimRef, PROVISIONED_BY, SimClaim, SimClass, SimVolume, VOL
 /// Annotation with the provisioner of a claim.
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// The provisioner to which the PersistentVolume binder has handed `claim`.
+/// The external provisioner to which the PersistentVolume binder has handed `claim`. The binder names
+/// its own plugins, too.
 pub(crate) fn requested(claim: &SimClaim) -> Option<&str> {
-    claim.annotations.get(PROVISIONER).map(String::as_str)
+    let name = claim.annotations.get(PROVISIONER).map(String::as_str);
+    name.filter(|name| !name.starts_with("kubernetes.io/"))
 }
 
 /// Whether the provisioner made `volume`, and for a claim that `volume` still names.

@@ -74,7 +74,9 @@ impl Unavailable {
             notes.extend(claim.and_then(|claim| lacking_class(claim, cluster)));
         }
         // Pods that exist explain themselves; the warnings are about those that do not.
-        notes.extend(latest_warning(&owners, cluster));
+        // The PersistentVolume binder warns of a missing class in the same words.
+        let warning = latest_warning(&owners, cluster).filter(|warning| !notes.contains(warning));
+        notes.extend(warning);
         if notes.is_empty() {
             self.to_string()
         } else {

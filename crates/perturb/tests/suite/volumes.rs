@@ -170,6 +170,9 @@ fn smallest() -> Vec<Step> {
         Step::Create(claim("c", "20Gi", "")),
         phase(CLAIMS, "default/c", "Pending"),
         until_caches_are_current(),
+        // A claim without a volume gets an Event in each period for ever.
+        delete(CLAIMS, "c", json!({})),
+        is_gone(CLAIMS, "default/c"),
     ]
 }
 
@@ -274,6 +277,7 @@ fn disk() -> Vec<Step> {
     claim["metadata"]["uid"] = json!("u");
     claim["metadata"]["namespace"] = json!("default");
     claim["spec"]["volumeName"] = json!("pv");
+    claim["spec"]["volumeMode"] = json!("Filesystem");
     claim["status"] = json!({"phase": "Bound", "capacity": {"storage": "1Gi"}});
     vec![
         Step::Create(volume),

@@ -159,13 +159,33 @@ pub async fn all<T: Object>(client: &ApiClient) -> Result<Live<T>, LiveError> {
     listed(client, "", "").await
 }
 
+/// The objects of type `T` in `namespace` that `keep` accepts; an empty `namespace` means all
+/// namespaces. Others are dropped page by page, so that a large namespace takes little memory.
+pub async fn kept<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    keep: impl Fn(&T) -> bool,
+) -> Result<Live<T>, LiveError> {
+    collected(pages::<T>(client, namespace), keep).await
+}
+
 async fn listed<T: Object>(
     client: &ApiClient,
     namespace: &str,
     query: &str,
 ) -> Result<Live<T>, LiveError> {
+    collected(pages::<T>(client, namespace).filtered(query), |_| true).await
+}
+
+fn pages<'a, T: Object>(client: &'a ApiClient, namespace: &'a str) -> Pages<'a> {
     let namespace = (!namespace.is_empty()).then_some(namespace);
-    let mut pages = Pages::new(client, T::RESOURCE, namespace).filtered(query);
+    Pages::new(client, T::RESOURCE, namespace)
+}
+
+async fn collected<T: Object>(
+    mut pages: Pages<'_>,
+    keep: impl Fn(&T) -> bool,
+) -> Result<Live<T>, LiveError> {
     let mut objects = Vec::new();
     while let Some(items) = pages
         .next::<Box<RawValue>>()
@@ -173,7 +193,10 @@ async fn listed<T: Object>(
         .map_err(LiveError::Page)?
     {
         for item in items {
-            objects.push(T::decode(item.get().as_bytes()).map_err(LiveError::Object)?);
+            let object = T::decode(item.get().as_bytes()).map_err(LiveError::Object)?;
+            if keep(&object) {
+                objects.push(object);
+            }
         }
     }
     Ok(Live {

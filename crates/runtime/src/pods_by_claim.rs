@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::informer::{Index, IndexKey, Store};
-use crate::object::{ObjectKey, Pod, VolumeSource};
+use crate::object::{ObjectKey, Pod, PodVolume, VolumeSource};
 
 /// Finds the pods that use a claim. Cheap to clone.
 #[derive(Clone)]
@@ -36,11 +36,16 @@ impl PodsByClaim {
 pub fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
     pod.volumes
         .iter()
-        .filter_map(|volume| match &volume.source {
-            VolumeSource::Claim(name) => Some(name.to_string()),
-            VolumeSource::Ephemeral(_) => Some(format!("{}-{}", pod.meta.name, volume.name)),
-            VolumeSource::Inline { .. } => None,
-        })
+        .filter_map(|volume| claim_of(pod, volume))
+}
+
+/// The name of the claim of one volume of `pod`; `None` for a volume without a claim.
+pub fn claim_of(pod: &Pod, volume: &PodVolume) -> Option<String> {
+    match &volume.source {
+        VolumeSource::Claim(name) => Some(name.to_string()),
+        VolumeSource::Ephemeral(_) => Some(format!("{}-{}", pod.meta.name, volume.name)),
+        VolumeSource::Inline { .. } => None,
+    }
 }
 
 fn values(pod: &Pod) -> Vec<IndexKey> {

@@ -50,10 +50,12 @@ impl ResourceType {
 
     /// Whether API servers may lack the type, so that nothing else may wait for its cache.
     ///
-    /// These are beta types, and the types of dynamic resource allocation. Servers before 1.34 lack
-    /// the `v1` of the latter.
+    /// These are alpha and beta types, the types of dynamic resource allocation, and
+    /// VolumeAttributesClasses. Servers before 1.34 lack the `v1` of the latter two.
     pub fn is_optional(&self) -> bool {
-        self.group == DEVICES || self.version != "v1"
+        self.group == DEVICES
+            || self.version != "v1"
+            || self.plural == VOLUME_ATTRIBUTES_CLASSES.plural
     }
 
     /// `v1` or `apps/v1`, as in `apiVersion`.
@@ -157,6 +159,21 @@ pub static VOLUME_ATTACHMENTS: ResourceType = ResourceType::builtin(
     "VolumeAttachment",
     "volumeattachments",
     false,
+);
+/// storage.k8s.io/v1 volumeattributesclasses.
+pub static VOLUME_ATTRIBUTES_CLASSES: ResourceType = ResourceType::builtin(
+    "storage.k8s.io",
+    "VolumeAttributesClass",
+    "volumeattributesclasses",
+    false,
+);
+/// scheduling.k8s.io/v1alpha2 podgroups. API servers have them only on request.
+pub static POD_GROUPS: ResourceType = ResourceType::versioned(
+    "scheduling.k8s.io",
+    "v1alpha2",
+    "PodGroup",
+    "podgroups",
+    true,
 );
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType =

@@ -36,6 +36,7 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
+mod pod_group;
 mod replica_set;
 mod replication_controller;
 mod resource_quota;
@@ -53,6 +54,7 @@ mod target_ref;
 mod token_secret;
 mod validating_admission_policy;
 mod view;
+mod volume_attributes_class;
 mod wire;
 
 use std::fmt;
@@ -130,6 +132,7 @@ pub(crate) use pod::{WireNodeSelector, WirePlacement, WireRequirement, WireTempl
 pub use pod_disruption_budget::{
     BudgetCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
+pub use pod_group::PodGroup;
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
 pub use resource_quota::{
@@ -158,6 +161,7 @@ pub use validating_admission_policy::{
     MatchConstraints, ParamKind, PolicyValidation, PolicyVariable, ResourceRule,
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec, ValidatingAdmissionPolicyStatus,
 };
+pub use volume_attributes_class::VolumeAttributesClass;
 pub use wire::{Condition, DecodeError, Identity, Parsed};
 
 use crate::intern::Sym;

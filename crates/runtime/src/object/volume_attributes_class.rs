@@ -1,0 +1,11 @@
+//! The cached view of a VolumeAttributesClass.
+//!
+//! Upstream: `k8s.io/api/storage/v1`.
+
+use super::view::view;
+
+view! {
+    /// A class of mutable volume attributes: its metadata, and the document for its writes.
+    pub struct VolumeAttributesClass: VOLUME_ATTRIBUTES_CLASSES, keeps document {
+    }
+}

@@ -17,6 +17,7 @@ pub mod endpoint;
 pub mod endpointslice;
 pub mod endpointslicemirroring;
 pub mod expand;
+pub mod ephemeralvolume;
 pub mod garbagecollector;
 pub mod job;
 pub mod legacytokencleaner;
@@ -65,6 +66,7 @@ pub const ALL: &[Descriptor] = &[
     endpoint::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
     endpointslicemirroring::DESCRIPTOR,
+    ephemeralvolume::DESCRIPTOR,
     garbagecollector::DESCRIPTOR,
     podautoscaler::DESCRIPTOR,
     job::DESCRIPTOR,

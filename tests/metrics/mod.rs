@@ -54,6 +54,7 @@ const QUEUES: &[&str] = &[
     "endpoint",
     "endpoint_slice",
     "endpoint_slice_mirroring",
+    "ephemeral_volume",
     "garbage_collector_attempt_to_delete",
     "garbage_collector_attempt_to_orphan",
     "garbage_collector_graph_changes",

@@ -1,0 +1,199 @@
+//! One sync of one pod: each of its `ephemeral` volumes has a claim.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{
+    DecodeError, Identity, Object, ObjectKey, ObjectReference, PersistentVolumeClaim, Pod,
+    PodVolume, VolumeSource,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::owner::ControllerReference;
+use steersman_runtime::pods_by_claim::claim_of;
+use steersman_runtime::workers::Requeue;
+
+use super::metrics::EphemeralVolumeMetrics;
+
+/// A volume of a pod could not get its claim.
+#[derive(Debug, thiserror::Error)]
+#[error("pod {pod}, ephemeral volume {volume}: {source}")]
+pub(super) struct SyncError {
+    pod: ObjectKey,
+    volume: Sym,
+    source: ClaimError,
+}
+
+/// The reason that a volume has no claim.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    /// A claim of this name exists, and the pod does not control it.
+    #[error("PVC {claim} was not created for pod {pod} (pod is not owner)")]
+    NotOwner { claim: ObjectKey, pod: ObjectKey },
+    /// The template of the claim is malformed.
+    #[error("create PVC {claim}: {source}")]
+    Template {
+        claim: Arc<str>,
+        source: serde_json::Error,
+    },
+    /// The claim could not be created.
+    #[error("create PVC {claim}: {source}")]
+    Create { claim: Arc<str>, source: ApiError },
+    /// The answer of the API server is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+impl ClaimError {
+    /// Whether the cache lacks a claim that exists. The next sync shows its owner.
+    fn is_race(&self) -> bool {
+        matches!(self, Self::Create { source, .. } if source.is_already_exists())
+    }
+
+    /// Whether this process may no longer write. The next leader creates the claim.
+    fn is_fenced(&self) -> bool {
+        matches!(self, Self::Create { source, .. } if source.is_fenced())
+    }
+}
+
+/// Syncs pods.
+pub(super) struct EphemeralVolumes {
+    pub(super) claims: Store<PersistentVolumeClaim>,
+    pub(super) written: WritesTo,
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+    pub(super) metrics: EphemeralVolumeMetrics,
+}
+
+impl ObjectSyncer for EphemeralVolumes {
+    type Object = Pod;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, pod: Arc<Pod>) -> Result<Requeue, SyncError> {
+        if pod.meta.is_terminating() {
+            return Ok(Requeue::Never);
+        }
+        for volume in pod.volumes.iter() {
+            self.ensure_claim(key, &pod, volume)
+                .await
+                .map_err(|source| self.failed(key, &pod, volume, source))?;
+        }
+        Ok(Requeue::Never)
+    }
+}
+
+impl EphemeralVolumes {
+    /// Creates the claim of `volume` if it is `ephemeral` and has none. Upstream: `handleVolume`.
+    async fn ensure_claim(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        volume: &PodVolume,
+    ) -> Result<(), ClaimError> {
+        let VolumeSource::Ephemeral(source) = &volume.source else {
+            return Ok(());
+        };
+        let Some(name) = claim_of(pod, volume) else {
+            return Ok(());
+        };
+        let claim = ObjectKey::new(&key.namespace, &name);
+        match self.claims.get(&claim) {
+            Some(found) if found.meta.is_controlled_by(&pod.meta.uid) => Ok(()),
+            Some(_) => Err(ClaimError::NotOwner {
+                claim,
+                pod: key.clone(),
+            }),
+            None => self.create(key, pod, &claim, source).await,
+        }
+    }
+
+    async fn create(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        claim: &ObjectKey,
+        source: &str,
+    ) -> Result<(), ClaimError> {
+        let body = new_claim(pod, &claim.name, source).map_err(|source| ClaimError::Template {
+            claim: Arc::clone(&claim.name),
+            source,
+        })?;
+        self.metrics.creations.inc();
+        let target = Target::collection::<PersistentVolumeClaim>(&claim.namespace);
+        let created = self.client.create(target, &body).await.map_err(|source| {
+            self.metrics.failures.inc();
+            ClaimError::Create {
+                claim: Arc::clone(&claim.name),
+                source,
+            }
+        })?;
+        let created = Identity::decode(&created).map_err(ClaimError::Answer)?;
+        self.written.record(key, created.resource_version);
+        Ok(())
+    }
+
+    /// The error of the sync. The pod gets an Event, unless the failure says nothing about it.
+    fn failed(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        volume: &PodVolume,
+        source: ClaimError,
+    ) -> SyncError {
+        let volume = volume.name.clone();
+        if !source.is_race() && !source.is_fenced() {
+            self.recorder.event(
+                ObjectReference::of(pod),
+                EventType::Warning,
+                "FailedBinding",
+                format!("ephemeral volume {volume}: {source}"),
+            );
+        }
+        let pod = key.clone();
+        SyncError {
+            pod,
+            volume,
+            source,
+        }
+    }
+}
+
+/// The claim of a volume whose `ephemeral` source is the JSON `source`: labels, annotations and spec
+/// of the template, controlled by the pod.
+fn new_claim(pod: &Pod, name: &str, source: &str) -> Result<Value, serde_json::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Source {
+        volume_claim_template: Template,
+    }
+    #[derive(Deserialize)]
+    struct Template {
+        #[serde(default)]
+        metadata: Value,
+        #[serde(default)]
+        spec: Value,
+    }
+    let Source {
+        volume_claim_template: Template { metadata, spec },
+    } = serde_json::from_str(source)?;
+    let mut claim = json!({
+        "apiVersion": PersistentVolumeClaim::RESOURCE.api_version(),
+        "kind": PersistentVolumeClaim::RESOURCE.kind,
+        "metadata": {
+            "name": name,
+            "ownerReferences": [ControllerReference::to::<Pod>(&pod.meta)],
+        },
+        "spec": spec,
+    });
+    for field in ["annotations", "labels"] {
+        if let Some(pairs) = metadata.get(field) {
+            claim["metadata"][field] = pairs.clone();
+        }
+    }
+    Ok(claim)
+}

@@ -27,6 +27,7 @@ pub mod nodelifecycle;
 pub mod persistentvolume;
 pub mod podautoscaler;
 pub mod podgc;
+pub mod protection;
 mod publisher_metrics;
 pub mod replicaset;
 pub mod replicationcontroller;
@@ -77,8 +78,11 @@ pub const ALL: &[Descriptor] = &[
     attachdetach::DESCRIPTOR,
     persistentvolume::DESCRIPTOR,
     expand::DESCRIPTOR,
+    protection::volumes::DESCRIPTOR,
+    protection::claims::DESCRIPTOR,
     podgc::DESCRIPTOR,
     certificates::cleaning::pods::DESCRIPTOR,
+    protection::pod_groups::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
     resourcequota::DESCRIPTOR,
@@ -94,4 +98,5 @@ pub const ALL: &[Descriptor] = &[
     ttlafterfinished::DESCRIPTOR,
     ttl::DESCRIPTOR,
     validatingadmissionpolicystatus::DESCRIPTOR,
+    protection::classes::DESCRIPTOR,
 ];

@@ -9,8 +9,8 @@ use steersman_runtime::features::{self, FeatureGates, Gate};
 use super::NAMESPACE;
 use super::world::World;
 use crate::{
-    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, replicaset,
-    resourcequota, statefulset,
+    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, protection,
+    replicaset, resourcequota, statefulset,
 };
 
 const KEEP: &str = "example.com/keep";
@@ -31,6 +31,7 @@ async fn world(gate: Gate, is_on: bool) -> World {
         namespace::DESCRIPTOR,
         podautoscaler::DESCRIPTOR,
         podgc::DESCRIPTOR,
+        protection::claims::DESCRIPTOR,
         replicaset::DESCRIPTOR,
         resourcequota::DESCRIPTOR,
         statefulset::DESCRIPTOR,
@@ -287,6 +288,18 @@ async fn autoscaled(world: &World, replicas: i32, behavior: Value, of_pod: Value
     target["spec"]["replicas"].clone()
 }
 
+/// The status of the condition `Unused` of a claim without pods.
+async fn unused(world: &World) -> Value {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    world.create(claim).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let claim = world.find("persistentvolumeclaims", "data").unwrap();
+    claim["status"]["conditions"][0]["status"].clone()
+}
+
 /// The `spec` of a pod whose containers request `cpu`.
 fn requesting(cpu: &str) -> Value {
     let resources = json!({"requests": {"cpu": cpu}});
@@ -339,6 +352,9 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!(false),
                     json!(true),
                 ),
+                features::PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME => {
+                    (unused(&world).await, json!("True"), Value::Null)
+                }
                 features::POD_DELETION_COST => (
                     cheaper_pod_is_deleted(&world).await,
                     json!(true),

@@ -108,6 +108,12 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "API servers have the role with the feature gate PodCertificateRequest, which is off by default",
     ),
     (
+        "podgroup-protection-controller",
+        "*",
+        "*",
+        "API servers have the role with the feature gate GenericWorkload, which is off by default",
+    ),
+    (
         "storage-version-garbage-collector",
         "*",
         "*",

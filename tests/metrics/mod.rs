@@ -68,7 +68,9 @@ const QUEUES: &[&str] = &[
     "noexec_taint_node",
     "noexec_taint_pod",
     "orphaned_pods_nodes",
+    "pvcprotection",
     "pvcs",
+    "pvprotection",
     "replicaset",
     "replicationmanager",
     "resource_quota_controller_resource_changes",
@@ -80,9 +82,10 @@ const QUEUES: &[&str] = &[
     "statefulset",
     "ttl_jobs_to_delete",
     "ttlcontroller",
+    "vacprotection",
+    "validatingadmissionpolicy-status",
     "volume_expand",
     "volumes",
-    "validatingadmissionpolicy-status",
 ];
 
 /// The expected families of one page, by name.

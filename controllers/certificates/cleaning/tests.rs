@@ -11,6 +11,7 @@ use super::{pods, requests};
 use crate::certificates::testing::{
     CLIENT_USAGES, KUBELET_CLIENT, condition, csr, of_kubelet, with_conditions,
 };
+use crate::testing::definitions::definition;
 use crate::testing::world::{World, begin};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -246,7 +247,14 @@ async fn a_request_that_has_changed_survives() {
 #[tokio::test(start_paused = true)]
 async fn pcr_cleaner() {
     let mut world = World::bare_at("2025-01-01T00:30:00Z".parse().unwrap()).await;
-    world.create(definition()).await;
+    let kind = "PodCertificateRequest";
+    let requests = definition(
+        "certificates.k8s.io",
+        "v1beta1",
+        kind,
+        "podcertificaterequests",
+    );
+    world.create(requests).await;
     // (case, creation, denied, deleted)
     let cases = [
         ("pending-within", "2025-01-01T00:15:01Z", false, false),
@@ -280,25 +288,4 @@ async fn pcr_cleaner() {
         Vec::<Value>::new()
     );
     assert_eq!(world.certificate_writes().len(), 4);
-}
-
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "podcertificaterequests.certificates.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements"},
-        },
-        "spec": {
-            "group": "certificates.k8s.io", "scope": "Namespaced",
-            "names": {"kind": "PodCertificateRequest", "listKind": "PodCertificateRequestList",
-                "plural": "podcertificaterequests", "singular": "podcertificaterequest"},
-            "versions": [{
-                "name": "v1beta1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                }},
-            }],
-        },
-    })
 }

@@ -53,6 +53,9 @@ pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: Gate =
 pub const MAX_UNAVAILABLE_STATEFUL_SET: Gate = Gate::off("MaxUnavailableStatefulSet");
 /// The namespace controller deletes pods before all other content of a namespace.
 pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion");
+/// Claims have the condition `Unused`.
+pub const PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME: Gate =
+    Gate::off("PersistentVolumeClaimUnusedSinceTime");
 /// The annotation `controller.kubernetes.io/pod-deletion-cost` ranks pods for deletion when a
 /// ReplicaSet scales down.
 pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
@@ -78,6 +81,7 @@ pub const ALL: [Gate; 13] = [
     MAX_UNAVAILABLE_STATEFUL_SET,
     MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
     ORDERED_NAMESPACE_DELETION,
+    PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME,
     POD_DELETION_COST,
     POD_LEVEL_RESOURCES,
     POD_OBSERVED_GENERATION_TRACKING,

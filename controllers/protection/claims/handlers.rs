@@ -1,0 +1,54 @@
+//! The claims that a change enqueues.
+
+use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_runtime::object::{Object, ObjectKey, PersistentVolumeClaim, Pod};
+use steersman_runtime::pods_by_claim::claims_of;
+use steersman_runtime::workqueue::WorkQueue;
+
+use super::super::watch_finalizers;
+use super::unused;
+
+/// Registers the handlers of claims and pods. `tracks_use` is the feature gate
+/// `PersistentVolumeClaimUnusedSinceTime`.
+pub(super) fn register(
+    claims: &SharedInformer<PersistentVolumeClaim>,
+    pods: &SharedInformer<Pod>,
+    queue: &WorkQueue<ObjectKey>,
+    tracks_use: bool,
+) {
+    watch_finalizers(claims, queue);
+    if tracks_use {
+        let keys = queue.clone();
+        claims.add_handler(move |change| match change {
+            Change::Added { object, .. } | Change::Updated { new: object, .. } => {
+                if unused::status(object).is_none() {
+                    keys.add(object.key());
+                }
+            }
+            Change::Deleted { .. } => {}
+        });
+    }
+    let keys = queue.clone();
+    pods.add_handler(move |change| {
+        let add = |pod: &Pod| {
+            claims_of(pod).for_each(|claim| keys.add(ObjectKey::new(&pod.meta.namespace, &claim)));
+        };
+        // A pod that runs on its node cannot free a claim.
+        let may_free = |pod: &Pod| tracks_use || pod.is_terminated() || pod.node.is_none();
+        match change {
+            Change::Added { object: pod, .. } | Change::Updated { new: pod, .. }
+                if may_free(pod) =>
+            {
+                add(pod);
+            }
+            Change::Deleted { object: pod, .. } => add(pod),
+            Change::Added { .. } | Change::Updated { .. } => {}
+        }
+        // Another pod of this name hides the deletion of the old one.
+        if let Change::Updated { old, new } = change
+            && old.meta.uid != new.meta.uid
+        {
+            add(old);
+        }
+    });
+}

@@ -1,0 +1,58 @@
+//! Pods with claims, as the API server lists them.
+//!
+//! A namespace may have thousands of pods, and thousands of its claims may be deleted at once. So
+//! queued claims share a list. A list that is younger than the deletion of a claim shows each pod
+//! that got its node before: the scheduler binds no pod with a deleted claim. If a shared list shows
+//! a user, the user may be gone, and the caller lists again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steersman_runtime::client::ApiClient;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::live::Live;
+use steersman_runtime::object::{PersistentVolumeClaim, Pod};
+
+use super::super::{SyncError, list};
+use super::usage::Usage;
+
+/// The last list of each namespace with queued claims.
+pub(super) struct LivePods {
+    client: ApiClient,
+    lists: Mutex<HashMap<Sym, Arc<Live<Pod>>>>,
+}
+
+impl LivePods {
+    pub(super) fn new(client: ApiClient) -> Self {
+        let lists = Mutex::default();
+        Self { client, lists }
+    }
+
+    /// Whether a pod of the API server uses `claim`.
+    pub(super) async fn any(
+        &self,
+        claim: &PersistentVolumeClaim,
+        usage: Usage,
+    ) -> Result<bool, SyncError> {
+        let namespace = &claim.meta.namespace;
+        let is_used = |pods: &Live<Pod>| pods.objects.iter().any(|pod| usage(pod, claim));
+        let known = self.lists().get(namespace).cloned();
+        let younger = known.filter(|pods| pods.version >= claim.meta.resource_version);
+        if younger.is_some_and(|pods| !is_used(&pods)) {
+            return Ok(false);
+        }
+        let pods = list(&self.client, namespace, |pod: &Pod| !pod.volumes.is_empty()).await?;
+        let is_used = is_used(&pods);
+        self.lists().insert(namespace.clone(), Arc::new(pods));
+        Ok(is_used)
+    }
+
+    /// Drops all lists.
+    pub(super) fn forget(&self) {
+        self.lists().clear();
+    }
+
+    fn lists(&self) -> MutexGuard<'_, HashMap<Sym, Arc<Live<Pod>>>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,82 @@
+//! Keeps each PersistentVolumeClaim while a pod on a node uses it.
+//!
+//! Claim and pod events -> [`handlers`] -> queue of claims -> sync -> cached pods, then live pods
+//! ([`live_pods`]) -> PUT
+//!
+//! With the feature gate `PersistentVolumeClaimUnusedSinceTime`, claims also have the condition
+//! `Unused` ([`unused`]).
+//!
+//! Upstream: `pkg/controller/volume/pvcprotection`. Differences:
+//!
+//! - Upstream groups the queued claims by namespace, so that they share one live list of pods. Here
+//!   queued claims share a list if it is younger than their deletion; see [`live_pods`].
+//! - After the write of the condition, the claim returns to the queue. Upstream continues with the
+//!   older object, whose next write conflicts.
+
+mod handlers;
+mod live_pods;
+mod sync;
+mod unused;
+mod usage;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::features::PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME;
+use steersman_runtime::keyed::Keyed;
+use steersman_runtime::object::{Document, PersistentVolumeClaim, Pod};
+use steersman_runtime::pods_by_claim::PodsByClaim;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+
+use self::live_pods::LivePods;
+use self::sync::Claims;
+use super::{Finalizers, Protected, WORKERS};
+
+/// The protection of claims.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["pvc-protection"],
+    enabled_by_default: true,
+    summary: "Keeps each PersistentVolumeClaim while a pod on a node uses it",
+    identity: "pvc-protection-controller",
+    reads: &[Read::of::<PersistentVolumeClaim>(), Read::of::<Pod>()],
+    rules: &[
+        Rule::new(
+            &[""],
+            &["persistentvolumeclaims", "persistentvolumeclaims/status"],
+            &["update"],
+        ),
+        Rule::new(&[""], &["pods"], &["list"]),
+    ],
+    init,
+};
+
+const NAME: &str = "persistentvolumeclaim-protection-controller";
+
+impl Protected for PersistentVolumeClaim {
+    const FINALIZER: &'static str = "kubernetes.io/pvc-protection";
+
+    fn document(&self) -> &Document {
+        &self.document
+    }
+}
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let tracks_use = ctx
+        .features
+        .is_on(PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME);
+    let mut keyed = Keyed::<PersistentVolumeClaim>::new(ctx, NAME, "pvcprotection");
+    let (claims, pods) = (keyed.objects().clone(), ctx.informers.shared::<Pod>());
+    let queue = keyed.queue();
+    handlers::register(&claims, &pods, &queue, tracks_use);
+    let client = ctx.client(DESCRIPTOR.identity);
+    let syncer = Claims {
+        pods: PodsByClaim::of(&pods.store()),
+        live: LivePods::new(client.clone()),
+        finalizers: Finalizers::new(client.clone(), keyed.writes_to(&claims)),
+        queue,
+        client,
+        tracks_use,
+        clock: ctx.clock.clone(),
+    };
+    Ok(keyed.boxed(WORKERS, syncer))
+}

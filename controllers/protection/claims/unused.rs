@@ -1,0 +1,56 @@
+//! The condition `Unused` of a claim.
+//!
+//! Upstream: `updateUnusedCondition`, behind `PersistentVolumeClaimUnusedSinceTime`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steersman_runtime::clock::whole_seconds;
+use steersman_runtime::conditions::{FALSE, TRUE};
+use steersman_runtime::object::PersistentVolumeClaim;
+
+/// Type of the condition.
+const UNUSED: &str = "Unused";
+
+/// The status of the condition, if the claim has it.
+pub(super) fn status(claim: &PersistentVolumeClaim) -> Option<String> {
+    let object = claim.document.to_object();
+    let conditions = object.get("status")?.get("conditions")?.as_array()?;
+    let unused = conditions.iter().find(|one| one["type"] == UNUSED)?;
+    unused["status"].as_str().map(str::to_owned)
+}
+
+/// The `status` of the claim with the right condition. `None` if the claim has it already.
+pub(super) fn corrected(
+    claim: &PersistentVolumeClaim,
+    is_used: bool,
+    now: Timestamp,
+) -> Option<Value> {
+    let before = status(claim);
+    let (is_right, status, reason, message) = if is_used {
+        // Upstream leaves a condition that is neither `True` nor missing.
+        let is_right = before.as_deref().is_some_and(|status| status != TRUE);
+        let message = "A pod is currently referencing this PVC";
+        (is_right, FALSE, "PodUsingPVC", message)
+    } else {
+        let is_right = before.as_deref() == Some(TRUE);
+        let message = "No pods are currently referencing this PVC";
+        (is_right, TRUE, "NoPodsUsingPVC", message)
+    };
+    if is_right {
+        return None;
+    }
+    let condition = json!({
+        "type": UNUSED, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": whole_seconds(now).to_string(),
+    });
+    let object = claim.document.to_object().remove("status");
+    let mut status = object.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    match status["conditions"].as_array_mut() {
+        Some(conditions) => match conditions.iter_mut().find(|one| one["type"] == UNUSED) {
+            Some(found) => *found = condition,
+            None => conditions.push(condition),
+        },
+        None => status["conditions"] = json!([condition]),
+    }
+    Some(status)
+}

@@ -23,6 +23,7 @@ mod hostile;
 mod join;
 mod kubectl;
 mod kubectl_access;
+mod kubectl_protection;
 mod library;
 mod lifecycle;
 mod metrics;

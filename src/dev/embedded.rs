@@ -210,6 +210,10 @@ impl Embedded {
             default_accounts: !runs("serviceaccount-controller"),
             root_ca: !runs("root-ca-certificate-publisher-controller"),
             quota_controller: runs("resourcequota-controller"),
+            // Without the controllers that remove the finalizers, deletions would never end.
+            protected_claims: runs("persistentvolumeclaim-protection-controller"),
+            protected_volumes: runs("persistentvolume-protection-controller"),
+            protected_classes: runs("volumeattributesclass-protection-controller"),
             ..Admission::FULL
         };
         // The request log is only useful for tests in the same process.

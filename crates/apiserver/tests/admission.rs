@@ -570,3 +570,49 @@ async fn bound_claims_grow_where_their_class_allows_it() {
         (422, shrunk.to_owned())
     );
 }
+
+/// Upstream: `TestAdmit` of `storageobjectinuseprotection`.
+#[tokio::test(start_paused = true)]
+async fn new_objects_of_storage_get_the_finalizer_that_protects_them() {
+    let protected = Admission {
+        protected_claims: true,
+        protected_volumes: true,
+        protected_classes: true,
+        ..Admission::default()
+    };
+    let volume = || {
+        let spec = json!({
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "d", "volumeHandle": "h"},
+        });
+        object("v1", "PersistentVolume", "a", json!({ "spec": spec }))
+    };
+    let attributes = || {
+        let fields = json!({"driverName": "d", "parameters": {"iops": "1"}});
+        object("storage.k8s.io/v1", "VolumeAttributesClass", "a", fields)
+    };
+    for (admission, is_on) in [(protected, true), (Admission::FULL, false)] {
+        let cluster = DevCluster::builder().clock(clock()).admission(admission);
+        let cluster = cluster.start().await.unwrap();
+        // (object, finalizer)
+        let cases = [
+            (claim("a", Value::Null), "kubernetes.io/pvc-protection"),
+            (volume(), "kubernetes.io/pv-protection"),
+            (attributes(), "kubernetes.io/vac-protection"),
+        ];
+        for (mut new, finalizer) in cases {
+            let created = cluster.create(new.clone()).await.unwrap();
+            let expected = if is_on {
+                json!([finalizer])
+            } else {
+                Value::Null
+            };
+            assert_eq!(created["metadata"]["finalizers"], expected, "{finalizer}");
+            new["metadata"]["name"] = json!("b");
+            new["metadata"]["finalizers"] = json!([finalizer, "example.com/keep"]);
+            let created = cluster.create(new.clone()).await.unwrap();
+            let finalizers = &created["metadata"]["finalizers"];
+            assert_eq!(*finalizers, new["metadata"]["finalizers"]);
+        }
+    }
+}

@@ -200,17 +200,18 @@ impl Volumes {
         if is_left_alone {
             return Ok(Requeue::Never);
         }
+        // A bound volume keeps the finalizer that protects it.
+        if !is_released {
+            let released = json!({ "status": { "phase": "Released" } });
+            self.patch(&VOLUMES, None, &key.name, "status", released)
+                .await?;
+        }
         if provisioner::is_deleted(&volume) {
             let class = ObjectKey::new("", &volume.spec.storage_class_name);
             let class = self.claims.classes.get(&class);
             let answer =
                 provisioner::delete(&self.driver, &self.client, &volume, class.as_deref()).await?;
             return Ok(again(&answer));
-        }
-        if !is_released {
-            let released = json!({ "status": { "phase": "Released" } });
-            self.patch(&VOLUMES, None, &key.name, "status", released)
-                .await?;
         }
         Ok(Requeue::Never)
     }

@@ -5,7 +5,7 @@
 //! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
-//! -> mutating policies, webhooks -> validation -> limits, size of claims -> pod security
+//! -> finalizers of storage -> mutating policies, webhooks -> validation -> limits, size of claims -> pod security
 //! -> certificates -> validating policies, webhooks -> quota -> store
 
 mod accounts;
@@ -65,11 +65,19 @@ pub struct Admission {
     /// in the status, and only raises it, as upstream. Without the controller, the server counts
     /// usage at once.
     pub quota_controller: bool,
+    /// New PersistentVolumeClaims have the finalizer `kubernetes.io/pvc-protection`. Only its
+    /// controller removes the finalizer; without that controller, deletions of claims would never
+    /// end. Upstream: StorageObjectInUseProtection, which is these three fields.
+    pub protected_claims: bool,
+    /// Likewise PersistentVolumes, `kubernetes.io/pv-protection`.
+    pub protected_volumes: bool,
+    /// Likewise VolumeAttributesClasses, `kubernetes.io/vac-protection`.
+    pub protected_classes: bool,
 }
 
 impl Admission {
     /// All plugins, as in a cluster made by kubeadm, and the objects of each namespace and the usage
-    /// of quotas, for clusters without controllers.
+    /// of quotas, for clusters without controllers. Such clusters have no protecting finalizers.
     pub const FULL: Self = Self {
         service_accounts: true,
         default_accounts: true,
@@ -78,6 +86,9 @@ impl Admission {
         tolerations: true,
         node_taints: true,
         quota_controller: false,
+        protected_claims: false,
+        protected_volumes: false,
+        protected_classes: false,
     };
 }
 
@@ -97,6 +108,9 @@ impl Server {
         }
         if resource.is("PersistentVolumeClaim") {
             self.set_default_class(object);
+        }
+        if let Some(finalizer) = self.admission.protecting_finalizer(resource) {
+            storage::protect(object, finalizer);
         }
         if resource.is("Node") && self.admission.node_taints {
             taints::taint_as_not_ready(object);

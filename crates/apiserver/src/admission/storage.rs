@@ -1,11 +1,15 @@
-//! The storage admission plugins: the default class of claims, and claims that may grow.
+//! The storage admission plugins: the default class of claims, finalizers that protect objects while
+//! they are used, and claims that may grow.
 //!
-//! Upstream: `DefaultStorageClass` in `plugin/pkg/admission/storage/storageclass/setdefault`, and
+//! Upstream: `DefaultStorageClass` in `plugin/pkg/admission/storage/storageclass/setdefault`,
+//! `plugin/pkg/admission/storage/storageobjectinuseprotection`, and
 //! `plugin/pkg/admission/storage/persistentvolume/resize`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::Admission;
 use crate::Server;
+use crate::kinds::Resource;
 use crate::schema::quantity::Quantity;
 
 /// Annotation of the default StorageClass, and its older form.
@@ -15,6 +19,43 @@ const DEFAULT: [&str; 2] = [
 ];
 /// Older form of `spec.storageClassName`.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+impl Admission {
+    /// The finalizer that new objects of `resource` get.
+    pub(super) fn protecting_finalizer(&self, resource: &Resource) -> Option<&'static str> {
+        let finalizers = [
+            (
+                self.protected_claims,
+                "PersistentVolumeClaim",
+                "kubernetes.io/pvc-protection",
+            ),
+            (
+                self.protected_volumes,
+                "PersistentVolume",
+                "kubernetes.io/pv-protection",
+            ),
+            (
+                self.protected_classes,
+                "VolumeAttributesClass",
+                "kubernetes.io/vac-protection",
+            ),
+        ];
+        let mut of_kind = finalizers
+            .into_iter()
+            .filter(|(_, kind, _)| resource.is(kind));
+        of_kind.find_map(|(is_on, _, finalizer)| is_on.then_some(finalizer))
+    }
+}
+
+/// Adds `finalizer` to a new object that lacks it.
+pub(super) fn protect(object: &mut Value, finalizer: &str) {
+    let metadata = &mut object["metadata"];
+    match metadata["finalizers"].as_array_mut() {
+        Some(finalizers) if finalizers.iter().any(|name| name == finalizer) => {}
+        Some(finalizers) => finalizers.push(json!(finalizer)),
+        None => metadata["finalizers"] = json!([finalizer]),
+    }
+}
 
 impl Server {
     /// Gives a new claim without a class the default class, if there is one. Of several, the

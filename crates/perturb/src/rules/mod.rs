@@ -18,6 +18,7 @@ mod jobs;
 mod network;
 mod nodes;
 mod quotas;
+mod protection;
 mod roles;
 mod storage_versions;
 mod volumes;
@@ -40,6 +41,7 @@ pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};
 pub use self::quotas::EXACT_USAGE;
 pub use self::storage_versions::{LIVE_SERVERS, ONE_MIGRATION};
 pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
+pub use self::protection::{OWN_CLAIM, PROTECTED};
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

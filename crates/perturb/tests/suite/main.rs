@@ -15,6 +15,7 @@ mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslicemirroring;
+mod ephemeralvolume;
 mod garbagecollector;
 mod jobs;
 mod namespace;
@@ -27,6 +28,7 @@ mod podgc;
 mod pods;
 mod policies;
 mod resourcequota;
+mod protection;
 mod rootca;
 mod servicecidrs;
 mod statefulset;
@@ -120,6 +122,8 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         podautoscaler::scenarios(),
         podgc::scenarios(),
         resourcequota::scenarios(),
+        protection::scenarios(),
+        ephemeralvolume::scenarios(),
         garbagecollector::scenarios(),
         jobs::scenarios(),
         namespace::scenarios(),

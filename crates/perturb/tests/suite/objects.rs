@@ -40,10 +40,10 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
         "certificatesigningrequests" => {
             return format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
         }
-        "persistentvolumes" => return format!("/api/v1/persistentvolumes/{name}"),
+        "nodes" | "persistentvolumes" => return format!("/api/v1/{plural}/{name}"),
         "csidrivers" => return format!("/apis/storage.k8s.io/v1/csidrivers/{name}"),
-        "nodes" => return format!("/api/v1/nodes/{name}"),
         "resourceclaims" => "/apis/resource.k8s.io/v1",
+        "volumeattributesclasses" => return format!("/apis/storage.k8s.io/v1/{plural}/{name}"),
         "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),
         _ => "/api/v1",
     };

@@ -114,14 +114,16 @@ impl Actual {
         })
     }
 
-    /// Notes the volumes that a node uses.
-    pub(super) fn set_in_use(&mut self, node: &Sym, volumes: &[Sym]) {
-        if volumes.is_empty() {
-            self.in_use.remove(node);
+    /// Notes the volumes that a node uses. True if that is a change, also of a volume that counted as
+    /// used since its attachment.
+    pub(super) fn set_in_use(&mut self, node: &Sym, volumes: &[Sym]) -> bool {
+        let volumes: HashSet<Sym> = volumes.iter().cloned().collect();
+        let before = if volumes.is_empty() {
+            self.in_use.remove(node)
         } else {
-            let volumes = volumes.iter().cloned().collect();
-            self.in_use.insert(node.clone(), volumes);
-        }
+            self.in_use.insert(node.clone(), volumes.clone())
+        };
+        before.unwrap_or_default() != volumes
     }
 
     pub(super) fn is_in_use(&self, name: &Sym, node: &Sym) -> bool {
@@ -272,5 +274,22 @@ impl Actual {
         let is_shown = |name: &Sym| shown.iter().any(|volume| volume.name == *name);
         let left = report.leaving.extract_if(.., |name| !is_shown(name));
         left.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kubelet may use a volume and end that between two events of its node.
+    #[test]
+    fn the_end_of_an_assumed_use_is_a_change() {
+        let (volume, node) = (Sym::new("v"), Sym::new("n"));
+        let mut actual = Actual::default();
+        assert!(!actual.set_in_use(&node, &[]));
+        actual.attached(&volume, &node, None);
+        assert!(actual.is_in_use(&volume, &node));
+        assert!(actual.set_in_use(&node, &[]));
+        assert!(!actual.is_in_use(&volume, &node) && !actual.set_in_use(&node, &[]));
     }
 }

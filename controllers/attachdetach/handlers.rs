@@ -149,11 +149,12 @@ impl Shared {
         }
         let is_managed = node.annotations.controller_managed_attach_detach.is_some();
         let is_new = is_managed && world.desired.manage(&name);
-        world.actual.set_in_use(&name, &node.status.volumes_in_use);
+        let in_use = &node.status.volumes_in_use;
+        let use_changed = world.actual.set_in_use(&name, in_use);
         world
             .actual
             .note_shown(&name, &node.status.volumes_attached);
-        let is_old = old.is_some_and(|old| matter_equally(old, node));
+        let is_old = !use_changed && old.is_some_and(|old| matter_equally(old, node));
         let volumes = match is_old {
             true => Vec::new(),
             false => world.actual.volumes_on(&name),
@@ -201,10 +202,9 @@ impl Shared {
     }
 }
 
-/// Whether two states of a node have the same effect on detaching its volumes.
+/// Whether two states of a node have the same effect on detaching its volumes, apart from their use.
 fn matter_equally(old: &Node, new: &Node) -> bool {
     old.meta.uid == new.meta.uid
         && old.is_ready() == new.is_ready()
         && old.spec.taints == new.spec.taints
-        && old.status.volumes_in_use == new.status.volumes_in_use
 }

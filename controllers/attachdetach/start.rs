@@ -73,6 +73,12 @@ impl Shared {
             return None;
         }
         world.actual.uncertain(&unique_name, node, Some(volume));
+        // The attachment is old, so the status of the node tells whether it is in use.
+        if let Some(node_object) = self.nodes.get(&ObjectKey::new("", node)) {
+            world
+                .actual
+                .set_in_use(node, &node_object.status.volumes_in_use);
+        }
         Some(unique_name)
     }
 }

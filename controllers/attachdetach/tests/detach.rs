@@ -54,6 +54,8 @@ async fn an_exclusive_volume_moves_after_its_unmount() {
     ];
     assert_eq!(storage.requests(), expected);
     assert!(storage.object("nodes", "n1")["status"]["volumesAttached"].is_null());
+    let attached = "SuccessfulAttachVolume AttachVolume.Attach succeeded for volume \"pv1\"  x1";
+    storage.until_event("p2", attached).await;
     assert_eq!(storage.events("p2").len(), 2, "the Event is written once");
 }
 

@@ -227,15 +227,7 @@ pub(super) fn is_pod_group(consumer: &ClaimConsumer) -> bool {
 
 /// The key of a pod's claim. `None` if the claim does not exist yet, or if the pod needs none.
 pub(super) fn claim_of(pod: &Pod, reference: &PodResourceClaim) -> Option<ObjectKey> {
-    let name = match &reference.resource_claim_name {
-        Some(name) => name,
-        None => {
-            reference.resource_claim_template_name.as_ref()?;
-            let mut statuses = pod.details().resource_claim_statuses.iter();
-            let status = statuses.find(|status| status.name == reference.name)?;
-            status.resource_claim_name.as_ref()?
-        }
-    };
+    let name = pod.claim_name(reference).known()?;
     Some(ObjectKey::new(&pod.meta.namespace, name))
 }
 

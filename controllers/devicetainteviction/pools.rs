@@ -98,7 +98,7 @@ impl Pools {
     pub(super) fn taints(&self, device: &AllocatedDevice) -> &[DeviceTaint] {
         let pool = self.0.get(&PoolId::of(device));
         let slices = pool.into_iter().flat_map(Pool::current);
-        let mut devices = slices.flat_map(|slice| &slice.spec.devices.0);
+        let mut devices = slices.flat_map(|slice| &slice.spec.devices.tainted);
         let found = devices.find(|found| found.name == device.device);
         found.map_or(&[], |found| &found.taints)
     }
@@ -129,7 +129,7 @@ impl Pool {
 
     fn tainted(&self) -> Tainted {
         let mut tainted = Tainted::new();
-        for device in self.current().flat_map(|slice| &slice.spec.devices.0) {
+        for device in self.current().flat_map(|slice| &slice.spec.devices.tainted) {
             let taints = tainted.entry(device.name.clone()).or_default();
             taints.extend_from_slice(&device.taints);
         }

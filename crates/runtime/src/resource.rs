@@ -205,6 +205,17 @@ pub static HORIZONTAL_POD_AUTOSCALERS: ResourceType = ResourceType {
 };
 /// resource.k8s.io/v1 resourceclaims.
 pub static RESOURCE_CLAIMS: ResourceType = device("ResourceClaim", "resourceclaims", true);
+/// resource.k8s.io/v1 resourceclaimtemplates.
+pub static RESOURCE_CLAIM_TEMPLATES: ResourceType =
+    device("ResourceClaimTemplate", "resourceclaimtemplates", true);
+/// resource.k8s.io/v1alpha3 resourcepoolstatusrequests. API servers have them only on request.
+pub static RESOURCE_POOL_STATUS_REQUESTS: ResourceType = ResourceType::versioned(
+    DEVICES,
+    "v1alpha3",
+    "ResourcePoolStatusRequest",
+    "resourcepoolstatusrequests",
+    false,
+);
 /// resource.k8s.io/v1 resourceslices.
 pub static RESOURCE_SLICES: ResourceType = device("ResourceSlice", "resourceslices", false);
 /// resource.k8s.io/v1 deviceclasses.

@@ -174,6 +174,16 @@ impl ApiError {
         }
     }
 
+    /// True if the API server may have done the request all the same: the answer was lost, or
+    /// reports a failure of the server.
+    pub fn may_be_done(&self) -> bool {
+        match self {
+            Self::Transport { .. } | Self::Timeout { .. } | Self::Decode { .. } => true,
+            Self::Status { code, .. } => *code >= 500,
+            Self::Fenced { .. } => false,
+        }
+    }
+
     /// The status code of the answer, if there was one.
     pub fn code(&self) -> Option<u16> {
         if let Self::Status { code, .. } = self {

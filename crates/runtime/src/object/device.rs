@@ -1,7 +1,8 @@
 //! The cached views of dynamic resource allocation: claims for devices, and the devices of drivers.
 //!
 //! Slices publish up to 128 devices each, with attributes and capacities. Controllers ask for the
-//! devices that evict pods, so a view keeps only these. Upstream: `k8s.io/api/resource/v1`.
+//! devices that evict pods, so a view keeps only these, and the number of all devices. Upstream:
+//! `k8s.io/api/resource/v1`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -13,7 +14,7 @@ use crate::intern::Sym;
 
 view! {
     /// A claim for devices.
-    pub struct ResourceClaim: RESOURCE_CLAIMS, annotations: ResourceClaimAnnotations {
+    pub struct ResourceClaim: RESOURCE_CLAIMS, annotations: ResourceClaimAnnotations, keeps document {
         /// `spec`.
         pub spec: ResourceClaimSpec,
         /// `status`.
@@ -25,6 +26,9 @@ view! {
         /// `true` for the claim that the scheduler makes for the extended resources of a pod.
         #[serde(rename = "resource.kubernetes.io/extended-resource-claim")]
         pub extended_resource_claim: Option<Sym>,
+        /// The claim within a pod for which this one was made from a template.
+        #[serde(rename = "resource.kubernetes.io/pod-claim-name")]
+        pub pod_claim_name: Option<Sym>,
     }
 
     /// `spec` of a ResourceClaim.
@@ -55,6 +59,8 @@ view! {
         pub allocation_mode: Sym,
         /// Number of devices for `ExactCount`.
         pub count: i64,
+        /// Whether the pods get administrative access, to devices in use as well.
+        pub admin_access: bool,
     }
 
     /// `status` of a ResourceClaim.
@@ -102,6 +108,36 @@ view! {
     }
 }
 
+impl ResourceClaimSpec {
+    /// Whether a request asks for administrative access. Upstream: `getAdminAccessMetricLabel`.
+    pub fn wants_admin_access(&self) -> bool {
+        let mut requests = self.devices.requests.iter();
+        requests.any(|request| request.exactly.as_ref().is_some_and(|one| one.admin_access))
+    }
+}
+
+impl ResourceClaimStatus {
+    /// Whether the claim is reserved for the object with this UID.
+    pub fn is_reserved_for(&self, uid: &Uid) -> bool {
+        let mut consumers = self.reserved_for.iter();
+        consumers.any(|consumer| consumer.uid.as_ref() == Some(uid))
+    }
+}
+
+view! {
+    /// The claims that pods get which name this template. The document has the whole `spec`.
+    pub struct ResourceClaimTemplate: RESOURCE_CLAIM_TEMPLATES, keeps document {
+        /// `spec`.
+        pub spec: ResourceClaimTemplateSpec,
+    }
+
+    /// `spec` of a ResourceClaimTemplate.
+    pub struct ResourceClaimTemplateSpec {
+        /// `spec` of the claims.
+        pub spec: ResourceClaimSpec,
+    }
+}
+
 view! {
     /// A part of a pool of devices, which a driver publishes.
     pub struct ResourceSlice: RESOURCE_SLICES {
@@ -117,8 +153,8 @@ view! {
         pub pool: ResourcePool,
         /// The node of the devices, if they are local to one.
         pub node_name: Option<Sym>,
-        /// The devices with taints that evict pods.
-        pub devices: TaintedDevices,
+        /// The devices.
+        pub devices: SliceDevices,
     }
 
     /// The pool of a slice.
@@ -127,6 +163,8 @@ view! {
         pub name: Sym,
         /// Generation. Slices with a lower generation than others of the pool are outdated.
         pub generation: i64,
+        /// Number of slices of the pool in this generation.
+        pub resource_slice_count: i64,
     }
 }
 
@@ -144,9 +182,14 @@ view! {
     }
 }
 
-/// The devices of a slice that have taints with the effect `NoExecute`.
+/// The devices of a slice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TaintedDevices(pub Vec<TaintedDevice>);
+pub struct SliceDevices {
+    /// Number of all devices.
+    pub count: usize,
+    /// The devices that have taints with the effect `NoExecute`.
+    pub tainted: Vec<TaintedDevice>,
+}
 
 /// A device with its taints.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -171,12 +214,13 @@ pub struct DeviceTaint {
     pub time_added: Option<Timestamp>,
 }
 
-impl<'de> Deserialize<'de> for TaintedDevices {
+impl<'de> Deserialize<'de> for SliceDevices {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut devices = Vec::<TaintedDevice>::deserialize(deserializer)?;
-        devices.retain(|device| !device.taints.is_empty());
-        devices.shrink_to_fit();
-        Ok(Self(devices))
+        let mut tainted = Vec::<TaintedDevice>::deserialize(deserializer)?;
+        let count = tainted.len();
+        tainted.retain(|device| !device.taints.is_empty());
+        tainted.shrink_to_fit();
+        Ok(Self { count, tainted })
     }
 }
 
@@ -252,7 +296,8 @@ mod tests {
             name: Sym::new("evicting"),
             taints: vec![taint("k", "v", Some(time)), taint("l", "", None)],
         };
-        assert_eq!(slice.spec.devices.0, [expected]);
+        assert_eq!(slice.spec.devices.tainted, [expected]);
+        assert_eq!(slice.spec.devices.count, 4);
         let empty: ResourceSlice = decode(json!({
             "metadata": {"name": "s"}, "spec": {"pool": null, "devices": null, "nodeName": null},
         }));
@@ -264,9 +309,17 @@ mod tests {
         let toleration =
             json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
         let device = json!({"request": "r", "driver": "d", "pool": "p", "device": "x", "tolerations": [toleration]});
+        let requests = json!([
+            {"name": "a", "firstAvailable": [{"deviceClassName": "gpu", "count": 2}]},
+            {"name": "b", "exactly": {"deviceClassName": "gpu", "adminAccess": true}},
+        ]);
+        let annotations = json!({
+            "resource.kubernetes.io/pod-claim-name": "gpu",
+            "resource.kubernetes.io/extended-resource-claim": "true",
+        });
         let claim: ResourceClaim = decode(json!({
-            "metadata": {"name": "c", "namespace": "shop"},
-            "spec": {"devices": {"requests": []}},
+            "metadata": {"name": "c", "namespace": "shop", "annotations": annotations},
+            "spec": {"devices": {"requests": requests}},
             "status": {
                 "allocation": {"devices": {"results": [device]}, "nodeSelector": {}},
                 "reservedFor": [
@@ -275,6 +328,16 @@ mod tests {
                 ],
             },
         }));
+        assert!(claim.spec.wants_admin_access());
+        assert_eq!(claim.spec.devices.requests[0].first_available[0].count, 2);
+        let pod_claim = claim.annotations.pod_claim_name.as_deref();
+        assert_eq!(pod_claim, Some("gpu"));
+        assert_eq!(
+            claim.annotations.extended_resource_claim.as_deref(),
+            Some("true")
+        );
+        assert!(claim.status.is_reserved_for(&Uid::new("u")));
+        assert!(!claim.status.is_reserved_for(&Uid::new("w")));
         let allocation = claim.status.allocation.unwrap();
         let device = &allocation.devices.results[0];
         assert_eq!(

@@ -37,6 +37,7 @@ mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
 mod pod_group;
+mod pool_status_request;
 mod replica_set;
 mod replication_controller;
 mod resource_quota;
@@ -84,8 +85,9 @@ pub use deployment::{
 pub use device::{
     AllocatedDevice, AllocatedDevices, Allocation, ClaimConsumer, DeviceClass, DeviceClassSpec,
     DeviceCount, DeviceRequest, DeviceRequests, DeviceTaint, ResourceClaim,
-    ResourceClaimAnnotations, ResourceClaimSpec, ResourceClaimStatus, ResourcePool, ResourceSlice,
-    ResourceSliceSpec, TaintedDevice, TaintedDevices,
+    ResourceClaimAnnotations, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
+    ResourceClaimTemplateSpec, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevices,
+    TaintedDevice,
 };
 pub use document::Document;
 pub use endpoint_slice::{
@@ -123,7 +125,7 @@ pub use persistent_volume_claim::{
 };
 pub use pod::{
     ActualResources, Container, ContainerPort, JOB_TRACKING, Phase, Pod, PodAffinities,
-    PodAffinity, PodAffinityTerm, PodCondition, PodDetails, PodResourceClaim,
+    PodAffinity, PodAffinityTerm, PodClaimName, PodCondition, PodDetails, PodResourceClaim,
     PodResourceClaimStatus, PodSpec, PodVolume, Present, QosClass, Readiness, ResourceList,
     Resources, SchedulingGroup, TerminatedContainer, Toleration, VolumeSource,
     WeightedPodAffinityTerm, next_availability_check,
@@ -133,6 +135,10 @@ pub use pod_disruption_budget::{
     BudgetCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
 pub use pod_group::PodGroup;
+pub use pool_status_request::{
+    PoolStatusCondition, ResourcePoolStatusRequest, ResourcePoolStatusRequestSpec,
+    ResourcePoolStatusRequestStatus,
+};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
 pub use resource_quota::{

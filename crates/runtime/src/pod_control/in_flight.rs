@@ -41,12 +41,7 @@ impl PodsInFlight {
     /// Records that a write for `owner` failed. After some failures, the server may still have done
     /// the write.
     pub(super) fn failed(&self, owner: &ObjectKey, error: &ApiError) {
-        let may_be_done = match error {
-            ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => true,
-            ApiError::Status { code, .. } => *code >= 500,
-            ApiError::Fenced { .. } => false,
-        };
-        if may_be_done {
+        if error.may_be_done() {
             self.doubt(owner);
         }
     }

@@ -19,6 +19,7 @@
 //! Upstream: `Pod` of `k8s.io/api/core/v1`, and predicates of `pkg/controller/controller_utils.go`.
 
 mod availability;
+mod claims;
 mod details;
 mod placement;
 mod spec;
@@ -31,6 +32,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::availability::next_availability_check;
+pub use self::claims::PodClaimName;
 pub use self::details::{
     ActualResources, PodCondition, PodDetails, PodResourceClaimStatus, TerminatedContainer,
 };

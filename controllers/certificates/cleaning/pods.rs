@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use steersman_runtime::cleaner::Cleaner;
 use steersman_runtime::clock::saturating_since;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::object::PodCertificateRequest;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 
-use super::Cleaner;
 use crate::certificates::GROUP;
 
 /// The cleaner of PodCertificateRequests.
@@ -41,9 +41,9 @@ const PAUSE: Duration = Duration::from_secs(5 * 60);
 const AGE: Duration = Duration::from_secs(15 * 60);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    Ok(Cleaner::<PodCertificateRequest>::boxed(
+    Ok(Box::new(Cleaner::<PodCertificateRequest>::new(
         ctx, IDENTITY, PAUSE, due,
-    ))
+    )))
 }
 
 fn due(request: &PodCertificateRequest, now: Timestamp) -> Option<&'static str> {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use steersman_runtime::cleaner::Cleaner;
 use steersman_runtime::clock::saturating_since;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::object::CertificateSigningRequest;
@@ -12,7 +13,6 @@ use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::x509::{Certificate, certificates_in_pem};
 
-use super::Cleaner;
 use crate::certificates::{GROUP, IDENTITY};
 
 /// The cleaner of CertificateSigningRequests.
@@ -41,9 +41,9 @@ const DECIDED: Duration = Duration::from_secs(3600);
 const WAITING: Duration = Duration::from_secs(24 * 3600);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    Ok(Cleaner::<CertificateSigningRequest>::boxed(
+    Ok(Box::new(Cleaner::<CertificateSigningRequest>::new(
         ctx, IDENTITY, PAUSE, due,
-    ))
+    )))
 }
 
 /// The reason to delete `csr` at `now`.

@@ -11,6 +11,7 @@
 
 mod asn1;
 pub mod cidr;
+pub mod cleaner;
 pub mod client;
 pub mod clock;
 pub mod conditions;

@@ -31,6 +31,7 @@ pub mod protection;
 mod publisher_metrics;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resourceclaim;
 pub mod resourcequota;
 pub mod rootcacertpublisher;
 pub mod serviceaccount;
@@ -85,6 +86,7 @@ pub const ALL: &[Descriptor] = &[
     protection::pod_groups::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
+    resourceclaim::DESCRIPTOR,
     resourcequota::DESCRIPTOR,
     rootcacertpublisher::DESCRIPTOR,
     servicecidrs::DESCRIPTOR,

@@ -9,8 +9,7 @@ use steersman_runtime::features::{self, FeatureGates, Gate};
 use super::NAMESPACE;
 use super::world::World;
 use crate::{
-    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, protection,
-    replicaset, resourcequota, statefulset,
+    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, protection, replicaset, resourceclaim, resourcequota, statefulset,
 };
 
 const KEEP: &str = "example.com/keep";
@@ -33,6 +32,7 @@ async fn world(gate: Gate, is_on: bool) -> World {
         podgc::DESCRIPTOR,
         protection::claims::DESCRIPTOR,
         replicaset::DESCRIPTOR,
+        resourceclaim::DESCRIPTOR,
         resourcequota::DESCRIPTOR,
         statefulset::DESCRIPTOR,
     ];
@@ -249,6 +249,26 @@ async fn leaves_the_device_of_its_group(world: &World) -> Value {
     json!(pods[0]["metadata"]["deletionTimestamp"].is_string())
 }
 
+/// Whether a pod gets a claim from a template that lists alternatives.
+async fn has_claim_for_alternatives(world: &World) -> Value {
+    let alternative = json!({"name": "a", "deviceClassName": "c"});
+    let requests = json!([{"name": "r", "firstAvailable": [alternative]}]);
+    let template = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t", "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    });
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+    for object in [
+        template,
+        pod("user", NAMESPACE, json!({ "resourceClaims": claims })),
+    ] {
+        world.create(object).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    json!(world.cluster.objects("resourceclaims").len())
+}
+
 /// The size to which an autoscaler moves a target of `replicas`. The target has one pod, which uses
 /// 110 thousandths of a core and has these fields in its spec. The autoscaler has `behavior`.
 async fn autoscaled(world: &World, replicas: i32, behavior: Value, of_pod: Value) -> Value {
@@ -375,6 +395,9 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                 ),
                 features::TAINT_TOLERATION_COMPARISON_OPERATORS => {
                     (nodes_above(&world).await, json!(1), json!(0))
+                }
+                features::DRA_PRIORITIZED_LIST => {
+                    (has_claim_for_alternatives(&world).await, json!(1), json!(0))
                 }
                 features::DRA_WORKLOAD_RESOURCE_CLAIMS => (
                     leaves_the_device_of_its_group(&world).await,

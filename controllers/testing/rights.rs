@@ -74,6 +74,12 @@ const WITHOUT_REQUEST: &[(&str, &str, &str, &str)] = &[
         "the API server asks for it when the controller writes a bundle of this signer",
     ),
     (
+        "resource-claim-controller",
+        "update",
+        "resourceclaims/binding",
+        "the API server asks for it when the controller changes reservations and allocations",
+    ),
+    (
         "storage-version-migrator-controller",
         "create",
         "*",

@@ -73,6 +73,7 @@ const QUEUES: &[&str] = &[
     "pvprotection",
     "replicaset",
     "replicationmanager",
+    "resource_claim",
     "resource_quota_controller_resource_changes",
     "resourcequota_primary",
     "resourcequota_priority",

@@ -40,6 +40,8 @@ pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
 /// Claims for devices count for extended resources of quotas.
 pub const DRA_EXTENDED_RESOURCE: Gate = Gate::on("DRAExtendedResource");
+/// Claims for devices may list alternatives.
+pub const DRA_PRIORITIZED_LIST: Gate = Gate::on("DRAPrioritizedList");
 /// Claims for devices may belong to PodGroups.
 pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceClaims");
 /// `spec.behavior` of a HorizontalPodAutoscaler may set tolerances.
@@ -74,6 +76,7 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
 /// All gates of this module, sorted by name.
 pub const ALL: [Gate; 13] = [
     DRA_EXTENDED_RESOURCE,
+    DRA_PRIORITIZED_LIST,
     DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
     HPA_CONFIGURABLE_TOLERANCE,

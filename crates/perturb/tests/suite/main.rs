@@ -28,6 +28,7 @@ mod podgc;
 mod pods;
 mod policies;
 mod protection;
+mod resourceclaim;
 mod resourcequota;
 mod rootca;
 mod servicecidrs;
@@ -135,6 +136,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpointslice::scenarios(),
         endpointslicemirroring::scenarios(),
         policies::scenarios(),
+        resourceclaim::scenarios(),
         rootca::scenarios(),
         accounts::scenarios(),
         servicecidrs::scenarios(),

@@ -1,0 +1,71 @@
+//! The pods that are known to be deleted.
+//!
+//! A reservation of such a pod is removed without a request. Upstream: `uid_cache.go`.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use steersman_runtime::object::Uid;
+
+/// The number of pods that are remembered. Upstream: `maxUIDCacheEntries`.
+const CAPACITY: usize = 500;
+
+/// The UIDs of the pods with claims that were deleted last.
+#[derive(Debug, Default)]
+pub(super) struct DeletedPods(Mutex<Latest>);
+
+#[derive(Debug, Default)]
+struct Latest {
+    known: HashSet<Uid>,
+    /// Oldest first.
+    order: VecDeque<Uid>,
+}
+
+impl DeletedPods {
+    /// Remembers a deletion. The oldest one is forgotten when there are too many.
+    pub(super) fn add(&self, uid: &Uid) {
+        let mut latest = self.latest();
+        if !latest.known.insert(uid.clone()) {
+            return;
+        }
+        latest.order.push_back(uid.clone());
+        if latest.order.len() > CAPACITY
+            && let Some(oldest) = latest.order.pop_front()
+        {
+            latest.known.remove(&oldest);
+        }
+    }
+
+    /// Whether the deletion of this pod is remembered.
+    pub(super) fn contains(&self, uid: &Uid) -> bool {
+        self.latest().known.contains(uid)
+    }
+
+    /// Forgets all deletions. An etcd restore may bring deleted pods back.
+    pub(super) fn clear(&self) {
+        *self.latest() = Latest::default();
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_deletion_is_forgotten_first() {
+        let deleted = DeletedPods::default();
+        let uid = |number: usize| Uid::new(&format!("pod-{number}"));
+        for number in 0..=CAPACITY {
+            deleted.add(&uid(number));
+            deleted.add(&uid(number));
+        }
+        assert!(!deleted.contains(&uid(0)));
+        assert!((1..=CAPACITY).all(|number| deleted.contains(&uid(number))));
+        deleted.clear();
+        assert!(!deleted.contains(&uid(CAPACITY)));
+    }
+}

@@ -1,0 +1,86 @@
+//! The failures of a sync, in upstream's words.
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::live::LiveError;
+use steersman_runtime::object::{DecodeError, ObjectKey};
+
+/// The operation of a sync that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// A claim of a pod could not be made.
+    #[error("pod {pod}, PodResourceClaim {claim}: {source}")]
+    Claim {
+        /// The pod.
+        pod: ObjectKey,
+        /// Name of the claim within the pod.
+        claim: Sym,
+        /// The cause.
+        source: ClaimError,
+    },
+    /// The names of claims could not be written to the status of a pod.
+    #[error("update pod {pod} ResourceClaimStatuses: {source}")]
+    Status {
+        /// The pod.
+        pod: ObjectKey,
+        /// The cause.
+        source: ApiError,
+    },
+    /// A claim could not be reserved for a pod.
+    #[error("reserve claim {claim}: {source}")]
+    Reserve {
+        /// The claim.
+        claim: ObjectKey,
+        /// The cause.
+        source: ApiError,
+    },
+    /// The pod of a reservation could not be read.
+    #[error("{0}")]
+    Read(#[source] LiveError),
+    /// A claim could not be freed.
+    #[error("{0}")]
+    Release(#[source] ApiError),
+    /// A claim without use could not be deleted.
+    #[error("delete unused generated claim {claim}: {source}")]
+    Delete {
+        /// The claim.
+        claim: ObjectKey,
+        /// The cause.
+        source: ApiError,
+    },
+    /// The answer of the API server is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+/// The reason for which a pod lacks a claim; also the end of an Event.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    /// The claim of the pod has a field that this version lacks.
+    #[error(
+        "checking for claim before creating it: pod \"{pod}\", spec.resourceClaim \"{claim}\": none of the supported fields are set"
+    )]
+    Unsupported {
+        /// The pod.
+        pod: ObjectKey,
+        /// Name of the claim within the pod.
+        claim: Sym,
+    },
+    /// There is no such template.
+    #[error(
+        "resource claim template \"{0}\": resourceclaimtemplate.resource.k8s.io \"{0}\" not found"
+    )]
+    NoTemplate(Sym),
+    /// The template lists alternatives, and the feature gate `DRAPrioritizedList` is off.
+    #[error("template includes a prioritized list of subrequests, but the feature is disabled")]
+    PrioritizedList,
+    /// The claims of the namespace could not be listed.
+    #[error("{0}")]
+    Read(#[source] LiveError),
+    /// The API server refused the claim. Upstream prints the name, which is empty before the answer.
+    #[error("create ResourceClaim : {0}")]
+    Create(#[source] ApiError),
+    /// The answer of the API server is no claim.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}

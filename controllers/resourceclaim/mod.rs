@@ -1,0 +1,214 @@
+//! Makes ResourceClaims for pods that name a template, and frees the claims that pods have left.
+//!
+//! events of pods, claims and templates -> queue -> [`pods`]: POST of claims, status of the pod,
+//! reservations; [`release`]: reservations of pods that are over, allocation, finalizer, DELETE
+//!
+//! Guarantees:
+//!
+//! - A claim stays allocated and keeps its reservation while the pod of the reservation may run.
+//! - A pod gets one claim per template that it names, also after lost answers and changes of leader.
+//!
+//! Schedulers allocate claims, and reserve them for the pods that they bind.
+//!
+//! Upstream: `pkg/controller/resourceclaim`. Differences:
+//!
+//! - Finished pods get neither claims nor reservations. Upstream reserves shared claims for them again
+//!   and again (kubernetes/kubernetes#141274).
+//! - The status of a pod keeps the entries of its other claims (kubernetes/kubernetes#138407).
+//! - A pod whose name another one has in the cache is read from the API server before its claims are
+//!   freed: the cache may be older than the pod.
+//! - Deletions carry the UID and the resource version of the claim, and status applies the UID of
+//!   the pod.
+//! - After a lost answer, and as a new leader with older caches, the controller reads the pod and
+//!   lists the claims of the namespace before it makes one.
+//! - PodGroups get no claims (gate `DRAWorkloadResourceClaims`, alpha). Their reservations stay.
+
+mod create;
+mod deleted;
+mod error;
+mod handlers;
+mod key;
+mod metrics;
+mod needs;
+mod pods;
+mod release;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steersman_runtime::client::ApiClient;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::events::EventRecorder;
+use steersman_runtime::features;
+use steersman_runtime::informer::{Index, SharedInformer, Store};
+use steersman_runtime::object::{ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
+use steersman_runtime::own_writes::{OwnWrites, WritesTo};
+use steersman_runtime::owner::ByController;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::{Requeue, Syncer, run_workers};
+use steersman_runtime::workqueue::WorkQueue;
+
+use self::deleted::DeletedPods;
+use self::error::SyncError;
+use self::key::Key;
+use self::metrics::ClaimMetrics;
+
+/// The ResourceClaim controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &[IDENTITY],
+    enabled_by_default: true,
+    summary: "Makes ResourceClaims from the templates that pods name, and frees those of finished pods",
+    identity: IDENTITY,
+    reads: &[
+        Read::of::<Pod>(),
+        Read::by_controller::<ResourceClaim>(),
+        Read::of::<ResourceClaimTemplate>(),
+    ],
+    rules: &[
+        Rule::new(&[""], &["pods"], &["get"]),
+        Rule::new(&[""], &["pods/status"], &["patch"]),
+        Rule::new(
+            &[GROUP],
+            &["resourceclaims"],
+            &["create", "delete", "list", "update"],
+        ),
+        Rule::new(
+            &[GROUP],
+            &["resourceclaims/binding", "resourceclaims/status"],
+            &["update"],
+        ),
+        Rule::EVENTS,
+    ],
+    init,
+};
+
+const NAME: &str = "resourceclaim-controller";
+
+/// Name of its client.
+const IDENTITY: &str = "resource-claim-controller";
+
+/// Source of its Events, and name of its queue.
+const COMPONENT: &str = "resource_claim";
+
+/// API group of the claims.
+const GROUP: &str = "resource.k8s.io";
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let pods = ctx.informers.shared::<Pod>();
+    let claims = ctx.informers.shared::<ResourceClaim>();
+    let templates = ctx.informers.shared::<ResourceClaimTemplate>();
+    let metrics = ClaimMetrics::register(&ctx.registry, claims.store());
+    let metrics = metrics.map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
+    let client = ctx.client(IDENTITY);
+    let writes = OwnWrites::new(ctx.term_start_rv);
+    let shared = Arc::new(Shared {
+        pods_by_claim: pods
+            .store()
+            .add_index("podResourceClaim", handlers::claims_of),
+        pods_by_template: pods
+            .store()
+            .add_index("podResourceClaimTemplate", handlers::templates_of),
+        claims: ByController::of(&claims.store()),
+        pods: pods.store(),
+        templates: templates.store(),
+        queue: WorkQueue::new(COMPONENT, &ctx.queue_metrics),
+        deleted: DeletedPods::default(),
+        claims_written: writes.to(claims.versioned()),
+        pods_written: writes.to(pods.versioned()),
+        writes,
+        in_doubt: Mutex::default(),
+        recorder: ctx.recorder(COMPONENT, client.clone()),
+        client,
+        metrics,
+        has_prioritized_lists: ctx.features.is_on(features::DRA_PRIORITIZED_LIST),
+    });
+    handlers::register(&shared, &pods, &claims, &templates);
+    Ok(Box::new(ResourceClaimController {
+        shared,
+        claims,
+        templates,
+        workers: ctx.options.workers("concurrent-resourceclaim-syncs"),
+    }))
+}
+
+/// The state that handlers and workers share.
+struct Shared {
+    pods: Store<Pod>,
+    /// Pods by namespace and name of the ResourceClaims that they use.
+    pods_by_claim: Index<Pod>,
+    /// Pods by namespace and name of the templates that they name.
+    pods_by_template: Index<Pod>,
+    claims: ByController<ResourceClaim>,
+    templates: Store<ResourceClaimTemplate>,
+    queue: WorkQueue<Key>,
+    deleted: DeletedPods,
+    writes: OwnWrites<Key>,
+    claims_written: WritesTo<Key>,
+    pods_written: WritesTo<Key>,
+    /// Pods with a creation that the API server may have done without an answer.
+    in_doubt: Mutex<HashSet<ObjectKey>>,
+    recorder: EventRecorder,
+    client: ApiClient,
+    metrics: ClaimMetrics,
+    /// The feature gate `DRAPrioritizedList`.
+    has_prioritized_lists: bool,
+}
+
+impl Shared {
+    /// The pods with a creation of unknown result.
+    fn doubts(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Syncer<Key> for Shared {
+    type Error = SyncError;
+
+    async fn sync(&self, key: &Key) -> Result<Requeue, SyncError> {
+        let (queue, again) = (self.queue.clone(), key.clone());
+        let behind = self.writes.wait_for_cache(key, move || queue.add(again));
+        if behind.is_none() {
+            match key {
+                Key::Pod(pod) => self.sync_pod(pod).await?,
+                Key::Claim(claim) => self.sync_claim(claim).await?,
+            }
+        }
+        Ok(Requeue::Never)
+    }
+}
+
+/// The queue and its workers.
+struct ResourceClaimController {
+    shared: Arc<Shared>,
+    claims: SharedInformer<ResourceClaim>,
+    templates: SharedInformer<ResourceClaimTemplate>,
+    workers: usize,
+}
+
+impl Controller for ResourceClaimController {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            // An API server may lack these types. Then this controller alone waits.
+            let synced = async {
+                self.claims.wait_synced().await;
+                self.templates.wait_synced().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = synced => {}
+            }
+            let queue = self.shared.queue.clone();
+            run_workers(NAME, queue, self.workers, self.shared, stop).await;
+        })
+    }
+}

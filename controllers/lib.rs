@@ -32,6 +32,7 @@ mod publisher_metrics;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod resourceclaim;
+pub mod resourcepoolstatusrequest;
 pub mod resourcequota;
 pub mod rootcacertpublisher;
 pub mod serviceaccount;
@@ -87,6 +88,7 @@ pub const ALL: &[Descriptor] = &[
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
     resourceclaim::DESCRIPTOR,
+    resourcepoolstatusrequest::DESCRIPTOR,
     resourcequota::DESCRIPTOR,
     rootcacertpublisher::DESCRIPTOR,
     servicecidrs::DESCRIPTOR,

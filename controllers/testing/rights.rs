@@ -131,6 +131,18 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "*",
         "API servers have the role with the feature gate StorageVersionMigrator, which is off by default",
     ),
+    (
+        "resourcepoolstatusrequest-controller",
+        "*",
+        "resourcepoolstatusrequests",
+        "API servers have the role with the feature gate DRAResourcePoolStatus, which is off by default",
+    ),
+    (
+        "resourcepoolstatusrequest-controller",
+        "*",
+        "resourcepoolstatusrequests/status",
+        "API servers have the role with the feature gate DRAResourcePoolStatus, which is off by default",
+    ),
 ];
 
 /// Whether `pattern` stands for `text`: `*` for every text, and `*/x` for the subresource `x` of

@@ -29,6 +29,7 @@ mod pods;
 mod policies;
 mod protection;
 mod resourceclaim;
+mod resourcepoolstatusrequest;
 mod resourcequota;
 mod rootca;
 mod servicecidrs;
@@ -137,6 +138,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpointslicemirroring::scenarios(),
         policies::scenarios(),
         resourceclaim::scenarios(),
+        resourcepoolstatusrequest::scenarios(),
         rootca::scenarios(),
         accounts::scenarios(),
         servicecidrs::scenarios(),

@@ -1,0 +1,163 @@
+//! Answers questions about pools of devices (ResourcePoolStatusRequests), each once, and deletes old
+//! ones.
+//!
+//! events of requests -> queue -> slices and claims in the caches -> [`pools`] -> PUT of the status;
+//! every ten minutes: DELETE of requests whose time is over
+//!
+//! The controller runs only with the feature gate `DRAResourcePoolStatus`, which is off by default.
+//! Upstream: `pkg/controller/resourcepoolstatusrequest`. Differences:
+//!
+//! - A sync waits until the cache shows its last write.
+//! - Deletions carry the resource version of the request, beside its UID.
+
+mod metrics;
+mod pools;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use steersman_runtime::cleaner::Cleaner;
+use steersman_runtime::clock::saturating_since;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_runtime::keyed::{Keyed, Runner};
+use steersman_runtime::object::{
+    Object, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
+};
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+use self::metrics::RequestMetrics;
+use self::sync::PoolReporter;
+
+/// The ResourcePoolStatusRequest controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &[],
+    enabled_by_default: true,
+    summary: "Answers ResourcePoolStatusRequests, with the feature gate DRAResourcePoolStatus",
+    identity: NAME,
+    reads: &[
+        Read::of::<ResourcePoolStatusRequest>(),
+        Read::of::<ResourceSlice>(),
+        Read::of::<ResourceClaim>(),
+    ],
+    rules: &[
+        Rule::new(&[GROUP], &["resourcepoolstatusrequests"], &["delete"]),
+        Rule::new(
+            &[GROUP],
+            &["resourcepoolstatusrequests/status"],
+            &["update"],
+        ),
+    ],
+    init,
+};
+
+const NAME: &str = "resourcepoolstatusrequest-controller";
+
+/// API group of the requests.
+const GROUP: &str = "resource.k8s.io";
+
+/// Number of workers.
+const WORKERS: usize = 1;
+
+/// Pause between two passes over old requests. Upstream: `cleanupPollingInterval`.
+const PAUSE: Duration = Duration::from_secs(10 * 60);
+
+/// Time for which an answer stays. Upstream: `completedRequestTTL`.
+const ANSWERED: Duration = Duration::from_secs(3600);
+
+/// Time for which a request without an answer stays. Upstream: `pendingRequestTTL`.
+const PENDING: Duration = Duration::from_secs(24 * 3600);
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let metrics = RequestMetrics::register(&ctx.registry);
+    let metrics = metrics.map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
+    let mut keyed = Keyed::<ResourcePoolStatusRequest>::new(ctx, NAME, NAME);
+    let (queue, requests) = (keyed.queue(), keyed.objects().clone());
+    let pending = queue.clone();
+    requests.add_handler(move |change| {
+        let is_there = !matches!(change, Change::Deleted { .. });
+        let request = change.object();
+        if is_there && request.status.is_none() {
+            pending.add(request.key());
+        }
+    });
+    let slices = ctx.informers.shared::<ResourceSlice>();
+    let claims = ctx.informers.shared::<ResourceClaim>();
+    let reporter = PoolReporter {
+        client: ctx.client(NAME),
+        slices: slices.store(),
+        claims: claims.store(),
+        written: keyed.writes_to(&requests),
+        clock: ctx.clock.clone(),
+        metrics,
+    };
+    Ok(Box::new(PoolStatusController {
+        cleaner: Cleaner::new(ctx, NAME, PAUSE, due),
+        runner: keyed.runner(reporter),
+        queue,
+        requests,
+        slices,
+        claims,
+    }))
+}
+
+/// The reason to delete `request` at `now`. Upstream: `shouldDeleteRequest`.
+fn due(request: &ResourcePoolStatusRequest, now: Timestamp) -> Option<&'static str> {
+    let created = request.meta.created;
+    let (since, limit) = match &request.status {
+        None => (created, PENDING),
+        Some(status) => {
+            let mut conditions = status.conditions.iter();
+            let end = conditions.find(|one| matches!(&*one.kind, "Complete" | "Failed"));
+            (
+                end.map_or(created, |end| end.last_transition_time.0),
+                ANSWERED,
+            )
+        }
+    };
+    let is_over = since.is_some_and(|since| saturating_since(now, since) > limit);
+    is_over.then_some("expired")
+}
+
+/// The queue with its worker, and the cleaner.
+struct PoolStatusController {
+    cleaner: Cleaner<ResourcePoolStatusRequest>,
+    runner: Arc<Runner<PoolReporter>>,
+    queue: WorkQueue<ObjectKey>,
+    requests: SharedInformer<ResourcePoolStatusRequest>,
+    slices: SharedInformer<ResourceSlice>,
+    claims: SharedInformer<ResourceClaim>,
+}
+
+impl Controller for PoolStatusController {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            // An API server may lack these types. Then this controller alone waits.
+            let synced = async {
+                self.requests.wait_synced().await;
+                self.slices.wait_synced().await;
+                self.claims.wait_synced().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = synced => {}
+            }
+            let workers = run_workers(NAME, self.queue, WORKERS, self.runner, stop.clone());
+            tokio::join!(workers, self.cleaner.clean(&stop));
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! The sync of a request without an answer. Upstream: `syncRequest`.
+
+use std::sync::Arc;
+
+use steersman_runtime::client::{ApiClient, ApiError};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{
+    DecodeError, Identity, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
+};
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use tokio::time::Instant;
+
+use super::metrics::RequestMetrics;
+use super::pools::{IncompletePool, answer};
+
+/// Number of retries, after which a request waits for its next change. Upstream: `maxRetries`.
+const MAX_RETRIES: u32 = 5;
+
+/// Answers requests from the caches.
+pub(super) struct PoolReporter {
+    pub(super) client: ApiClient,
+    pub(super) slices: Store<ResourceSlice>,
+    pub(super) claims: Store<ResourceClaim>,
+    pub(super) written: WritesTo,
+    pub(super) clock: Clock,
+    pub(super) metrics: RequestMetrics,
+}
+
+/// The failure of a sync.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// There is no answer yet.
+    #[error("{0}")]
+    Incomplete(#[source] IncompletePool),
+    /// The answer could not be written.
+    #[error("failed to update status for request {request}: {source}")]
+    Status {
+        /// The request.
+        request: ObjectKey,
+        /// The cause.
+        source: StatusError,
+    },
+    /// The answer of the API server is no object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+impl ObjectSyncer for PoolReporter {
+    type Object = ResourcePoolStatusRequest;
+    type Error = SyncError;
+
+    async fn sync(
+        &self,
+        key: &ObjectKey,
+        request: Arc<ResourcePoolStatusRequest>,
+    ) -> Result<Requeue, SyncError> {
+        if request.status.is_some() {
+            return Ok(Requeue::Never);
+        }
+        let began = Instant::now();
+        let (slices, claims) = (self.slices.list(), self.claims.list());
+        let status = answer(&request.spec, &slices, &claims, self.clock.now_seconds());
+        let status = status.map_err(SyncError::Incomplete)?;
+        let written = write_status::<ResourcePoolStatusRequest>(
+            &self.client,
+            &request.meta,
+            &request.document,
+            &status,
+            OnFailure::Return,
+        )
+        .await;
+        self.metrics
+            .processed(&request.spec.driver, written.is_ok(), began.elapsed());
+        let written = written.map_err(|source| SyncError::Status {
+            request: key.clone(),
+            source,
+        })?;
+        let written = Identity::decode(&written).map_err(SyncError::Answer)?;
+        self.written.record(key, written.resource_version);
+        Ok(Requeue::Never)
+    }
+
+    fn retry(&self, _error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
+        if failures < MAX_RETRIES {
+            Retry::after_request(request)
+        } else {
+            Retry::Drop
+        }
+    }
+}

@@ -9,7 +9,8 @@ use steersman_runtime::features::{self, FeatureGates, Gate};
 use super::NAMESPACE;
 use super::world::World;
 use crate::{
-    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, protection, replicaset, resourceclaim, resourcequota, statefulset,
+    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, protection,
+    replicaset, resourceclaim, resourcequota, statefulset,
 };
 
 const KEEP: &str = "example.com/keep";

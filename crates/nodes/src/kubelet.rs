@@ -17,6 +17,7 @@ use steersman_runtime::workqueue::WorkQueue;
 use super::addresses::Addresses;
 use super::attach::{Mounted, Mounts};
 use super::claims::{self, Claims, Readiness};
+use super::devices::{Devices, Plan, Taken};
 use super::journal::Journal;
 use super::needs::{Configuration, Missing};
 use super::pod::SimPod;
@@ -42,6 +43,8 @@ pub(super) struct Kubelet {
     pub(super) scheduler: Scheduler,
     /// Claims that decide whether pods can start; `None` where pods are not bound either.
     pub(super) claims: Option<Claims>,
+    /// Devices for pods; `None` where pods are not bound either.
+    pub(super) devices: Option<Devices>,
     pub(super) configuration: Configuration,
     pub(super) unconfigured: Unconfigured,
     /// The volumes of pods, if the attach-detach controller attaches them.
@@ -71,8 +74,8 @@ impl Unconfigured {
 
 /// The answer of the scheduler about a pod.
 enum Placement {
-    /// The pod goes to this node.
-    Node(Arc<str>),
+    /// The pod goes to this node, where its ResourceClaims get these devices.
+    Node(Arc<str>, Taken),
     /// The pod goes to this node after its claims are bound.
     Reserved(Arc<str>, Vec<ObjectKey>),
     /// The claims of the pod are about to be bound.
@@ -103,23 +106,58 @@ impl Kubelet {
                 return Placement::Nowhere(message);
             }
         };
-        match self.scheduler.pick(pod) {
-            Ok(node) if unbound.is_empty() => Placement::Node(node),
-            Ok(node) => Placement::Reserved(node, unbound),
-            Err(message) => Placement::Nowhere(message),
+        let plan = match self.devices.as_ref().map(|devices| devices.plan(pod)) {
+            None => Plan::default(),
+            Some(Ok(plan)) => plan,
+            Some(Err(why)) => {
+                let nodes = self.scheduler.nodes();
+                return Placement::Nowhere(format!("0/{nodes} nodes are available: {why}."));
+            }
+        };
+        let fits = |node: &str| {
+            let devices = self.devices.as_ref();
+            devices.is_none_or(|devices| devices.fits(&plan, node))
+        };
+        loop {
+            let node = match self.scheduler.pick(pod, &fits) {
+                Ok(node) if unbound.is_empty() => node,
+                Ok(node) => return Placement::Reserved(node, unbound),
+                Err(message) => return Placement::Nowhere(message),
+            };
+            let devices = self.devices.as_ref();
+            let taken = devices.map_or(Some(Taken::default()), |all| all.take(&plan, &node));
+            // Otherwise another pod has taken the devices since the pick.
+            if let Some(taken) = taken {
+                return Placement::Node(node, taken);
+            }
         }
+    }
+
+    /// Allocates the ResourceClaims of the pod, and binds it.
+    async fn bind(
+        &self,
+        pod: &SimPod,
+        node: &str,
+        taken: &Taken,
+        target: Target<'_>,
+    ) -> Result<(), ApiError> {
+        if let Some(devices) = &self.devices {
+            let allocated = devices.allocate(&self.client, pod, node, taken).await;
+            allocated.inspect_err(|_| devices.release(taken))?;
+        }
+        let at = Target {
+            subresource: Some("binding"),
+            ..target
+        };
+        let binding = scheduler::binding(pod, node);
+        self.client.create(at, &binding).await.map(drop)
     }
 
     /// Binds the pod, or reports why it fits nowhere.
     async fn schedule(&self, pod: &SimPod, target: Target<'_>) -> Result<(), ApiError> {
         match self.place(pod) {
-            Placement::Node(node) => {
-                let at = Target {
-                    subresource: Some("binding"),
-                    ..target
-                };
-                let binding = scheduler::binding(pod, &node);
-                if let Err(error) = self.client.create(at, &binding).await {
+            Placement::Node(node, taken) => {
+                if let Err(error) = self.bind(pod, &node, &taken, target).await {
                     self.scheduler.forget(pod);
                     return Err(error);
                 }

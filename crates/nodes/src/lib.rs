@@ -17,6 +17,7 @@ mod attach;
 mod behaviour;
 mod claims;
 mod csi;
+mod devices;
 mod ending;
 mod heartbeat;
 mod join;
@@ -44,6 +45,7 @@ use steersman_runtime::client::{ApiClient, ApiError};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::{Change, Index, InformerFactory, SharedInformer, Store};
+use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Namespace, Object, ObjectKey, Uid};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::run_workers;
@@ -54,6 +56,7 @@ use attach::Attach;
 use behaviour::Behaviours;
 pub use claims::{DEFAULT_CLASS, PROVISIONER};
 use csi::Driver;
+use devices::Devices;
 pub use ending::{EXIT_CODE, FAILURES, RUN_TIME};
 use heartbeat::Heartbeats;
 pub use join::{Credential, JoinError, Joining};
@@ -236,6 +239,8 @@ pub async fn start(
     };
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
+    let retry = retry_pods_with_devices(&pods.store(), &queue, &duties);
+    let devices = duties.binds.then(|| Devices::follow(&informers, retry));
     let volumes = if duties.binds {
         claims::create_default_class(&client)
             .await
@@ -291,6 +296,7 @@ pub async fn start(
         queue: queue.clone(),
         scheduler,
         claims: volumes.as_ref().map(|(_, volumes)| volumes.claims()),
+        devices,
         configuration,
         unconfigured,
         mounts: attach.as_ref().map(|attach| Arc::clone(&attach.mounts)),
@@ -539,6 +545,24 @@ fn retry_pods_of_claim(
             .filter(waits)
             .filter_map(|pod| duties.due(pod))
             .for_each(|due| queue.add(due));
+    }
+}
+
+/// The function that queues the unscheduled pods with ResourceClaims.
+fn retry_pods_with_devices(
+    pods: &Store<SimPod>,
+    queue: &WorkQueue<Due>,
+    duties: &Arc<Duties>,
+) -> impl Fn() + Clone + Send + Sync + 'static {
+    let waiting = pods.add_index("unscheduled with claims", |pod| {
+        let waits = pod.pod.node.is_none() && !pod.pod.spec.resource_claims.is_empty();
+        waits.then(|| Sym::new("")).into_iter().collect()
+    });
+    let (queue, duties) = (queue.clone(), Arc::clone(duties));
+    move || {
+        let pods = waiting.get("");
+        let dues = pods.iter().filter_map(|pod| duties.due(pod));
+        dues.for_each(|due| queue.add(due));
     }
 }
 

@@ -74,7 +74,7 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 13] = [
+pub const ALL: [Gate; 15] = [
     DRA_EXTENDED_RESOURCE,
     DRA_PRIORITIZED_LIST,
     DRA_WORKLOAD_RESOURCE_CLAIMS,

@@ -122,6 +122,14 @@ impl Refusal {
         })
     }
 
+    /// The refusal of a node without free devices for the ResourceClaims of the pod.
+    pub(super) fn of_devices() -> Self {
+        Self {
+            reasons: vec![Cow::Borrowed("cannot allocate all claims")],
+            is_due_to_pods: false,
+        }
+    }
+
     fn of_pods(reason: &'static str) -> Option<Self> {
         Some(Self {
             reasons: vec![Cow::Borrowed(reason)],

@@ -31,7 +31,7 @@ use super::pod::SimPod;
 use super::rules::{PodSelection, Rules, Spread, Term};
 use census::{Census, Counts, Placed, Question, Subject};
 pub(super) use fit::NodeFacts;
-use fit::{Demand, Domains, Load, Refusals, SpreadDemand, has_untolerated_taint, refusal};
+use fit::{Demand, Domains, Load, Refusal, Refusals, SpreadDemand, has_untolerated_taint, refusal};
 
 /// Reason of nodes that the affinity of a pod excludes by name.
 const OTHER_NAME: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
@@ -130,13 +130,18 @@ impl Scheduler {
     }
 
     /// The next node in turn that fits the pod, in the order of names. The pod counts as placed
-    /// there. The error is the message of the pod's condition.
-    pub(super) fn pick(&self, pod: &SimPod) -> Result<Arc<str>, String> {
+    /// there. `has_devices` tells whether a node has devices for the pod's ResourceClaims. The error
+    /// is the message of the pod's condition.
+    pub(super) fn pick(
+        &self,
+        pod: &SimPod,
+        has_devices: &dyn Fn(&str) -> bool,
+    ) -> Result<Arc<str>, String> {
         let mut state = self.state();
         let uid = pod.meta().uid.clone();
         state.release(&uid);
         let subject = Subject::of(pod);
-        match state.pick(pod, &subject) {
+        match state.pick(pod, &subject, has_devices) {
             Ok(node) => {
                 state.waiting.remove(&pod.key());
                 state.last = Some(Arc::clone(&node));
@@ -234,14 +239,22 @@ impl State {
         true
     }
 
-    fn pick(&mut self, pod: &SimPod, subject: &Subject) -> Result<Arc<str>, String> {
+    fn pick(
+        &mut self,
+        pod: &SimPod,
+        subject: &Subject,
+        has_devices: &dyn Fn(&str) -> bool,
+    ) -> Result<Arc<str>, String> {
         let demand = self.demand(pod, subject);
         let mut refusals = Refusals::default();
         let mut fits = |place: &Place| {
             let Some(facts) = &place.facts else {
                 return false;
             };
-            let refusal = refusal(&demand, facts, &place.load);
+            let refusal = refusal(&demand, facts, &place.load).or_else(|| {
+                let has_devices = has_devices(&facts.node.meta.name);
+                (!has_devices).then(Refusal::of_devices)
+            });
             let fits = refusal.is_none();
             refusal
                 .into_iter()

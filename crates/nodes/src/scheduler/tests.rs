@@ -4,6 +4,13 @@ use steersman_runtime::object::Node;
 
 use super::*;
 
+impl Scheduler {
+    /// Picks a node for a pod without ResourceClaims.
+    fn pick_any(&self, pod: &SimPod) -> Result<Arc<str>, String> {
+        self.pick(pod, &|_| true)
+    }
+}
+
 /// A ready node with these labels and these allocatable resources.
 fn node(name: &str, labels: Value, allocatable: Value) -> Option<NodeFacts> {
     let conditions = json!([{"type": "Ready", "status": "True"}]);
@@ -63,7 +70,7 @@ fn zones() -> Scheduler {
 
 /// The reasons in the message of a pod that fits nowhere.
 fn reasons(scheduler: &Scheduler, pod: &SimPod) -> String {
-    let message = scheduler.pick(pod).unwrap_err();
+    let message = scheduler.pick_any(pod).unwrap_err();
     let (_, reasons) = message.split_once("available: ").unwrap();
     reasons.split_once(". no new").unwrap().0.to_owned()
 }
@@ -71,13 +78,13 @@ fn reasons(scheduler: &Scheduler, pod: &SimPod) -> String {
 #[test]
 fn usable_nodes_take_turns() {
     let scheduler = Scheduler::default();
-    assert!(scheduler.pick(&plain()).is_err());
+    assert!(scheduler.pick_any(&plain()).is_err());
     for node in ["b", "a", "c"] {
         scheduler.note(node, ready(node));
     }
     let picks = |count: usize| {
         (0..count)
-            .filter_map(|_| scheduler.pick(&plain()).ok())
+            .filter_map(|_| scheduler.pick_any(&plain()).ok())
             .collect::<Vec<_>>()
             .concat()
     };
@@ -92,7 +99,7 @@ fn a_pod_that_names_its_node_gets_that_node_only() {
     for node in ["a", "b", "c"] {
         scheduler.note(node, ready(node));
     }
-    assert_eq!(scheduler.pick(&pinned("b")).as_deref(), Ok("b"));
+    assert_eq!(scheduler.pick_any(&pinned("b")).as_deref(), Ok("b"));
     let cordoned = ready("b").map(|facts| NodeFacts {
         unschedulable: true,
         ..facts
@@ -117,7 +124,7 @@ fn a_node_takes_pods_up_to_its_allocatable_resources() {
     let room = json!({"cpu": "2", "memory": "1Gi", "pods": "3", "example.com/gpu": "1"});
     scheduler.note("a", node("a", json!({}), room));
     let picks = |name: &str, resource: &str, amount: &str| {
-        scheduler.pick(&pod(name, "x", requesting(resource, amount)))
+        scheduler.pick_any(&pod(name, "x", requesting(resource, amount)))
     };
     assert!(picks("one", "cpu", "1500m").is_ok());
     // (resource, amount, reasons, whether other pods are the cause)
@@ -163,7 +170,7 @@ fn a_node_takes_pods_up_to_its_allocatable_resources() {
     );
     let one = pod("one", "x", requesting("cpu", "1500m"));
     assert_eq!(scheduler.forget(&one), Some(Change::Room));
-    assert!(scheduler.pick(&full).is_ok());
+    assert!(scheduler.pick_any(&full).is_ok());
 }
 
 #[test]
@@ -179,7 +186,7 @@ fn a_host_port_is_used_once_per_node() {
     };
     assert!(
         scheduler
-            .pick(&with("one", json!({"hostPort": 80})))
+            .pick_any(&with("one", json!({"hostPort": 80})))
             .is_ok()
     );
     let taken = "1 node(s) didn't have free ports for the requested pod ports";
@@ -194,7 +201,7 @@ fn a_host_port_is_used_once_per_node() {
     for (port, fits) in cases {
         let pod = with("two", port);
         if fits {
-            assert!(scheduler.pick(&pod).is_ok(), "{pod:?}");
+            assert!(scheduler.pick_any(&pod).is_ok(), "{pod:?}");
             scheduler.forget(&pod);
         } else {
             assert_eq!(reasons(&scheduler, &pod), taken);
@@ -211,21 +218,21 @@ fn affinity_brings_pods_together_and_anti_affinity_keeps_them_apart() {
     let unmet = "3 node(s) didn't match pod affinity rules";
     assert_eq!(reasons(&scheduler, &near("lonely", "db")), unmet);
     // The first of its kind may go anywhere; the others follow it.
-    assert_eq!(scheduler.pick(&near("w1", "web")).as_deref(), Ok("a"));
-    assert_eq!(scheduler.pick(&near("w2", "web")).as_deref(), Ok("b"));
-    assert_eq!(scheduler.pick(&near("w3", "web")).as_deref(), Ok("a"));
+    assert_eq!(scheduler.pick_any(&near("w1", "web")).as_deref(), Ok("a"));
+    assert_eq!(scheduler.pick_any(&near("w2", "web")).as_deref(), Ok("b"));
+    assert_eq!(scheduler.pick_any(&near("w3", "web")).as_deref(), Ok("a"));
 
     assert_eq!(
-        scheduler.pick(&apart("d1", "db", "host")).as_deref(),
+        scheduler.pick_any(&apart("d1", "db", "host")).as_deref(),
         Ok("b")
     );
     assert_eq!(
-        scheduler.pick(&apart("d2", "db", "zone")).as_deref(),
+        scheduler.pick_any(&apart("d2", "db", "zone")).as_deref(),
         Ok("c")
     );
     let third = pod("d3", "db", json!({}));
     assert_eq!(
-        scheduler.pick(&third).as_deref(),
+        scheduler.pick_any(&third).as_deref(),
         Ok("a"),
         "only b and zone 2 are closed"
     );
@@ -247,16 +254,16 @@ fn namespace_selectors_choose_the_pods_of_an_affinity() {
     let mut spec = towards("podAntiAffinity", "db", "zone");
     let terms = "/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0";
     spec.pointer_mut(terms).unwrap()["namespaceSelector"] = json!({"matchLabels": {"team": "x"}});
-    assert!(scheduler.pick(&pod("d", "db", json!({}))).is_ok());
+    assert!(scheduler.pick_any(&pod("d", "db", json!({}))).is_ok());
     let picky = pod("p", "web", spec);
     assert_eq!(
-        scheduler.pick(&picky).as_deref(),
+        scheduler.pick_any(&picky).as_deref(),
         Ok("b"),
         "no namespace matches"
     );
     let labels = Labels::new([("team", "x")]);
     scheduler.note_namespace("d", Some(&labels));
-    assert_eq!(scheduler.pick(&picky).as_deref(), Ok("c"));
+    assert_eq!(scheduler.pick_any(&picky).as_deref(), Ok("c"));
 }
 
 #[test]
@@ -275,7 +282,7 @@ fn spread_keeps_the_difference_of_domains_small() {
     };
     let picks: Vec<_> = ["1", "2", "3", "4"]
         .iter()
-        .map(|name| scheduler.pick(&spread(name, "zone", None)).unwrap())
+        .map(|name| scheduler.pick_any(&spread(name, "zone", None)).unwrap())
         .collect();
     let zone = |node: &Arc<str>| if **node == *"c" { 2 } else { 1 };
     assert_eq!(picks.iter().map(zone).collect::<Vec<_>>(), [1, 2, 1, 2]);
@@ -294,7 +301,7 @@ async fn waiting_pods_return_by_priority_after_their_back_off() {
     let scheduler = Scheduler::default();
     let waits = |name: &str, spec: Value| {
         let pod = pod(name, "a", spec);
-        scheduler.pick(&pod).unwrap_err();
+        scheduler.pick_any(&pod).unwrap_err();
     };
     waits("low", json!({"priority": 1}));
     waits("high", json!({"priority": 9}));
@@ -335,5 +342,5 @@ fn pods_count_on_the_node_that_the_informer_shows() {
     let other = pod("q", "a", json!({}));
     assert_eq!(reasons(&scheduler, &other), "1 Too many pods");
     assert_eq!(scheduler.observe(&on("Succeeded")), Some(Change::Room));
-    assert!(scheduler.pick(&other).is_ok());
+    assert!(scheduler.pick_any(&other).is_ok());
 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::{NodesConfig, Stages};
 
+mod devices;
 mod endings;
 mod join;
 mod nodes;

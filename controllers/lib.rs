@@ -35,6 +35,7 @@ pub mod resourceclaim;
 pub mod resourcepoolstatusrequest;
 pub mod resourcequota;
 pub mod rootcacertpublisher;
+pub mod selinuxwarning;
 pub mod serviceaccount;
 pub mod serviceaccounttoken;
 pub mod servicecidrs;
@@ -91,6 +92,7 @@ pub const ALL: &[Descriptor] = &[
     resourcepoolstatusrequest::DESCRIPTOR,
     resourcequota::DESCRIPTOR,
     rootcacertpublisher::DESCRIPTOR,
+    selinuxwarning::DESCRIPTOR,
     servicecidrs::DESCRIPTOR,
     serviceaccount::DESCRIPTOR,
     serviceaccounttoken::DESCRIPTOR,

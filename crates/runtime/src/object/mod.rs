@@ -44,6 +44,7 @@ mod resource_quota;
 mod root_ca_config_map;
 pub(crate) mod scheduling;
 mod selects;
+mod selinux_pod;
 mod service;
 mod service_account;
 mod service_cidr;
@@ -146,6 +147,10 @@ pub use resource_quota::{
 };
 pub use root_ca_config_map::{Description, PublishedData, RootCaConfigMap};
 pub use selects::Selects;
+pub use selinux_pod::{
+    AttachableVolumes, ContainerSecurityContext, PodSecurityContext, SelinuxContainer,
+    SelinuxOptions, SelinuxPod, SelinuxPodSpec, SelinuxPodStatus, VolumeMount,
+};
 pub use service::{Service, ServiceAnnotations, ServicePort, ServiceSpec, TargetPort};
 pub use service_account::{SecretName, ServiceAccount};
 pub use service_cidr::{

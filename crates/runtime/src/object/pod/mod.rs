@@ -45,6 +45,7 @@ pub use self::spec::{
     PodSpec, Present, ResourceList, Resources, SchedulingGroup, Toleration,
     WeightedPodAffinityTerm,
 };
+pub(crate) use self::volumes::shared_volumes;
 pub use self::volumes::{PodVolume, VolumeSource};
 use super::Object;
 use super::conditions::Conditions;

@@ -64,6 +64,13 @@ pub(super) fn shared(volumes: Vec<VolumeWire>) -> Arc<[PodVolume]> {
     VOLUMES.intern(&kept[..])
 }
 
+/// Decodes the list of volumes of a view that is no [`Pod`](super::Pod).
+pub(crate) fn shared_volumes<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Arc<[PodVolume]>, D::Error> {
+    Vec::<VolumeWire>::deserialize(deserializer).map(shared)
+}
+
 /// A decoded volume; `None` for volumes that controllers ignore, and for claims without a name.
 #[derive(Debug)]
 pub(super) struct VolumeWire(Option<PodVolume>);

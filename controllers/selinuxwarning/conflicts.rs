@@ -1,0 +1,212 @@
+//! The uses of volumes by pods, and their conflicts.
+//!
+//! Upstream: `cache/volumecache.go` and `cache/conflict.go`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::ObjectKey;
+
+use super::labels::{self, Use};
+
+/// A conflict as one of its two pods sees it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Conflict {
+    /// `SELinuxLabel` or `SELinuxChangePolicy`.
+    pub(super) property: &'static str,
+    pub(super) pod: ObjectKey,
+    pub(super) value: String,
+    pub(super) other: ObjectKey,
+    pub(super) other_value: String,
+}
+
+impl Conflict {
+    /// Reason of the Event.
+    pub(super) fn reason(&self) -> String {
+        format!("{}Conflict", self.property)
+    }
+
+    /// Message of the Event. Names and values of other namespaces stay secret.
+    pub(super) fn message(&self) -> String {
+        let Self {
+            property,
+            pod,
+            value,
+            other,
+            other_value,
+        } = self;
+        let end = "If both pods land on the same node, only one of them may access the volume.";
+        if pod.namespace == other.namespace {
+            let other = &other.name;
+            format!(
+                "{property} {value:?} conflicts with pod {other} that uses the same volume as this pod with {property} {other_value:?}. {end}"
+            )
+        } else {
+            // The blank is missing upstream, too.
+            format!(
+                "{property}{value:?} conflicts with another pod that uses the same volume as this pod with a different {property}. {end}"
+            )
+        }
+    }
+
+    fn is_of(&self, pod: &ObjectKey) -> bool {
+        self.pod == *pod || self.other == *pod
+    }
+}
+
+/// A volume, with its pods.
+#[derive(Debug, Default)]
+struct UsedVolume {
+    /// Name of the CSI driver; empty for other plugins.
+    driver: Sym,
+    pods: BTreeMap<ObjectKey, Use>,
+    conflicts: Vec<Conflict>,
+}
+
+/// All volumes that pods use, by unique name.
+#[derive(Debug, Default)]
+pub(super) struct UsedVolumes {
+    volumes: HashMap<Sym, UsedVolume>,
+    by_pod: HashMap<ObjectKey, BTreeSet<Sym>>,
+}
+
+impl UsedVolumes {
+    /// Notes that a pod uses a volume. Returns the conflicts of a new or changed use, each as both
+    /// pods see it.
+    pub(super) fn add(
+        &mut self,
+        volume: &Sym,
+        driver: &Sym,
+        pod: &ObjectKey,
+        new: Use,
+    ) -> Vec<Conflict> {
+        let used = self.volumes.entry(volume.clone()).or_default();
+        used.driver = driver.clone();
+        if used.pods.get(pod) == Some(&new) {
+            return Vec::new();
+        }
+        self.by_pod
+            .entry(pod.clone())
+            .or_default()
+            .insert(volume.clone());
+        let mut found = Vec::new();
+        for (other, use_of_other) in used.pods.iter().filter(|(other, _)| *other != pod) {
+            let mut add = |property, value: &str, other_value: &str| {
+                let conflict =
+                    |pod: &ObjectKey, value: &str, other: &ObjectKey, other_value: &str| Conflict {
+                        property,
+                        pod: pod.clone(),
+                        value: value.to_owned(),
+                        other: other.clone(),
+                        other_value: other_value.to_owned(),
+                    };
+                found.push(conflict(pod, value, other, other_value));
+                found.push(conflict(other, other_value, pod, value));
+            };
+            if use_of_other.policy != new.policy {
+                add("SELinuxChangePolicy", &new.policy, &use_of_other.policy);
+            }
+            if labels::conflict(&use_of_other.label, &new.label) {
+                add("SELinuxLabel", &new.label, &use_of_other.label);
+            }
+        }
+        used.pods.insert(pod.clone(), new);
+        used.conflicts.retain(|conflict| !conflict.is_of(pod));
+        used.conflicts.extend(found.iter().cloned());
+        found
+    }
+
+    /// Forgets a pod.
+    pub(super) fn remove(&mut self, pod: &ObjectKey) {
+        for volume in self.by_pod.remove(pod).unwrap_or_default() {
+            let Some(used) = self.volumes.get_mut(&volume) else {
+                continue;
+            };
+            used.pods.remove(pod);
+            used.conflicts.retain(|conflict| !conflict.is_of(pod));
+            if used.pods.is_empty() {
+                self.volumes.remove(&volume);
+            }
+        }
+    }
+
+    /// The pods that use volumes of a CSI driver.
+    pub(super) fn pods_of_driver(&self, driver: &str) -> BTreeSet<ObjectKey> {
+        let volumes = self.volumes.values().filter(|used| used.driver == *driver);
+        volumes.flat_map(|used| used.pods.keys().cloned()).collect()
+    }
+
+    /// All present conflicts, sorted.
+    pub(super) fn conflicts(&self) -> BTreeSet<&Conflict> {
+        self.volumes
+            .values()
+            .flat_map(|used| &used.conflicts)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(label: &str) -> Use {
+        Use {
+            label: label.to_owned(),
+            policy: "MountOption".to_owned(),
+        }
+    }
+
+    /// Upstream's `TestVolumeCache_AddVolumeSendConflicts` and `TestVolumeCache_DeleteAll`.
+    #[test]
+    fn conflicts_are_told_once_and_end_with_their_pods() {
+        let (volume, driver) = (Sym::new("v"), Sym::new("d"));
+        let (a, b) = (ObjectKey::new("ns1", "a"), ObjectKey::new("ns1", "b"));
+        let mut used = UsedVolumes::default();
+        assert!(
+            used.add(&volume, &driver, &a, labelled(":::s0:c1,c2"))
+                .is_empty()
+        );
+        let found = used.add(&volume, &driver, &b, labelled(":::s0:c98,c99"));
+        let expected = "SELinuxLabel \":::s0:c1,c2\" conflicts with pod b that uses the same volume as this pod with SELinuxLabel \":::s0:c98,c99\". If both pods land on the same node, only one of them may access the volume.";
+        let of_a = found.iter().find(|conflict| conflict.pod == a).unwrap();
+        assert_eq!((found.len(), &*of_a.message()), (2, expected));
+        assert_eq!(of_a.reason(), "SELinuxLabelConflict");
+        assert!(
+            used.add(&volume, &driver, &b, labelled(":::s0:c98,c99"))
+                .is_empty()
+        );
+        assert_eq!(used.conflicts().len(), 2);
+        assert_eq!(used.pods_of_driver("d").len(), 2);
+        let recursive = Use {
+            label: String::new(),
+            policy: "Recursive".to_owned(),
+        };
+        let found = used.add(&volume, &driver, &b, recursive);
+        let properties: Vec<&str> = found.iter().map(|conflict| conflict.property).collect();
+        assert_eq!(
+            properties,
+            [
+                "SELinuxChangePolicy",
+                "SELinuxChangePolicy",
+                "SELinuxLabel",
+                "SELinuxLabel"
+            ]
+        );
+        assert_eq!(used.conflicts().len(), 4);
+        used.remove(&b);
+        assert!(used.conflicts().is_empty());
+        used.remove(&a);
+        assert!(used.pods_of_driver("d").is_empty());
+    }
+
+    #[test]
+    fn pods_of_other_namespaces_stay_secret() {
+        let (volume, driver) = (Sym::new("v"), Sym::default());
+        let (a, b) = (ObjectKey::new("ns1", "a"), ObjectKey::new("ns2", "b"));
+        let mut used = UsedVolumes::default();
+        used.add(&volume, &driver, &a, labelled(":::s1"));
+        let found = used.add(&volume, &driver, &b, labelled(":::s2"));
+        let expected = "SELinuxLabel\":::s2\" conflicts with another pod that uses the same volume as this pod with a different SELinuxLabel. If both pods land on the same node, only one of them may access the volume.";
+        assert_eq!(found[0].message(), expected);
+    }
+}

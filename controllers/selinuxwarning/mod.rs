@@ -1,0 +1,103 @@
+//! Warns of pods that use one volume with different SELinux labels or policies. If they land on one
+//! node, only one of them can use the volume. The controller writes Events and a metric only.
+//!
+//! pods, claims, volumes, CSI drivers -> queue of pods -> ([`labels`], [`conflicts`]) -> Events
+//!
+//! Upstream: `pkg/controller/volume/selinuxwarning`. Differences:
+//!
+//! - Volumes without a plugin that attaches them, such as `hostPath`, are left out. Upstream knows two
+//!   more plugins, whose volumes never conflict.
+//! - An inline `csi` volume is left out; upstream fails and retries the pod for ever.
+
+mod conflicts;
+mod handlers;
+mod labels;
+mod metrics;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::events::EventRecorder;
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::Keyed;
+use steersman_runtime::object::{
+    CsiDriver, PersistentVolume, PersistentVolumeClaim, Pod, SelinuxPod,
+};
+use steersman_runtime::pods_by_claim::PodsByClaim;
+use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
+use steersman_runtime::volume::VolumeResolver;
+
+use self::conflicts::UsedVolumes;
+use self::sync::SelinuxWarning;
+
+/// The SELinux warning controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &[],
+    enabled_by_default: false,
+    summary: "Warns of pods that use one volume with different SELinux labels",
+    identity: NAME,
+    reads: &[
+        Read::of::<SelinuxPod>(),
+        Read::of::<Pod>(),
+        Read::of::<PersistentVolumeClaim>(),
+        Read::of::<PersistentVolume>(),
+        Read::of::<CsiDriver>(),
+    ],
+    rules: &[Rule::EVENTS],
+    init,
+};
+
+/// Name of the controller, and of its client.
+const NAME: &str = "selinux-warning-controller";
+
+/// Source of its Events, and name of its queue.
+const COMPONENT: &str = "selinux_warning";
+
+/// Workers, as upstream.
+const WORKERS: usize = 1;
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let keyed = Keyed::<SelinuxPod>::new(ctx, NAME, COMPONENT);
+    let claims = ctx.informers.shared::<PersistentVolumeClaim>();
+    let volumes = ctx.informers.shared::<PersistentVolume>();
+    let drivers = ctx.informers.shared::<CsiDriver>();
+    let pods = ctx.informers.shared::<Pod>();
+    let shared = Arc::new(Shared {
+        used: Mutex::default(),
+        pods: keyed.objects().store(),
+        pods_by_claim: PodsByClaim::of(&pods.store()),
+        resolver: VolumeResolver::new(claims.store(), volumes.store()),
+        drivers: drivers.store(),
+        recorder: ctx.recorder(COMPONENT, ctx.client(NAME)),
+    });
+    metrics::show_conflicts(&ctx.registry, &shared).map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
+    let queue = keyed.queue();
+    handlers::register_pods(keyed.objects(), &queue);
+    handlers::register_claims(&shared, &claims, &volumes, &queue);
+    handlers::register_drivers(&shared, &drivers, &queue);
+    Ok(keyed.boxed(WORKERS, SelinuxWarning(shared)))
+}
+
+/// The state that handlers and the worker share.
+struct Shared {
+    used: Mutex<UsedVolumes>,
+    pods: Store<SelinuxPod>,
+    pods_by_claim: PodsByClaim,
+    resolver: VolumeResolver,
+    drivers: Store<CsiDriver>,
+    recorder: EventRecorder,
+}
+
+impl Shared {
+    fn used(&self) -> MutexGuard<'_, UsedVolumes> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,122 @@
+//! Syncs one pod: its uses of volumes, and the Events about new conflicts.
+//!
+//! Upstream: `syncPod` in `selinux_warning_controller.go`.
+
+use std::sync::Arc;
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::events::EventType;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::object::{ObjectKey, ObjectReference, SelinuxPod};
+use steersman_runtime::volume::{Plugin, ResolveError, Volume};
+use steersman_runtime::workers::{Requeue, Retry};
+
+use super::Shared;
+use super::conflicts::Conflict;
+use super::labels::{self, SeveralLabels};
+
+/// Syncs pods.
+pub(super) struct SelinuxWarning(pub(super) Arc<Shared>);
+
+/// A volume of a pod cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    /// No volume is behind it yet.
+    #[error("{0}")]
+    Resolve(#[from] ResolveError),
+    /// It has several labels.
+    #[error("{0}")]
+    Labels(#[from] SeveralLabels),
+}
+
+impl ObjectSyncer for SelinuxWarning {
+    type Object = SelinuxPod;
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey, pod: Arc<SelinuxPod>) -> Result<Requeue, SyncError> {
+        if pod.is_finished() {
+            self.0.used().remove(key);
+        } else {
+            self.0.sync_volumes(key, &pod)?;
+        }
+        Ok(Requeue::Never)
+    }
+
+    async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.0.used().remove(key);
+        Ok(Requeue::Never)
+    }
+
+    /// A claim that is not bound yet is no error.
+    fn retry(&self, error: &SyncError, _request: Option<&ApiError>, _failures: u32) -> Retry {
+        match error {
+            SyncError::Resolve(_) => Retry::Quietly,
+            SyncError::Labels(_) => Retry::BackOff,
+        }
+    }
+}
+
+impl Shared {
+    /// Compares all volumes of a pod that can be compared. Fails with the first error.
+    fn sync_volumes(&self, key: &ObjectKey, pod: &SelinuxPod) -> Result<(), SyncError> {
+        let mounted = labels::mounted(pod);
+        let mut result = Ok(());
+        for volume in pod.spec.volumes.0.iter() {
+            let found = match self.resolver.resolve(&pod.meta, volume) {
+                Ok(Some(found)) if mounted.contains(&*volume.name) => found,
+                Ok(_) => continue,
+                Err(error) => {
+                    result = result.and(Err(error.into()));
+                    continue;
+                }
+            };
+            match labels::of_volume(pod, &volume.name, self.is_supported(&found)) {
+                Ok(used) => {
+                    let driver = match &found.plugin {
+                        Plugin::Csi(csi) => csi.driver.clone(),
+                        Plugin::FibreChannel | Plugin::Iscsi => Sym::default(),
+                    };
+                    let conflicts = self.used().add(&found.unique_name, &driver, key, used);
+                    self.report(&conflicts);
+                }
+                Err(error) => {
+                    let message = format!(
+                        "Volume {:?} is mounted twice with different SELinux labels inside this pod",
+                        volume.name.as_str()
+                    );
+                    let reference = ObjectReference::of(pod);
+                    let reason = "MultipleSELinuxLabels";
+                    self.recorder
+                        .event(reference, EventType::Warning, reason, message);
+                    result = result.and(Err(error.into()));
+                }
+            }
+        }
+        result
+    }
+
+    /// Whether the plugin of a volume mounts it with a label.
+    fn is_supported(&self, volume: &Volume) -> bool {
+        let Plugin::Csi(csi) = &volume.plugin else {
+            return true;
+        };
+        let driver = self.drivers.get(&ObjectKey::new("", &csi.driver));
+        driver.is_some_and(|driver| driver.spec.se_linux_mount)
+    }
+
+    /// Tells both pods of each conflict. A pod that is gone ends the conflicts of the sync.
+    fn report(&self, conflicts: &[Conflict]) {
+        for conflict in conflicts {
+            let Some(pod) = self.pods.get(&conflict.pod) else {
+                return;
+            };
+            self.recorder.event(
+                ObjectReference::of(&*pod),
+                EventType::Normal,
+                conflict.reason(),
+                conflict.message(),
+            );
+        }
+    }
+}

@@ -105,7 +105,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(reason) = nothing_to_run(&config, registry) {
+    if let Some(reason) = nothing_to_run(&config) {
         tracing::error!(err = reason, "command failed");
         return ExitCode::FAILURE;
     }
@@ -120,13 +120,6 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         tracing::warn!(
             names = config.without_effect.join(" "),
             "these are accepted but have no effect yet"
-        );
-    }
-    if !config.controllers.missing.is_empty() {
-        let names = config.controllers.missing.join(" ");
-        tracing::warn!(
-            names,
-            "--controllers asks for these controllers, which Steersman does not have yet"
         );
     }
     for (flag, workers) in &config.without_workers {
@@ -162,18 +155,14 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
 
 /// The error if `--controllers` has items but selects no controller. An empty list is valid, as in
 /// upstream.
-fn nothing_to_run(config: &Config, registry: &ControllerRegistry) -> Option<String> {
+fn nothing_to_run(config: &Config) -> Option<String> {
     let list = config.options().list("controllers").join(",");
     if list.is_empty() || !config.controllers.enabled.is_empty() {
         return None;
     }
-    let reason = match &*config.controllers.missing {
+    let reason = match &*config.controllers.of_clouds {
         [] => "the list names only controllers that are not to run; begin it with *".to_owned(),
-        missing => format!(
-            "Steersman does not have {} yet; it has {}",
-            missing.join(", "),
-            registry.names().join(", ")
-        ),
+        names => format!("managers of clouds run {}", names.join(", ")),
     };
     Some(format!(
         "--controllers={list} leaves no controller to run: {reason}"

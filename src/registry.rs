@@ -1,7 +1,6 @@
 //! The table of controllers, and the selection by `--controllers`.
 //!
-//! Upstream's names are accepted even where Steersman lacks the controller, so that the arguments
-//! of an existing installation work. Upstream: `NewControllerDescriptors` in
+//! The names of the controllers of clouds are accepted too, as upstream. Upstream: `NewControllerDescriptors` in
 //! `cmd/kube-controller-manager/app`, and `IsControllerEnabled` in `k8s.io/controller-manager/app`.
 
 use steersman_runtime::controller::Descriptor;
@@ -32,8 +31,6 @@ pub struct Selection {
     /// Selected controllers of clouds that the table lacks. This manager has them only by name, as
     /// upstream's.
     pub of_clouds: Vec<&'static str>,
-    /// Selected by name or by `*`, known upstream, but not available in Steersman yet.
-    pub missing: Vec<&'static str>,
     /// The items with aliases replaced by canonical names.
     pub canonical: Vec<String>,
 }
@@ -106,27 +103,22 @@ impl ControllerRegistry {
         sorted(self.descriptors.iter().filter(|d| !d.enabled_by_default))
     }
 
-    /// Names and aliases of upstream's controllers that Steersman does not have, sorted.
-    /// `--controllers` accepts them too.
-    pub fn names_of_upstream_alone(&self) -> Vec<&'static str> {
-        let all = UPSTREAM.iter().flat_map(|(name, alias)| [*name, *alias]);
-        let mut names: Vec<_> = all
-            .filter(|name| !name.is_empty() && self.find(name).is_none())
-            .collect();
+    /// Names and aliases of the controllers of clouds that the table lacks, sorted. `--controllers`
+    /// accepts them too.
+    pub fn names_of_clouds(&self) -> Vec<&'static str> {
+        let all = OF_CLOUDS.iter().flat_map(|(name, alias)| [*name, *alias]);
+        let mut names: Vec<_> = all.filter(|name| self.find(name).is_none()).collect();
         names.sort_unstable();
         names
     }
 
-    /// The canonical name of a controller, by name or alias, of Steersman or upstream.
+    /// The canonical name of a controller, by name or alias, of the table or of clouds.
     fn canonical(&self, name: &str) -> Option<&'static str> {
-        let upstream = || {
-            UPSTREAM.iter().find(|(canonical, alias)| {
-                *canonical == name || (!alias.is_empty() && *alias == name)
-            })
-        };
-        self.find(name)
-            .map(|d| d.name)
-            .or_else(|| upstream().map(|(canonical, _)| *canonical))
+        let mut of_clouds = OF_CLOUDS.iter();
+        self.find(name).map(|d| d.name).or_else(|| {
+            let found = of_clouds.find(|(canonical, alias)| [*canonical, *alias].contains(&name));
+            found.map(|(canonical, _)| *canonical)
+        })
     }
 
     /// Evaluates the items of `--controllers`. The first item that names a controller decides for
@@ -184,7 +176,8 @@ impl ControllerRegistry {
                 selection.gated.push(descriptor.name);
             }
         }
-        for name in OF_CLOUDS.iter().filter(|name| !self.has(name)) {
+        let of_clouds = OF_CLOUDS.iter().map(|(name, _)| *name);
+        for name in of_clouds.filter(|name| !self.has(name)) {
             let list = if decided(name).unwrap_or(star) {
                 &mut selection.of_clouds
             } else {
@@ -192,17 +185,6 @@ impl ControllerRegistry {
             };
             list.push(name);
         }
-        let by_default = |name: &str| star && !OFF_BY_DEFAULT.contains(&name) && has_gate(name);
-        let missing = |name: &&'static str| {
-            !self.has(name)
-                && !OF_CLOUDS.contains(name)
-                && decided(name).unwrap_or_else(|| by_default(name))
-        };
-        selection.missing = UPSTREAM
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(missing)
-            .collect();
         Ok(selection)
     }
 }
@@ -222,18 +204,12 @@ fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static
 /// The controller that upstream marks with `requiresSpecialHandling`.
 const TOKENS: &str = "serviceaccount-token-controller";
 
-/// Controllers that `*` does not select.
-const OFF_BY_DEFAULT: &[&str] = &[
-    "bootstrap-signer-controller",
-    "selinux-warning-controller",
-    "token-cleaner-controller",
-];
-
-/// Controllers that upstream's manager only has by name; cloud providers' managers run them.
-const OF_CLOUDS: &[&str] = &[
-    "cloud-node-lifecycle-controller",
-    "node-route-controller",
-    "service-lb-controller",
+/// Controllers that upstream's manager only has by name, with their aliases; cloud providers' managers
+/// run them.
+const OF_CLOUDS: &[(&str, &str)] = &[
+    ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
+    ("node-route-controller", "route"),
+    ("service-lb-controller", "service"),
 ];
 
 /// Controllers that upstream builds only with a feature gate.
@@ -262,99 +238,105 @@ const GATED: &[(&str, &str)] = &[
     ),
 ];
 
-/// All controllers of Kubernetes 1.36 with their alias, or `""`. A name that is missing in our
-/// table is accepted nevertheless, so that existing arguments work.
-const UPSTREAM: &[(&str, &str)] = &[
-    ("bootstrap-signer-controller", "bootstrapsigner"),
-    (
-        "certificatesigningrequest-approving-controller",
-        "csrapproving",
-    ),
-    ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
-    ("certificatesigningrequest-signing-controller", "csrsigning"),
-    ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
-    (
-        "clusterrole-aggregation-controller",
-        "clusterrole-aggregation",
-    ),
-    ("cronjob-controller", "cronjob"),
-    ("daemonset-controller", "daemonset"),
-    ("deployment-controller", "deployment"),
-    ("device-taint-eviction-controller", ""),
-    ("disruption-controller", "disruption"),
-    ("endpoints-controller", "endpoint"),
-    ("endpointslice-controller", "endpointslice"),
-    (
-        "endpointslice-mirroring-controller",
-        "endpointslicemirroring",
-    ),
-    ("ephemeral-volume-controller", "ephemeral-volume"),
-    ("garbage-collector-controller", "garbagecollector"),
-    (
-        "horizontal-pod-autoscaler-controller",
-        "horizontalpodautoscaling",
-    ),
-    ("job-controller", "job"),
-    (
-        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-        "",
-    ),
-    (
-        "legacy-serviceaccount-token-cleaner-controller",
-        "legacy-service-account-token-cleaner",
-    ),
-    ("namespace-controller", "namespace"),
-    ("node-ipam-controller", "nodeipam"),
-    ("node-lifecycle-controller", "nodelifecycle"),
-    ("node-route-controller", "route"),
-    ("persistentvolume-attach-detach-controller", "attachdetach"),
-    (
-        "persistentvolume-binder-controller",
-        "persistentvolume-binder",
-    ),
-    (
-        "persistentvolume-expander-controller",
-        "persistentvolume-expander",
-    ),
-    ("persistentvolume-protection-controller", "pv-protection"),
-    (
-        "persistentvolumeclaim-protection-controller",
-        "pvc-protection",
-    ),
-    ("pod-garbage-collector-controller", "podgc"),
-    ("podcertificaterequest-cleaner-controller", ""),
-    ("podgroup-protection-controller", ""),
-    ("replicaset-controller", "replicaset"),
-    ("replicationcontroller-controller", "replicationcontroller"),
-    ("resourceclaim-controller", "resource-claim-controller"),
-    ("resourcepoolstatusrequest-controller", ""),
-    ("resourcequota-controller", "resourcequota"),
-    (
-        "root-ca-certificate-publisher-controller",
-        "root-ca-cert-publisher",
-    ),
-    ("selinux-warning-controller", ""),
-    ("service-cidr-controller", ""),
-    ("service-lb-controller", "service"),
-    ("serviceaccount-controller", "serviceaccount"),
-    ("serviceaccount-token-controller", "serviceaccount-token"),
-    ("statefulset-controller", "statefulset"),
-    ("storage-version-migrator-controller", "svm"),
-    (
-        "storageversion-garbage-collector-controller",
-        "storage-version-gc",
-    ),
-    ("taint-eviction-controller", ""),
-    ("token-cleaner-controller", "tokencleaner"),
-    ("ttl-after-finished-controller", "ttl-after-finished"),
-    ("ttl-controller", "ttl"),
-    ("validatingadmissionpolicy-status-controller", ""),
-    ("volumeattributesclass-protection-controller", ""),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All controllers of Kubernetes 1.36 with their alias, or `""`.
+    const UPSTREAM: &[(&str, &str)] = &[
+        ("bootstrap-signer-controller", "bootstrapsigner"),
+        (
+            "certificatesigningrequest-approving-controller",
+            "csrapproving",
+        ),
+        ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
+        ("certificatesigningrequest-signing-controller", "csrsigning"),
+        ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
+        (
+            "clusterrole-aggregation-controller",
+            "clusterrole-aggregation",
+        ),
+        ("cronjob-controller", "cronjob"),
+        ("daemonset-controller", "daemonset"),
+        ("deployment-controller", "deployment"),
+        ("device-taint-eviction-controller", ""),
+        ("disruption-controller", "disruption"),
+        ("endpoints-controller", "endpoint"),
+        ("endpointslice-controller", "endpointslice"),
+        (
+            "endpointslice-mirroring-controller",
+            "endpointslicemirroring",
+        ),
+        ("ephemeral-volume-controller", "ephemeral-volume"),
+        ("garbage-collector-controller", "garbagecollector"),
+        (
+            "horizontal-pod-autoscaler-controller",
+            "horizontalpodautoscaling",
+        ),
+        ("job-controller", "job"),
+        (
+            "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+            "",
+        ),
+        (
+            "legacy-serviceaccount-token-cleaner-controller",
+            "legacy-service-account-token-cleaner",
+        ),
+        ("namespace-controller", "namespace"),
+        ("node-ipam-controller", "nodeipam"),
+        ("node-lifecycle-controller", "nodelifecycle"),
+        ("node-route-controller", "route"),
+        ("persistentvolume-attach-detach-controller", "attachdetach"),
+        (
+            "persistentvolume-binder-controller",
+            "persistentvolume-binder",
+        ),
+        (
+            "persistentvolume-expander-controller",
+            "persistentvolume-expander",
+        ),
+        ("persistentvolume-protection-controller", "pv-protection"),
+        (
+            "persistentvolumeclaim-protection-controller",
+            "pvc-protection",
+        ),
+        ("pod-garbage-collector-controller", "podgc"),
+        ("podcertificaterequest-cleaner-controller", ""),
+        ("podgroup-protection-controller", ""),
+        ("replicaset-controller", "replicaset"),
+        ("replicationcontroller-controller", "replicationcontroller"),
+        ("resourceclaim-controller", "resource-claim-controller"),
+        ("resourcepoolstatusrequest-controller", ""),
+        ("resourcequota-controller", "resourcequota"),
+        (
+            "root-ca-certificate-publisher-controller",
+            "root-ca-cert-publisher",
+        ),
+        ("selinux-warning-controller", ""),
+        ("service-cidr-controller", ""),
+        ("service-lb-controller", "service"),
+        ("serviceaccount-controller", "serviceaccount"),
+        ("serviceaccount-token-controller", "serviceaccount-token"),
+        ("statefulset-controller", "statefulset"),
+        ("storage-version-migrator-controller", "svm"),
+        (
+            "storageversion-garbage-collector-controller",
+            "storage-version-gc",
+        ),
+        ("taint-eviction-controller", ""),
+        ("token-cleaner-controller", "tokencleaner"),
+        ("ttl-after-finished-controller", "ttl-after-finished"),
+        ("ttl-controller", "ttl"),
+        ("validatingadmissionpolicy-status-controller", ""),
+        ("volumeattributesclass-protection-controller", ""),
+    ];
+
+    /// Upstream: `ControllersDisabledByDefault`.
+    const OFF_BY_DEFAULT: [&str; 3] = [
+        "bootstrap-signer-controller",
+        "selinux-warning-controller",
+        "token-cleaner-controller",
+    ];
 
     const fn controller(
         name: &'static str,
@@ -411,11 +393,7 @@ mod tests {
             ("off, then on", "-deployment,deployment", &[]),
             ("on, then off", "deployment,-deployment-controller", &[d]),
             ("only off", "-deployment", &[]),
-            (
-                "names that only upstream has",
-                "*,bootstrapsigner,-job",
-                &[d, r],
-            ),
+            ("names of clouds", "*,route,-service", &[d, r]),
         ];
         for (why, list, enabled) in cases {
             let selection = registry().select(&items(list), |_| false).unwrap();
@@ -431,36 +409,12 @@ mod tests {
     }
 
     #[test]
-    fn selected_controllers_that_do_not_exist_yet_are_reported() {
-        let missing = |list: &str| {
-            registry()
-                .select(&items(list), |gate| gate == "GenericWorkload")
-                .unwrap()
-                .missing
-        };
-        assert_eq!(missing("deployment,job,-cronjob,route"), ["job-controller"]);
-        let by_default = missing("*");
-        // Minus two of ours, three that are off by default (one is ours), three of cloud providers,
-        // and six with a gate that is off.
-        assert_eq!(by_default.len(), 52 - 2 - 3 - 3 - 6);
-        assert!(
-            by_default.contains(&"job-controller")
-                && by_default.contains(&"podgroup-protection-controller")
-        );
-        assert!(
-            !by_default.contains(&"service-lb-controller")
-                && !by_default.contains(&"bootstrap-signer-controller")
-        );
-        assert_eq!(missing("*,-job").len(), by_default.len() - 1);
-    }
-
-    #[test]
     fn no_item_of_the_list_turns_the_token_controller_off() {
         let registry = registry().with(controller(TOKENS, &["serviceaccount-token"], true));
         for list in ["*", "", "deployment", "-serviceaccount-token", TOKENS] {
             let selection = registry.select(&items(list), |_| true).unwrap();
             assert!(selection.tokens.is_some(), "{list}");
-            let lists = [selection.disabled, selection.gated, selection.missing];
+            let lists = [selection.disabled, selection.gated];
             let enabled = selection.enabled.iter().map(|descriptor| descriptor.name);
             assert!(
                 !lists
@@ -545,7 +499,7 @@ mod tests {
         for (list, expected) in cases {
             let selection = registry().select(&items(list), |_| false).unwrap();
             let mut notices = selection.notices();
-            notices.retain(|(name, _)| OF_CLOUDS.contains(name));
+            notices.retain(|(name, _)| OF_CLOUDS.iter().any(|(of_cloud, _)| of_cloud == name));
             assert_eq!(notices, expected, "{list}");
         }
         let with_loop = registry().with(controller(service, &["service"], true));
@@ -556,12 +510,16 @@ mod tests {
 
     #[test]
     fn the_list_that_kubeadm_sets_is_evaluated() {
-        let selection = registry()
+        let selection = ControllerRegistry::builtin()
             .select(&items("*,bootstrapsigner,tokencleaner,-ttl"), |_| false)
             .unwrap();
+        let is_enabled = |name| selection.enabled.iter().any(|found| found.name == name);
         assert!(
-            selection.missing.contains(&"bootstrap-signer-controller")
-                && !selection.missing.contains(&"ttl-controller")
+            is_enabled("bootstrap-signer-controller") && is_enabled("token-cleaner-controller")
+        );
+        assert_eq!(
+            selection.disabled,
+            ["selinux-warning-controller", "ttl-controller"]
         );
         assert_eq!(
             selection.canonical,
@@ -590,40 +548,26 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_upstreams_controllers_is_complete() {
+    fn the_table_has_all_controllers_of_upstream() {
         assert_eq!(UPSTREAM.len(), 52);
-        let is_known = |name: &&str| UPSTREAM.iter().any(|(upstream, _)| upstream == name);
-        assert!(
-            OFF_BY_DEFAULT
-                .iter()
-                .chain(OF_CLOUDS)
-                .chain(GATED.iter().map(|(name, _)| name))
-                .all(is_known)
-        );
-        for (_, gate) in GATED {
+        let registry = ControllerRegistry::builtin();
+        let ours = registry.descriptors.iter().map(|descriptor| {
+            let alias = descriptor.aliases.first().copied().unwrap_or_default();
+            (descriptor.name, alias)
+        });
+        let mut all: Vec<_> = ours.chain(OF_CLOUDS.iter().copied()).collect();
+        all.sort_unstable();
+        assert_eq!(all, UPSTREAM);
+        assert_eq!(registry.names_off_by_default(), OFF_BY_DEFAULT);
+        for (name, gate) in GATED {
+            assert!(registry.has(name), "{name}");
             assert!(
                 crate::features::help()
                     .any(|line| line.contains(&format!("kube:{gate}=true|false"))),
                 "{gate} is no gate"
             );
         }
-        assert_eq!(
-            UPSTREAM
-                .iter()
-                .filter(|(_, alias)| !alias.is_empty())
-                .count(),
-            ALIASES
-        );
-        for name in ControllerRegistry::builtin().names() {
-            assert!(
-                UPSTREAM.iter().any(|(upstream, _)| *upstream == name),
-                "{name} is not upstream's name"
-            );
-        }
     }
-
-    /// Number of upstream controllers with an alias.
-    const ALIASES: usize = 42;
 
     #[test]
     #[should_panic(expected = "two controllers are called deployment")]

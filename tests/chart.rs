@@ -76,9 +76,9 @@ fn controllers() -> String {
 fn the_chart_has_current_controllers_and_their_rules() {
     keep_current("charts/steersman/files/controllers.yaml", &controllers());
     let mut upstream =
-        "# Names of upstream's other controllers, which --controllers accepts too. scripts/chart.sh generates this file.\n"
+        "# Names of the controllers of clouds, which --controllers accepts too. scripts/chart.sh generates this file.\n"
             .to_owned();
-    for name in ControllerRegistry::builtin().names_of_upstream_alone() {
+    for name in ControllerRegistry::builtin().names_of_clouds() {
         writeln!(upstream, "- {name}").unwrap();
     }
     keep_current("charts/steersman/files/upstream.yaml", &upstream);

@@ -165,11 +165,11 @@ class Renderings(unittest.TestCase):
         cases = [
             ({}, "mode beside: name in `controllers` the ones that Steersman runs"),
             ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
-            ({"controllers": ["deployment", "resourcequota"]}, 'mode beside: "resourcequota" in `controllers` is not one of *, '),
+            ({"controllers": ["deployment", "route"]}, 'mode beside: "route" in `controllers` is not one of *, '),
             ({"controllers": ["-deployment"]}, "`controllers` selects no controller"),
             ({"mode": "replace", "controllers": ["nonsense"]}, 'mode replace: "nonsense" in `controllers` is not one of *, '),
             ({"mode": "replace", "controllers": ["*", "-sandwich"]}, 'mode replace: "-sandwich" in `controllers` is not one of *, '),
-            ({"mode": "replace", "controllers": ["resourcequota"]}, "`controllers` selects no controller"),
+            ({"mode": "replace", "controllers": ["route"]}, "`controllers` selects no controller"),
         ]
         for values, message in cases:
             with self.subTest(message), self.assertRaises(helm.HelmError) as refused:

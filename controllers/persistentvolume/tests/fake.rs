@@ -314,7 +314,7 @@ impl State {
             "kind": of["kind"], "name": of["name"], "reason": event["reason"],
             "message": event["message"], "type": event["type"],
         });
-        if text(of, "/namespace") != "" {
+        if !text(of, "/namespace").is_empty() {
             record["namespace"] = of["namespace"].clone();
         }
         self.events.push(record);

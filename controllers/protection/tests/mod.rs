@@ -167,7 +167,7 @@ fn pod_with(name: &str, volume: Value) -> Value {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}")},
         "spec": {
             "nodeName": "node", "containers": [{"name": "main", "image": "i"}],
-            "volumes": [volume, {"name": "emptyDir", "emptyDir": {}}],
+            "volumes": [volume, {"name": "empty", "emptyDir": {}}],
         },
         "status": {"phase": "Pending"},
     })
@@ -187,6 +187,7 @@ fn claim(name: &str) -> Value {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}")},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            "volumeMode": "Filesystem",
         },
         "status": {"phase": "Pending"},
     })

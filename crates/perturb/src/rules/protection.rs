@@ -20,8 +20,11 @@ pub const OWN_CLAIM: Rule = Rule {
 /// Whether an object of a type uses the object with the key.
 type Uses = fn(&Value, &str) -> bool;
 
+/// Types of users.
+type Users = &'static [(&'static str, Uses)];
+
 /// Protected types with their finalizers, and the types of their users.
-const PROTECTIONS: [(&str, &str, &[(&str, Uses)]); 3] = [
+const PROTECTIONS: [(&str, &str, Users); 3] = [
     (
         "persistentvolumeclaims",
         "kubernetes.io/pvc-protection",

@@ -27,25 +27,28 @@ const CLASSES: Scenario = Scenario {
     ..CLAIMS
 };
 
+/// The steps of a scenario.
+type Steps = fn() -> Vec<Step>;
+
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let of = |base: fn() -> Scenario, all: [(&'static str, fn() -> Vec<Step>); 3]| {
+    let of = |base: fn() -> Scenario, all: [(&'static str, Steps); 3]| {
         all.map(|(name, steps)| Scenario {
             name,
             steps,
             ..base()
         })
     };
-    let claims: [(&str, fn() -> Vec<Step>); 3] = [
+    let claims: [(&str, Steps); 3] = [
         ("unused", claims_unused),
         ("used", claim_used),
         ("two-pods", claim_of_two_pods),
     ];
-    let volumes: [(&str, fn() -> Vec<Step>); 3] = [
+    let volumes: [(&str, Steps); 3] = [
         ("available", volume_available),
         ("released", volume_released),
         ("bound", volume_bound),
     ];
-    let classes: [(&str, fn() -> Vec<Step>); 3] = [
+    let classes: [(&str, Steps); 3] = [
         ("unused", class_unused),
         ("used", class_used),
         ("modified", class_modified),

@@ -226,7 +226,7 @@ mod tests {
                 None,
                 Some((
                     first,
-                    "type 'kubernetes.authorization.Authorizer' does not support field selection",
+                    "unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
                 )),
             ),
             (

@@ -193,6 +193,10 @@ impl Checker<'_> {
                 None => self.report(at, format!("undefined field '{field}'")),
             },
             Type::Dyn | Type::Error => Type::Dyn,
+            // Types of libraries are objects whose fields nothing declares.
+            Type::Opaque(name) => {
+                self.report(at, format!("unexpected failed resolution of '{name}'"))
+            }
             Type::Var(_) => {
                 self.assignable(&Type::Dyn, &ty);
                 Type::Dyn

@@ -180,18 +180,17 @@ fn follow<T: Object>(
 }
 
 /// Enqueues all quotas at once and then every `period`. Zero disables it. Never returns.
-pub(super) async fn resync(
-    quotas: Store<ResourceQuota>,
-    queue: WorkQueue<ObjectKey>,
-    period: Duration,
-) {
+///
+/// A quota without usage is in the queue of such quotas already. Upstream adds it to the other queue
+/// as well, and one of the two syncs then meets a conflict.
+pub(super) async fn resync(replenisher: Arc<Replenisher>, period: Duration) {
     if period.is_zero() {
         tracing::info!("periodic quota controller resync disabled");
         std::future::pending::<()>().await;
     }
     loop {
-        for quota in quotas.list() {
-            queue.add(quota.key());
+        for quota in replenisher.quotas.list() {
+            replenisher.enqueue(&quota);
         }
         tokio::time::sleep(period).await;
     }

@@ -41,7 +41,6 @@ use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::features;
-use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::object::{
     DeviceClass, ObjectKey, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
@@ -119,7 +118,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     );
     let written = keyed.writes_to(&quotas);
     Ok(Box::new(QuotaController {
-        quotas: quotas.store(),
+        replenisher,
         runner: keyed.runner(Quotas {
             usage,
             client,
@@ -134,7 +133,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 struct QuotaController {
-    quotas: Store<ResourceQuota>,
+    replenisher: Arc<Replenisher>,
     runner: Arc<Runner<Quotas>>,
     monitors: Monitors,
     primary: WorkQueue<ObjectKey>,
@@ -148,7 +147,7 @@ struct QuotaController {
 impl Controller for QuotaController {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let Self {
-            quotas,
+            replenisher,
             runner,
             mut monitors,
             primary,
@@ -159,7 +158,7 @@ impl Controller for QuotaController {
         Box::pin(async move {
             // It has a time limit: a type that cannot be listed must not stop the count of others.
             monitors.sync(&stop).await;
-            let resync = handlers::resync(quotas, primary.clone(), resync);
+            let resync = handlers::resync(replenisher, resync);
             let work = |queue| run_workers(NAME, queue, workers, Arc::clone(&runner), stop.clone());
             let all = async { tokio::join!(work(primary), work(priority), monitors.follow(&stop)) };
             tokio::select! {

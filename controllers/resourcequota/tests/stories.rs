@@ -53,9 +53,8 @@ async fn the_usage_follows_creations_and_deletions() {
 #[tokio::test(start_paused = true)]
 async fn objects_are_refused_while_their_usage_is_unknown() {
     let mut world = bare().await;
-    world.create(quota(json!({"configmaps": "5"}))).await;
-    // Before the first count the quota has no limits.
     world.create(config_map("before")).await;
+    world.create(quota(json!({"configmaps": "5"}))).await;
     let limits = json!({"status": {"hard": {"configmaps": "5"}}});
     world.patch("resourcequotas", "q/status", limits).await;
     let refused = world

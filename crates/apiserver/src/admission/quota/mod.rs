@@ -11,7 +11,7 @@ mod unspecified;
 use std::sync::{Arc, MutexGuard};
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Object as _, ResourceQuota};
+use steersman_runtime::object::{Object as _, ResourceList, ResourceQuota};
 use steersman_runtime::quota::{
     Amounts, Counted, Scopes, is_claim_replenished, is_terminating_scope,
 };
@@ -118,20 +118,17 @@ impl Server {
         let ledgers = quotas.filter_map(|stored| {
             let quota = decoded(&stored)?;
             let (scopes, status) = (Scopes::of(&quota.spec), &quota.status);
-            let hard = match &status.hard {
-                _ if !self.admission.quota_controller => Amounts::of(&quota.spec.hard),
-                hard => hard.as_ref().map(Amounts::of).unwrap_or_default(),
-            };
+            let counted = self.counted_by_controller(&quota);
+            let hard = Amounts::of(counted.unwrap_or(&quota.spec.hard));
             let is_limited = hard
                 .iter()
                 .any(|(name, _)| of.handles(name, Some(&extended)));
             if !is_limited || scopes.select(object.scoped()) != Ok(true) {
                 return None;
             }
-            let used = if self.admission.quota_controller {
-                status.used.as_ref().map(Amounts::of).unwrap_or_default()
-            } else {
-                self.used(&quota)
+            let used = match counted {
+                Some(_) => status.used.as_ref().map(Amounts::of).unwrap_or_default(),
+                None => self.used(&quota),
             };
             Some(Ledger {
                 stored,
@@ -143,6 +140,14 @@ impl Server {
         ledgers.collect()
     }
 
+    /// The limits in the status, if the quota controller has set them. Upstream enforces no limits
+    /// before. Here the server counts until then, so the order of two requests decides, and not the
+    /// speed of a controller.
+    fn counted_by_controller<'a>(&self, quota: &'a ResourceQuota) -> Option<&'a ResourceList> {
+        let hard = quota.status.hard.as_ref();
+        hard.filter(|_| self.admission.quota_controller)
+    }
+
     /// The resources of the type `of` in the quota, if the usage of one of them is not known yet.
     fn unknown(&self, of: &Counted, ledger: &Ledger) -> Option<String> {
         let extended = self.extended_resources();
@@ -152,12 +157,15 @@ impl Server {
         (!is_known).then(|| names.join(","))
     }
 
-    /// Raises the usage in the status of a quota.
+    /// Raises the usage in the status of a quota, after its first count.
     fn raise(&self, quota: Arc<Object>, by: &Amounts) {
         self.write_quota(quota, |old| {
+            if old["status"]["hard"].is_null() {
+                return None;
+            }
             let mut used = parse(&old["status"]["used"]);
             used.add(by);
-            json!({"hard": old["status"]["hard"], "used": used})
+            Some(json!({"hard": old["status"]["hard"], "used": used}))
         });
     }
 
@@ -168,19 +176,22 @@ impl Server {
             self.write_quota(quota, |old| {
                 let bytes = old.to_string();
                 let used = ResourceQuota::decode(bytes.as_bytes()).map(|quota| self.used(&quota));
-                json!({"hard": parse(&old["spec"]["hard"]), "used": used.unwrap_or_default()})
+                let hard = parse(&old["spec"]["hard"]);
+                Some(json!({"hard": hard, "used": used.unwrap_or_default()}))
             });
         }
     }
 
-    /// Writes the status that `status` makes from the current state of a quota, unless it is equal.
-    fn write_quota(&self, quota: Arc<Object>, status: impl Fn(&Value) -> Value) {
+    /// Writes the status that `status` makes from the current state of a quota, unless it is equal
+    /// or `None`.
+    fn write_quota(&self, quota: Arc<Object>, status: impl Fn(&Value) -> Option<Value>) {
         let entry = self.quotas();
         let mut current = quota;
         loop {
             let old = current.to_value();
+            let Some(status) = status(&old) else { return };
             let mut new = old.clone();
-            new["status"] = status(&old);
+            new["status"] = status;
             if new == old {
                 return;
             }

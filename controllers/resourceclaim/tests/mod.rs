@@ -170,7 +170,7 @@ impl Claims {
         self.0.cluster.delete_with(&path, now).await.unwrap();
     }
 
-    /// Requests of the controller, without lists, watches and Events.
+    /// Requests of the controller without their queries, and without watches and Events.
     fn requests(&self) -> Vec<String> {
         let requests = self.0.cluster.requests();
         let own = requests.iter().filter(|request| {
@@ -179,7 +179,8 @@ impl Claims {
                 && request.verb != "watch"
         });
         own.map(|request| {
-            let path = request.path.rsplit("/v1/").next().unwrap();
+            let path = request.path.split('?').next().unwrap();
+            let path = path.rsplit("/v1/").next().unwrap();
             let path = path.trim_start_matches("namespaces/default/");
             format!("{} {path} {}", request.verb, request.status)
         })

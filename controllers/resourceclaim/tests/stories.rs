@@ -26,8 +26,9 @@ fn only_claim(cluster: &DevCluster) -> String {
 /// The reference's worked example 4. Upstream: `TestResourceClaimTemplateEventHandler`.
 #[tokio::test(start_paused = true)]
 async fn a_template_may_come_after_its_pods() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tmp"}});
     let other = with(pod(), &["metadata", "namespace"], json!("tmp"));
-    let claims = Claims::with(&[pod(), other]).await;
+    let claims = Claims::with(&[namespace, pod(), other]).await;
     assert_eq!(claims.events().len(), 2);
     claims.load(template());
     claims.rest().await;
@@ -68,7 +69,7 @@ async fn a_claim_belongs_to_its_pod() {
         "metadata": {"name": POD, "namespace": "default", "uid": UID},
         "status": {"resourceClaimStatuses": [{"name": "acme", "resourceClaimName": name}]},
     });
-    assert_eq!(body("patch", "pods"), applied);
+    assert_eq!(body("patch", "pods/status"), applied);
 }
 
 /// The reference's worked example 5.

@@ -122,7 +122,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let runner = MigrationRunner {
         migrations: cached.store(),
         client: client.clone(),
-        // All loops wait until the cache shows the write.
+        // The migrator waits until the cache shows the write.
         statuses: statuses(&mut migrations),
     };
     let resource_versions = ResourceVersions {

@@ -10,6 +10,7 @@ mod budgets;
 mod daemon_sets;
 mod mid_flight;
 mod nodes;
+mod policies;
 mod protection;
 mod quotas;
 mod volumes;

@@ -14,6 +14,7 @@ pub(crate) mod addresses;
 pub(crate) mod errors;
 pub(crate) mod meta;
 pub(crate) mod path;
+pub(crate) mod webhook_client;
 
 pub(crate) use steersman_runtime::validation::{formats, string_formats};
 

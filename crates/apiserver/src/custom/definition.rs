@@ -8,6 +8,7 @@ use super::names::is_established;
 use super::versions::Versions;
 use crate::apimachinery::errors::{Errors, at, list, text};
 use crate::apimachinery::formats::{dns_label, subdomain};
+use crate::apimachinery::webhook_client;
 
 /// Appends all errors of a definition, except those of its metadata. Versions that an update keeps
 /// from `old` are valid already: a check of all schemas would dominate the cost of small updates.
@@ -133,13 +134,11 @@ fn check_conversion(conversion: &Value, errors: &mut Errors) {
         }
         return;
     }
-    let has = |name: &str| !at(client, name).is_null();
     if client.is_null() {
         let why = "required when strategy is set to Webhook";
         errors.required(field("webhookClientConfig"), why);
-    } else if has("url") == has("service") {
-        let why = "exactly one of url or service is required";
-        errors.required(field("webhookClientConfig"), why);
+    } else {
+        webhook_client::check(&field("webhookClientConfig"), client, errors);
     }
     check_reviews(&field("conversionReviewVersions"), reviews, errors);
 }
@@ -213,5 +212,29 @@ fn check_approval(definition: &Value, errors: &mut Errors) {
         None => errors.required(field, "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111"),
         Some(approval) if approval.starts_with("unapproved") || approval.starts_with("https://") => {}
         Some(approval) => errors.invalid(field, approval, "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `conversion_cases.json` has `spec.conversion` of definitions with the port of its Service, and
+    /// the errors of kube-apiserver 1.36.2.
+    #[test]
+    fn conversions_are_refused_as_recorded() {
+        let cases: Vec<Value> =
+            serde_json::from_str(include_str!("conversion_cases.json")).unwrap();
+        for case in &cases {
+            let mut errors = Errors::default();
+            check_conversion(at(case, "conversion"), &mut errors);
+            let found: Vec<String> = errors
+                .into_list()
+                .iter()
+                .map(|error| format!("{}: {}", error.field, error.detail()))
+                .collect();
+            let expected = list(case, "errors");
+            assert_eq!(found, expected, "{case}");
+        }
     }
 }

@@ -92,9 +92,15 @@ fn rolling_update(fields: &mut Fields) {
     }
 }
 
-/// The singular and list kind of a definition follow from its kind.
+/// The singular and list kind of a definition follow from its kind. The port of the Service that
+/// converts objects is 443.
 fn definition_names(fields: &mut Fields) {
     set_if_unset(fields, "conversion", json!({"strategy": "None"}));
+    let conversion = fields.get_mut("conversion");
+    let service = conversion.and_then(|found| found.pointer_mut("/webhook/clientConfig/service"));
+    if let Some(service) = service.and_then(Value::as_object_mut) {
+        set_if_absent(service, "port", json!(443));
+    }
     let Some(names) = fields.get_mut("names").and_then(Value::as_object_mut) else {
         return;
     };

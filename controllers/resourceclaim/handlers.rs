@@ -49,13 +49,20 @@ pub(super) fn register(
             users.iter().for_each(|pod| of_templates.pod_changed(pod));
         }
     });
-    // The informer outlives the controller, and must not keep its records alive.
-    let restored = Arc::downgrade(shared);
-    pods.on_rewind(move || {
-        if let Some(shared) = restored.upgrade() {
+    // Either cache may be the first one to show a restored state.
+    pods.on_rewind(forget_deletions(shared));
+    claims.on_rewind(forget_deletions(shared));
+}
+
+/// Forgets the deletions of pods. The informers outlive the controller, and must not keep its records
+/// alive.
+fn forget_deletions(shared: &Arc<Shared>) -> impl Fn() + Send + Sync + 'static {
+    let shared = Arc::downgrade(shared);
+    move || {
+        if let Some(shared) = shared.upgrade() {
             shared.deleted.clear();
         }
-    });
+    }
 }
 
 impl Shared {

@@ -139,7 +139,9 @@ async fn all_controllers_share_one_list_and_one_watch_per_type() {
     world.clear_requests();
     // The SELinux controller has a view of pods of its own, and is off by default.
     let by_default = crate::ALL.iter().filter(|one| one.enabled_by_default);
-    world.restart(&by_default.copied().collect::<Vec<_>>()).await;
+    world
+        .restart(&by_default.copied().collect::<Vec<_>>())
+        .await;
     tokio::time::sleep(A_WHILE).await;
     // The requests of each path and field selector: some views select the objects of their resource.
     let of = |verb: &str| -> Vec<(String, u64)> {

@@ -28,6 +28,7 @@ fn only_claim(cluster: &DevCluster) -> String {
 async fn a_template_may_come_after_its_pods() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tmp"}});
     let other = with(pod(), &["metadata", "namespace"], json!("tmp"));
+    let other = with(other, &["metadata", "uid"], json!("uid-of-other"));
     let claims = Claims::with(&[namespace, pod(), other]).await;
     assert_eq!(claims.events().len(), 2);
     claims.load(template());

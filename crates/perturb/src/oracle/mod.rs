@@ -148,8 +148,7 @@ fn category_of(answer: Answer) -> Category {
 const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 const AUTOSCALERS: &str = "horizontal-pod-autoscaler-controller";
-/// The quota controller's follower of discovery, which is outside the spans of syncs.
-const QUOTA_MONITORS: &str = "steersman_controllers::resourcequota::monitors";
+const QUOTAS: &str = "resourcequota-controller";
 const PODGC: &str = "pod-garbage-collector-controller";
 
 /// A list without an answer delays the first sync of the garbage collector's graph. Upstream logs
@@ -198,13 +197,13 @@ const HIDDEN_TARGET: AllowedError =
 
 /// The quota controller reads discovery every 30 s, and at each start. Upstream logs the same.
 const HIDDEN_TYPES: AllowedError =
-    AllowedError::of(Category::Named(discovery::INCOMPLETE), 3).from(QUOTA_MONITORS);
+    AllowedError::of(Category::Named(discovery::INCOMPLETE), 3).from(QUOTAS);
 
 /// With all groups hidden, syncs fail as often, and a process that starts logs two errors and ends.
 const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
     AllowedError::of(Category::Server, 10).from(AUTOSCALERS),
-    AllowedError::of(Category::Server, 3).from(QUOTA_MONITORS),
+    AllowedError::of(Category::Server, 3).from(QUOTAS),
     no_resources(STARTS),
 ];
 
@@ -221,7 +220,7 @@ fn explained(plan: &Plan, hit: &[String]) -> Vec<AllowedError> {
             if is_late {
                 let graph = AllowedError::with_message(GRAPH_NOT_SYNCED, 1);
                 let types = AllowedError::with_message(TYPES_NOT_SYNCED, 1);
-                errors.extend([graph.from(GARBAGE_COLLECTOR), types.from(QUOTA_MONITORS)]);
+                errors.extend([graph.from(GARBAGE_COLLECTOR), types.from(QUOTAS)]);
             }
             if hit.iter().any(|hit| is_discovery(hit)) {
                 errors.push(no_resources(1));

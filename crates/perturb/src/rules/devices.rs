@@ -17,12 +17,6 @@ pub const DEVICE_LEFT: FinalRule = FinalRule {
     check: left,
 };
 
-/// A ResourcePoolStatusRequest is answered once.
-pub const ANSWERED_ONCE: Rule = Rule {
-    name: "the answer to a question about pools never changes",
-    check: answered_once,
-};
-
 /// The client of the device taint eviction controller.
 const CONTROLLER: &str = "device-taint-eviction-controller";
 
@@ -134,18 +128,6 @@ fn left(state: &State) -> Result<(), String> {
     }
 }
 
-fn answered_once(_: &State, change: &Change) -> Result<(), String> {
-    let before = change.before.as_deref().map(|request| &request["status"]);
-    let is_answer = &*change.plural == "resourcepoolstatusrequests"
-        && change.is_by("resourcepoolstatusrequest-controller");
-    match before {
-        Some(before) if is_answer && !before.is_null() && *before != change.object["status"] => {
-            Err(format!("{} has another answer", change.key))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The slices of the newest generation of each pool.
 fn newest(state: &State) -> impl Iterator<Item = &Value> {
     let generation = |slice: &Value| slice["spec"]["pool"]["generation"].as_i64();
@@ -242,36 +224,6 @@ mod tests {
                 ),
                 case("without taints", json!([]), json!([]), CONTROLLER, true),
                 case("by a user", json!([]), json!([]), "kubectl", false),
-            ],
-        );
-    }
-
-    #[test]
-    fn an_answer_is_final() {
-        let request = |status: Value| {
-            let mut request = object("r", json!({}));
-            request["status"] = status;
-            request
-        };
-        let by = "resourcepoolstatusrequest-controller";
-        let case = |why, before, by, breaks| {
-            let plural = "resourcepoolstatusrequests";
-            let world = vec![(plural, request(before))];
-            let after = request(json!({"poolCount": 1}));
-            (why, world, by, plural, ChangeKind::Updated, after, breaks)
-        };
-        check(
-            ANSWERED_ONCE,
-            [
-                case("first", json!(null), by, false),
-                case("same", json!({"poolCount": 1}), by, false),
-                case("other", json!({"poolCount": 2}), by, true),
-                case(
-                    "other, by a user",
-                    json!({"poolCount": 2}),
-                    "kubectl",
-                    false,
-                ),
             ],
         );
     }

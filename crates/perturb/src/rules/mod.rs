@@ -36,7 +36,7 @@ pub use self::bundles::{OLD_POD_REQUESTS, OWN_BUNDLES};
 pub use self::certificates::{OLD_REQUESTS, ONLY_APPROVED, SIGNER_RULES};
 pub use self::claims::{CLAIM_IN_USE, ONE_CLAIM};
 pub use self::daemonset::{AVAILABLE_NODES, ONE_PER_NODE};
-pub use self::devices::{ANSWERED_ONCE, DEVICE_LEFT, DEVICE_TOLERATED};
+pub use self::devices::{DEVICE_LEFT, DEVICE_TOLERATED};
 pub use self::endpoints::{EXACT_ENDPOINTS, NO_MISSING_ENDPOINT};
 pub use self::jobs::{COUNTED_ONCE, JOB_PODS, TRACKED};
 pub use self::nodes::{DISRUPTION, READY_NODE, TAINT_RATE, TOLERATED};

@@ -15,10 +15,9 @@ pub const EXACT_USAGE: FinalRule = FinalRule {
 
 /// The resource names that the rule knows, with the type that they count. Pods count until they
 /// finish.
-const COUNTED: [(&str, &str); 5] = [
+const COUNTED: [(&str, &str); 4] = [
     ("configmaps", "configmaps"),
     ("count/configmaps", "configmaps"),
-    ("count/widgets.example.com", "widgets"),
     ("pods", "pods"),
     ("services", "services"),
 ];

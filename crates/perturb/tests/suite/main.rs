@@ -29,7 +29,6 @@ mod pods;
 mod policies;
 mod protection;
 mod resourceclaim;
-mod resourcepoolstatusrequest;
 mod resourcequota;
 mod rootca;
 mod servicecidrs;
@@ -138,7 +137,6 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpointslicemirroring::scenarios(),
         policies::scenarios(),
         resourceclaim::scenarios(),
-        resourcepoolstatusrequest::scenarios(),
         rootca::scenarios(),
         accounts::scenarios(),
         servicecidrs::scenarios(),

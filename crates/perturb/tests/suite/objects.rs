@@ -45,9 +45,6 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
         "resourceclaims" => "/apis/resource.k8s.io/v1",
         "volumeattributesclasses" => return format!("/apis/storage.k8s.io/v1/{plural}/{name}"),
         "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),
-        "resourcepoolstatusrequests" => {
-            return format!("/apis/resource.k8s.io/v1alpha3/{plural}/{name}");
-        }
         _ => "/api/v1",
     };
     format!("{root}/namespaces/{namespace}/{plural}/{name}")

@@ -52,11 +52,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             steps: scopes,
             ..BASE
         },
-        Scenario {
-            name: "custom",
-            steps: custom,
-            ..BASE
-        },
     ]
 }
 
@@ -189,31 +184,5 @@ fn scopes() -> Vec<Step> {
             json!({"spec": {"activeDeadlineSeconds": 3600}}),
         ),
         used(json!({"pods": "0"})),
-    ]
-}
-
-/// A custom resource is defined after the quota that limits it.
-fn custom() -> Vec<Step> {
-    let schema = json!({"openAPIV3Schema": {"type": "object"}});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
-    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "versions": [version], "names": names},
-    });
-    let widget = json!({
-        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"},
-    });
-    let widgets = |number: &str| used(json!({"count/widgets.example.com": number}));
-    let place = "/apis/example.com/v1/namespaces/default/widgets/w".to_owned();
-    vec![
-        quota(json!({"hard": {"count/widgets.example.com": "2"}})),
-        Step::Create(definition),
-        widgets("0"),
-        Step::Create(widget),
-        widgets("1"),
-        Step::Delete(place, json!({})),
-        widgets("0"),
     ]
 }

@@ -182,10 +182,12 @@ struct Wanted {
 #[derive(Debug, Default)]
 pub(super) struct Plan(Vec<(Arc<ResourceClaim>, Vec<Wanted>)>);
 
-/// The devices of each claim that was not allocated yet, with the names of their requests, and the
-/// claims that were.
+/// The devices of a claim, each with the name of its request.
+type Allotted = Vec<(String, DeviceId)>;
+
+/// The devices of each claim that was not allocated yet, and the claims that were.
 #[derive(Debug, Default)]
-pub(super) struct Taken(Vec<(Arc<ResourceClaim>, Vec<(String, DeviceId)>)>);
+pub(super) struct Taken(Vec<(Arc<ResourceClaim>, Allotted)>);
 
 /// The caches, and the devices of claims that the caches show without them. Clones share both.
 #[derive(Clone)]

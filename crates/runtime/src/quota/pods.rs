@@ -129,11 +129,9 @@ fn pod_amounts(pod: &Pod, side: Side, counting: PodCounting) -> Amounts {
     let infeasible = details.is_resize_infeasible;
     let of_container = |container: &Container, is_init: bool| {
         let specified = side.of(&container.resources);
-        let actual = details.actual_resources.iter();
+        let mut actual = details.actual_resources.iter();
         // The last status of a name counts, as in upstream's map of statuses.
-        let actual = actual
-            .filter(|actual| actual.name == container.name)
-            .next_back();
+        let actual = actual.rfind(|actual| actual.name == container.name);
         match actual {
             Some(actual) if !is_init || container.restarts_always() => {
                 effective(specified, actual, side, infeasible)

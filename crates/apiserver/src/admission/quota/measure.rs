@@ -29,7 +29,7 @@ const WITH_OTHER_NAMES: [(&str, &str); 8] = [
 pub(super) enum View {
     Pod(Box<Pod>),
     Service(Service),
-    Claim(PersistentVolumeClaim),
+    Claim(Box<PersistentVolumeClaim>),
     DeviceClaim(ResourceClaim),
     /// An object of a type that is counted only by number.
     Other,
@@ -43,7 +43,7 @@ impl View {
         } else if of.is_core("services") {
             view(&text(), Self::Service)
         } else if of.is_core("persistentvolumeclaims") {
-            view(&text(), Self::Claim)
+            view(&text(), |claim| Self::Claim(Box::new(claim)))
         } else if of.is_device_claims() {
             view(&text(), Self::DeviceClaim)
         } else {

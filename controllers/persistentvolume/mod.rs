@@ -173,14 +173,21 @@ struct Binding {
     binder: Arc<Binder>,
 }
 
+impl Drop for Binding {
+    /// Operations share the binder with the controller, so they would outlive an aborted controller.
+    fn drop(&mut self) {
+        self.binder.operations.abort();
+    }
+}
+
 impl Controller for Binding {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            let binder = self.binder;
+            let binder = &self.binder;
             binder.fill();
             binder.metrics.count(Arc::clone(&binder.objects.caches));
-            let claims = Arc::new(Claims(Arc::clone(&binder)));
-            let volumes = Arc::new(Volumes(Arc::clone(&binder)));
+            let claims = Arc::new(Claims(Arc::clone(binder)));
+            let volumes = Arc::new(Volumes(Arc::clone(binder)));
             let (claim_queue, volume_queue) =
                 (binder.claim_queue.clone(), binder.volume_queue.clone());
             let resync = async {

@@ -92,6 +92,11 @@ impl Operations {
         self.join().await;
     }
 
+    /// Aborts all operations, as the end of their process would.
+    pub(super) fn abort(&self) {
+        self.tasks.abort();
+    }
+
     /// Waits for all operations.
     pub(super) async fn join(&self) {
         self.tasks.join(Duration::from_secs(60)).await;

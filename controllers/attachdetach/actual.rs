@@ -272,8 +272,14 @@ impl Actual {
             return Vec::new();
         };
         let is_shown = |name: &Sym| shown.iter().any(|volume| volume.name == *name);
-        let left = report.leaving.extract_if(.., |name| !is_shown(name));
-        left.collect()
+        let left: Vec<Sym> = report
+            .leaving
+            .iter()
+            .filter(|name| !is_shown(name))
+            .cloned()
+            .collect();
+        report.leaving.retain(is_shown);
+        left
     }
 }
 

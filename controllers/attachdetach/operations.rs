@@ -18,7 +18,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Longest delay. Upstream: `maxDurationBeforeRetry`.
 const LAST_DELAY: Duration = Duration::from_secs(122);
 /// Time in which an attacher has to answer. Upstream: `csiTimeout` of the controller.
-pub(super) const TIMEOUT: Duration = Duration::from_mins(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

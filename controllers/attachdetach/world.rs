@@ -24,7 +24,7 @@ use super::messages;
 use super::operations::{Force, Kind, Operation, Operations, Phase, TIMEOUT};
 
 /// Time for which a kubelet may unmount a volume. Upstream: `ReconcilerMaxWaitForUnmountDuration`.
-const MAX_WAIT: Duration = Duration::from_mins(6);
+const MAX_WAIT: Duration = Duration::from_secs(6 * 60);
 /// Taint of a node that is out of service.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 

@@ -57,7 +57,7 @@ fn may_run(pod: &Value) -> bool {
         .unwrap_or_default()
         .is_empty();
     let is_terminating = !pod["metadata"]["deletionTimestamp"].is_null();
-    !is_finished && !(is_unbound && is_terminating)
+    !(is_finished || (is_unbound && is_terminating))
 }
 
 fn in_use(state: &State, change: &Change) -> Result<(), String> {

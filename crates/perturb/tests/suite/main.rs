@@ -2,7 +2,6 @@
 //! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
 mod accounts;
-mod attachdetach;
 mod bootstrap;
 mod certificates;
 mod cloud;
@@ -110,7 +109,6 @@ const KNOWN: &[(&str, &str)] = &[
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let all = [
-        attachdetach::scenarios(),
         bootstrap::scenarios(),
         clusterroleaggregation::scenarios(),
         certificates::scenarios(),

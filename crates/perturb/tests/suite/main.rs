@@ -2,6 +2,7 @@
 //! `cargo test -p steersman-perturb --test suite -- --help` lists the options.
 
 mod accounts;
+mod attachdetach;
 mod bootstrap;
 mod certificates;
 mod cloud;
@@ -109,6 +110,7 @@ const KNOWN: &[(&str, &str)] = &[
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let all = [
+        attachdetach::scenarios(),
         bootstrap::scenarios(),
         clusterroleaggregation::scenarios(),
         certificates::scenarios(),

@@ -28,6 +28,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             ..BASE
         },
         Scenario {
+            name: "move",
+            steps: move_to_another_node,
+            ..BASE
+        },
+        Scenario {
             name: "shared",
             steps: shared,
             ..BASE
@@ -138,6 +143,21 @@ fn attach() -> Vec<Step> {
 fn detach() -> Vec<Step> {
     let mut steps = attach();
     steps.extend([delete("pods", "web", json!({})), reported([0, 0])]);
+    steps
+}
+
+/// A second pod waits until the first one has left its node.
+fn move_to_another_node() -> Vec<Step> {
+    let mut steps = Vec::from(bound("one", EXCLUSIVE));
+    steps.extend([
+        pod("first", "node-0", &["one"]),
+        runs("first"),
+        pod("second", "node-1", &["one"]),
+        until_caches_are_current(),
+        delete("pods", "first", json!({})),
+        runs("second"),
+        reported([0, 1]),
+    ]);
     steps
 }
 

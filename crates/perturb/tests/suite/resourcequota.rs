@@ -47,6 +47,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             steps: types,
             ..BASE
         },
+        Scenario {
+            name: "scopes",
+            steps: scopes,
+            ..BASE
+        },
     ]
 }
 
@@ -162,5 +167,22 @@ fn types() -> Vec<Step> {
         gone("configmaps", "m"),
         gone("services", "s"),
         used(one("0", "0", "0")),
+    ]
+}
+
+/// A pod leaves the scope of the quota.
+fn scopes() -> Vec<Step> {
+    vec![
+        quota(json!({"hard": {"pods": "5"}, "scopes": ["NotTerminating", "NotBestEffort"]})),
+        used(json!({"pods": "0"})),
+        pod("a", json!({})),
+        pod("b", json!({"activeDeadlineSeconds": 3600})),
+        used(json!({"pods": "1"})),
+        patch(
+            "pods",
+            "a",
+            json!({"spec": {"activeDeadlineSeconds": 3600}}),
+        ),
+        used(json!({"pods": "0"})),
     ]
 }

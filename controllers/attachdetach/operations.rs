@@ -119,6 +119,9 @@ struct BackOff {
     kind: Kind,
     delay: Duration,
     until: Instant,
+    /// Whether a late success of the attacher ends it. A node that uses the volume is asked again
+    /// after the delay only, whatever the attacher does.
+    ends_early: bool,
 }
 
 /// All operations.
@@ -155,16 +158,18 @@ impl Operations {
     }
 
     /// The time until which an operation of this kind has to wait after failures. `None` if it may
-    /// start.
+    /// start. `has_succeeded`: the attacher has done the work by now.
     pub(super) fn waits_until(
         &self,
         volume: &Sym,
         scope: &Scope,
         kind: Kind,
         now: Instant,
+        has_succeeded: bool,
     ) -> Option<Instant> {
         let failed = self.failed.get(volume)?.get(scope)?;
-        (failed.kind == kind && now < failed.until).then_some(failed.until)
+        let is_over = now >= failed.until || (failed.ends_early && has_succeeded);
+        (failed.kind == kind && !is_over).then_some(failed.until)
     }
 
     pub(super) fn start(&mut self, volume: &Sym, node: &Sym, operation: Operation) {
@@ -192,13 +197,30 @@ impl Operations {
         }
     }
 
-    /// Starts or doubles the back-off. A failure of the other kind starts it over.
-    pub(super) fn failed(&mut self, volume: &Sym, scope: Scope, kind: Kind, now: Instant) {
+    /// Starts or doubles the back-off after a failure in `phase`. A failure of the other kind starts it
+    /// over.
+    pub(super) fn failed(
+        &mut self,
+        volume: &Sym,
+        scope: Scope,
+        kind: Kind,
+        phase: Phase,
+        now: Instant,
+    ) {
         let failed = self.failed.entry(volume.clone()).or_default();
         let before = failed.get(&scope).filter(|before| before.kind == kind);
         let delay = before.map_or(FIRST_DELAY, |before| (before.delay * 2).min(LAST_DELAY));
         let until = now + delay;
-        failed.insert(scope, BackOff { kind, delay, until });
+        let ends_early = phase != Phase::Delete;
+        failed.insert(
+            scope,
+            BackOff {
+                kind,
+                delay,
+                until,
+                ends_early,
+            },
+        );
     }
 
     /// Drops the failures of a volume that is neither wanted nor attached.
@@ -217,8 +239,8 @@ mod tests {
         let mut operations = Operations::default();
         let mut delays = Vec::new();
         for _ in 0..10 {
-            operations.failed(&volume, scope.clone(), Kind::Attach, now);
-            let until = operations.waits_until(&volume, &scope, Kind::Attach, now);
+            operations.failed(&volume, scope.clone(), Kind::Attach, Phase::Answer, now);
+            let until = operations.waits_until(&volume, &scope, Kind::Attach, now, false);
             delays.push(until.unwrap().duration_since(now).as_millis());
         }
         let expected = [
@@ -227,7 +249,7 @@ mod tests {
         assert_eq!(delays, expected);
         let over = now + LAST_DELAY;
         assert_eq!(
-            operations.waits_until(&volume, &scope, Kind::Attach, over),
+            operations.waits_until(&volume, &scope, Kind::Attach, over, false),
             None
         );
     }
@@ -236,18 +258,34 @@ mod tests {
     async fn the_other_kind_of_operation_starts_at_once() {
         let (volume, now) = (Sym::new("v"), Instant::now());
         let mut operations = Operations::default();
-        operations.failed(&volume, None, Kind::Attach, now);
-        operations.failed(&volume, None, Kind::Attach, now);
+        operations.failed(&volume, None, Kind::Attach, Phase::Answer, now);
+        operations.failed(&volume, None, Kind::Attach, Phase::Answer, now);
         let waits = |operations: &Operations, kind| {
-            let until = operations.waits_until(&volume, &None, kind, now);
+            let until = operations.waits_until(&volume, &None, kind, now, false);
             until.map(|until| until.duration_since(now))
         };
         assert_eq!(waits(&operations, Kind::Detach), None);
-        operations.failed(&volume, None, Kind::Detach, now);
+        operations.failed(&volume, None, Kind::Detach, Phase::Answer, now);
         assert_eq!(waits(&operations, Kind::Attach), None);
         assert_eq!(waits(&operations, Kind::Detach), Some(FIRST_DELAY));
         operations.succeeded(&volume, &None);
         assert_eq!(waits(&operations, Kind::Detach), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_success_ends_only_the_wait_for_an_attacher() {
+        let (volume, now) = (Sym::new("v"), Instant::now());
+        for (phase, ends) in [(Phase::Answer, true), (Phase::Delete, false)] {
+            let mut operations = Operations::default();
+            operations.failed(&volume, None, Kind::Detach, phase, now);
+            let waits = |has_succeeded| {
+                let until =
+                    operations.waits_until(&volume, &None, Kind::Detach, now, has_succeeded);
+                until.is_some()
+            };
+            assert!(waits(false), "{phase:?}");
+            assert_eq!(waits(true), !ends, "{phase:?}");
+        }
     }
 
     /// Upstream's rule of operation keys.

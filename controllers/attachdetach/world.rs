@@ -285,10 +285,11 @@ impl World {
         let csi = csi(name, volume.as_ref());
         let is_gone = |csi: &CsiVolume| around.attachment(csi, node).is_none();
         let (kind, now) = (Kind::Detach, around.now);
-        if let Some(until) = self.operations.waits_until(name, &scope, kind, now)
-            // The attacher has detached the volume after all.
-            && !csi.as_ref().is_some_and(is_gone)
-        {
+        let is_detached = csi.as_ref().is_some_and(is_gone);
+        let waits = self
+            .operations
+            .waits_until(name, &scope, kind, now, is_detached);
+        if let Some(until) = waits {
             wake.at(until);
             return false;
         }
@@ -353,10 +354,11 @@ impl World {
             attachment::attach_answer(cached.as_deref()) == Answer::Done
         };
         let (kind, now) = (Kind::Attach, around.now);
-        if let Some(until) = self.operations.waits_until(name, &scope, kind, now)
-            // The attacher has attached the volume after all.
-            && !csi.as_ref().is_some_and(is_attached)
-        {
+        let is_attached = csi.as_ref().is_some_and(is_attached);
+        let waits = self
+            .operations
+            .waits_until(name, &scope, kind, now, is_attached);
+        if let Some(until) = waits {
             wake.at(until);
             return false;
         }
@@ -470,7 +472,7 @@ impl World {
         };
         let kind = operation.kind;
         self.operations
-            .failed(name, scope(&operation, node), kind, now);
+            .failed(name, scope(&operation, node), kind, operation.phase, now);
         self.finish(name, &operation, false, now);
         match kind {
             Kind::Attach => {

@@ -183,6 +183,28 @@ async fn the_live_node_has_the_last_word_about_use() {
     until_detached(&storage, "n1").await;
 }
 
+/// The same, and a stranger has deleted the VolumeAttachment.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_uses_a_volume_without_attachment_is_asked_with_back_off() {
+    let storage = Storage::with(&[pod("p1", "n1")]).await;
+    storage.attach("n1").await;
+    storage.use_volumes("n1", &[]).await;
+    storage.pass(SECOND).await;
+    let hold = storage.0.hold("nodes", storage.0.cluster.revision());
+    storage.use_volumes("n1", &[UNIQUE]).await;
+    let attachment = storage.attachment("n1");
+    let name = attachment["metadata"]["name"].as_str().unwrap();
+    storage.remove("volumeattachments", "", name).await;
+    storage.remove_pod("p1").await;
+    storage.pass(60 * SECOND).await;
+    let requests = storage.requests();
+    let reads = requests.iter().filter(|one| *one == "get nodes/n1 200");
+    assert!((1..15).contains(&reads.count()), "{requests:#?}");
+    storage.0.cluster.faults().remove(hold);
+    storage.use_volumes("n1", &[]).await;
+    until_detached(&storage, "n1").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_attacher_is_waited_for() {
     let storage = in_use().await;

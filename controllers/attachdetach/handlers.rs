@@ -194,7 +194,7 @@ impl Shared {
             None if self.is_rewound.load(Ordering::Relaxed)
                 && !matches!(change, Change::Deleted { .. }) =>
             {
-                let volume = self.adopt(attachment);
+                let volume = self.adopt_cached(attachment);
                 self.enqueue_volumes(volume);
             }
             None => {}

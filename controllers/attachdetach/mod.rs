@@ -22,6 +22,8 @@
 //! - A volume whose handle contains `^` is detached; upstream's detacher refuses it.
 //! - The check of attachments does not count a failed request as a lost attachment.
 //! - FlexVolume drivers are not supported.
+//! - A leader whose caches are older than its term reads nodes and VolumeAttachments from the API
+//!   server at its start, and the pods of a node before it detaches a volume from there.
 
 mod actual;
 mod attachment;
@@ -45,7 +47,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use steersman_runtime::client::ApiClient;
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::controller::{
+    Controller, ControllerContext, Descriptor, INFORMERS, InitError,
+};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
@@ -131,9 +135,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         drivers: drivers.store(),
         attachments: attachments.store(),
         nodes_written: writes.to(nodes.versioned()),
+        pods_seen: writes.to(pods.versioned()),
+        volumes_seen: writes.to(volumes.versioned()),
+        attachments_seen: writes.to(attachments.versioned()),
         writes,
         recorder: ctx.recorder(IDENTITY, client.clone()),
         client,
+        lists: ctx.client(INFORMERS),
         metrics: Metrics::register(ctx).map_err(failed)?,
         forces_on_timeout: !ctx.options.bool("disable-force-detach-on-timeout"),
     });
@@ -187,8 +195,14 @@ struct Shared {
     /// Own writes by node.
     writes: OwnWrites<Sym>,
     nodes_written: WritesTo<Sym>,
+    /// Tell whether these caches may lack writes of the former leader.
+    pods_seen: WritesTo<Sym>,
+    volumes_seen: WritesTo<Sym>,
+    attachments_seen: WritesTo<Sym>,
     recorder: EventRecorder,
     client: ApiClient,
+    /// Reads in place of caches, with the rights of the informers.
+    lists: ApiClient,
     metrics: Metrics,
     forces_on_timeout: bool,
 }
@@ -220,7 +234,9 @@ impl Controller for AttachDetach {
             verify_every,
         } = *self;
         Box::pin(async move {
-            shared.start();
+            if stop.run_until_cancelled(shared.start()).await.is_none() {
+                return;
+            }
             let queue = shared.queue.clone();
             tokio::join!(
                 run_workers(NAME, queue, WORKERS, Arc::clone(&shared), stop.clone()),

@@ -1,38 +1,40 @@
-//! The state at the start, from the caches.
+//! The state at the start: from the caches, or from the API server if these are older than the term.
 //!
 //! Upstream: `populateActualStateOfWorld`, `processVolumeAttachments` and
 //! `populateDesiredStateOfWorld` in `attach_detach_controller.go`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use steersman_runtime::client::Category;
+use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Object, ObjectKey, VolumeAttachment};
+use steersman_runtime::live::{self, LiveError};
+use steersman_runtime::object::{Node, Object, ObjectKey, PersistentVolume, VolumeAttachment};
+use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::volume::Volume;
 
 use super::Shared;
 
+/// Pause after a failed read.
+const RETRY: Duration = Duration::from_secs(5);
+
 impl Shared {
-    /// Reads the caches, and queues all volumes. Volumes that no pod wants any more are detached.
-    pub(super) fn start(&self) {
-        {
-            let mut world = self.world();
-            world.is_started = true;
-            for node in self.nodes.list() {
-                let name = Sym::new(&node.meta.name);
-                if node.annotations.controller_managed_attach_detach.is_some() {
-                    world.desired.manage(&name);
-                }
-                for volume in &node.status.volumes_attached {
-                    world.actual.attached(&volume.name, &name, None);
-                    world
-                        .actual
-                        .set_device_path(&volume.name, &volume.device_path);
-                }
-                world.actual.set_in_use(&name, &node.status.volumes_in_use);
-            }
+    /// Reads the state of the former leader, and queues all volumes. Volumes that no pod wants any
+    /// more are detached.
+    pub(super) async fn start(&self) {
+        let nodes = self.current(&self.nodes, &self.nodes_written).await;
+        let attachments = self
+            .current(&self.attachments, &self.attachments_seen)
+            .await;
+        let mut found = Vec::new();
+        for attachment in attachments {
+            let volume = self.volume_of(&attachment).await;
+            found.push((attachment, volume));
         }
-        for attachment in self.attachments.list() {
-            self.adopt(&attachment);
+        self.begin(&nodes);
+        for (attachment, volume) in found {
+            self.adopt(&attachment, volume.as_deref());
         }
         for pod in self.pods.list() {
             self.pod_changed(&pod);
@@ -45,19 +47,84 @@ impl Shared {
         self.enqueue_volumes(names);
     }
 
+    /// The objects of a type: the cached ones, or those of the API server if the cache may lack writes
+    /// of the former leader. A failed read is repeated.
+    async fn current<T: Object>(&self, cached: &Store<T>, seen: &WritesTo<Sym>) -> Vec<Arc<T>> {
+        if !seen.predates_term() {
+            return cached.list();
+        }
+        let live = self.read(|| live::all::<T>(&self.lists)).await;
+        live.objects.into_iter().map(Arc::new).collect()
+    }
+
+    async fn read<T, R: Future<Output = Result<T, LiveError>>>(&self, read: impl Fn() -> R) -> T {
+        loop {
+            match read().await {
+                Ok(found) => return found,
+                Err(error) => {
+                    let category = Category::of(&error).as_str();
+                    tracing::error!(category, %error, "state at the start not read");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Notes what the nodes say. From now on, events change the state.
+    fn begin(&self, nodes: &[Arc<Node>]) {
+        let mut world = self.world();
+        world.is_started = true;
+        for node in nodes {
+            let name = Sym::new(&node.meta.name);
+            if node.annotations.controller_managed_attach_detach.is_some() {
+                world.desired.manage(&name);
+            }
+            for volume in &node.status.volumes_attached {
+                world.actual.attached(&volume.name, &name, None);
+                world
+                    .actual
+                    .set_device_path(&volume.name, &volume.device_path);
+            }
+            world.actual.set_in_use(&name, &node.status.volumes_in_use);
+        }
+    }
+
+    /// The volume of a VolumeAttachment. It is read from the API server if the cache is older than
+    /// the term and lacks it.
+    async fn volume_of(&self, attachment: &VolumeAttachment) -> Option<Arc<PersistentVolume>> {
+        let name = attachment.spec.source.persistent_volume_name.as_ref()?;
+        let cached = self.volumes.get(&ObjectKey::new("", name));
+        if cached.is_some() || !self.volumes_seen.predates_term() {
+            return cached;
+        }
+        let live = self.read(|| live::named::<PersistentVolume>(&self.lists, "", name));
+        live.await.objects.into_iter().next().map(Arc::new)
+    }
+
+    /// As [`adopt`](Self::adopt), with the cached volume.
+    pub(super) fn adopt_cached(&self, attachment: &VolumeAttachment) -> Option<Sym> {
+        let name = attachment.spec.source.persistent_volume_name.as_ref();
+        let volume = name.and_then(|name| self.volumes.get(&ObjectKey::new("", name)));
+        self.adopt(attachment, volume.as_deref())
+    }
+
     /// Notes a VolumeAttachment of an earlier process: its volume is uncertain on its node. Returns
     /// the volume, if it is new.
-    pub(super) fn adopt(&self, attachment: &VolumeAttachment) -> Option<Sym> {
+    fn adopt(
+        &self,
+        attachment: &VolumeAttachment,
+        volume: Option<&PersistentVolume>,
+    ) -> Option<Sym> {
         let node = &attachment.spec.node_name;
         let Some(name) = &attachment.spec.source.persistent_volume_name else {
             tracing::warn!(attachment = %attachment.key(), "VolumeAttachment without a PersistentVolume is left alone");
             return None;
         };
-        let Some(volume) = self.volumes.get(&ObjectKey::new("", name)) else {
+        let Some(volume) = volume else {
             tracing::error!(attachment = %attachment.key(), volume = &**name, "PersistentVolume of VolumeAttachment not found");
             return None;
         };
-        let volume = match Volume::of_persistent_volume(&volume) {
+        let volume = match Volume::of_persistent_volume(volume) {
             Ok(Some(volume)) if !self.skips_attach(&volume) => Arc::new(volume),
             Ok(_) => return None,
             Err(error) => {

@@ -12,7 +12,7 @@ use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
-    AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Uid, VolumeAttachment,
+    AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Pod, Uid, VolumeAttachment,
 };
 use steersman_runtime::volume::Plugin;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
@@ -90,10 +90,7 @@ impl Shared {
                     attachment,
                     force,
                 } => {
-                    let result = match self.check_use(name, &node, force).await {
-                        Ok(()) => self.delete(attachment).await,
-                        failed => failed,
-                    };
+                    let result = self.detach(name, &node, attachment, force).await;
                     self.world().deleted(name, &node, Instant::now(), result);
                 }
             }
@@ -134,6 +131,42 @@ impl Shared {
                 .metrics
                 .operations
                 .finished(&plugin, kind.name(), succeeded, took),
+        }
+    }
+
+    /// Deletes a VolumeAttachment, unless the live cluster still needs the volume on the node.
+    async fn detach(
+        &self,
+        name: &Sym,
+        node: &Sym,
+        attachment: Option<(Box<str>, Option<Uid>)>,
+        force: Force,
+    ) -> Result<(), String> {
+        self.check_pods(name, node).await?;
+        self.check_use(name, node, force).await?;
+        self.delete(attachment).await
+    }
+
+    /// Fails if a pod on the node wants the volume that the cache of a new leader may lack.
+    async fn check_pods(&self, name: &Sym, node: &Sym) -> Result<(), String> {
+        if !self.pods_seen.predates_term() {
+            return Ok(());
+        }
+        let on_node = format!("spec.nodeName={node}");
+        let live = live::with_fields::<Pod>(&self.lists, "", &on_node).await;
+        let live = live.map_err(|error| error.to_string())?;
+        let wants = |pod: &Pod| {
+            let mut volumes = pod.volumes.iter();
+            volumes.any(|volume| match self.resolver.resolve(&pod.meta, volume) {
+                Ok(found) => found.is_some_and(|found| found.unique_name == *name),
+                // The caches of claims and volumes may be as old.
+                Err(_) => true,
+            })
+        };
+        let mut pods = live.objects.iter();
+        match pods.find(|pod| !pod.is_terminated() && wants(pod)) {
+            Some(pod) => Err(format!("pod {} may want the volume", pod.key())),
+            None => Ok(()),
         }
     }
 

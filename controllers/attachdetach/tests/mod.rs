@@ -18,7 +18,7 @@ use crate::testing::world::World;
 const DRIVER: &str = "csi.example.com";
 const UNIQUE: &str = "kubernetes.io/csi/csi.example.com^vol-1";
 /// Limit of each wait, in paused time.
-const LIMIT: Duration = Duration::from_mins(15);
+const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// A node with a kubelet that leaves attachments to the controller.
 fn node(name: &str) -> Value {

@@ -74,7 +74,8 @@ impl Replenisher {
         }
     }
 
-    /// The quotas in `namespace` whose status limits objects of the type `of`.
+    /// The quotas in `namespace` that limit objects of the type `of`. The cached status may lack the
+    /// first count, so `spec` decides as well; upstream misses such changes until the next resync.
     fn limiting(&self, of: &Counted, namespace: &str) -> Vec<ObjectKey> {
         let quotas = self.quotas.in_namespace(namespace);
         if quotas.is_empty() {
@@ -82,7 +83,8 @@ impl Replenisher {
         }
         let extended = self.types.extended();
         let limits = |quota: &&Arc<ResourceQuota>| {
-            let mut limited = quota.status.hard.iter().flat_map(|hard| hard.keys());
+            let counted = quota.status.hard.iter().flat_map(|hard| hard.keys());
+            let mut limited = counted.chain(quota.spec.hard.keys());
             limited.any(|name| of.handles(name, extended.as_ref()))
         };
         quotas

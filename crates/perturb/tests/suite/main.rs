@@ -59,6 +59,18 @@ const KNOWN: &[(&str, &str)] = &[
         "deployment/rollover",
         "event:replicasets:@web-688f86cb67#4:drop",
     ),
+    // A new leader whose cache lacked a pod detached the volume of that pod.
+    (
+        "attachdetach/late-claim",
+        "lag:pods:create/volumeattachments#1:1",
+    ),
+    // A VolumeAttachment that the cache of a new leader lacked was never deleted.
+    (
+        "attachdetach/out-of-service",
+        "stale:patch/nodes/status#2:5",
+    ),
+    // The cache lacked the first count of a quota, whose pods were then not counted again.
+    ("resourcequota/scopes", "event:resourcequotas:@q#1:delay"),
     // podgc deleted a pod again while the cache still showed it.
     ("podgc/terminated", "event:pods:@e#2:stall"),
     ("podgc/out-of-service", "event:pods:@a#1:stall"),

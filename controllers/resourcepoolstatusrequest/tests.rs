@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
 use steersman_runtime::object::{Object, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice};
 
@@ -352,34 +353,15 @@ fn should_delete_request() {
 /// A cluster that has the type, with these objects, and the controller in it.
 async fn world(objects: &[Value]) -> World {
     let mut world = World::bare().await;
-    world.create(definition()).await;
+    let kind = "ResourcePoolStatusRequest";
+    let requests = definition("resource.k8s.io", kind, &["v1alpha3"], "Cluster");
+    world.create(requests).await;
     for object in objects {
         world.cluster.load(object.clone()).unwrap();
     }
     world.restart(&[DESCRIPTOR]).await;
     tokio::time::sleep(MINUTE).await;
     world
-}
-
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "resourcepoolstatusrequests.resource.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements"},
-        },
-        "spec": {
-            "group": "resource.k8s.io", "scope": "Cluster",
-            "names": {"kind": "ResourcePoolStatusRequest", "listKind": "ResourcePoolStatusRequestList",
-                "plural": "resourcepoolstatusrequests", "singular": "resourcepoolstatusrequest"},
-            "versions": [{
-                "name": "v1alpha3", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                }},
-            }],
-        },
-    })
 }
 
 impl World {

@@ -1,10 +1,10 @@
 //! Whole syncs against the in-memory API server, which has StorageVersions as a custom kind.
 
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
 
 use super::DESCRIPTOR;
-use crate::testing::custom::definition;
 use crate::testing::world::World;
 
 const VERSIONS: &str = "storageversions";
@@ -39,8 +39,9 @@ impl World {
         world
             .create(definition(
                 "internal.apiserver.k8s.io",
-                "v1alpha1",
                 "StorageVersion",
+                &["v1alpha1"],
+                "Cluster",
             ))
             .await;
         for name in live {

@@ -1,11 +1,11 @@
 //! Whole syncs against the in-memory API server, which has StorageVersionMigrations as a custom kind.
 
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
 use steersman_devcluster::status::Status;
 
 use super::DESCRIPTOR;
-use crate::testing::custom::definition;
 use crate::testing::world::World;
 
 const MIGRATIONS: &str = "storageversionmigrations";
@@ -24,8 +24,9 @@ impl World {
         world
             .create(definition(
                 "storagemigration.k8s.io",
-                "v1beta1",
                 "StorageVersionMigration",
+                &["v1beta1"],
+                "Cluster",
             ))
             .await;
         world.restart(&[DESCRIPTOR]).await;
@@ -110,7 +111,7 @@ async fn all_objects_of_a_resource_are_rewritten() {
 #[tokio::test(start_paused = true)]
 async fn the_stored_versions_of_a_custom_kind_are_updated() {
     let world = World::migrating().await;
-    let mut carts = definition("shop.io", "v1", "Cart");
+    let mut carts = definition("shop.io", "Cart", &["v1"], "Cluster");
     world.create(carts.clone()).await;
     let cart = json!({"apiVersion": "shop.io/v1", "kind": "Cart", "metadata": {"name": "c"}});
     world.create(cart).await;
@@ -148,7 +149,9 @@ async fn the_stored_versions_of_a_custom_kind_are_updated() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_keeps_the_stored_versions() {
     let world = World::migrating().await;
-    world.create(definition("shop.io", "v1", "Cart")).await;
+    world
+        .create(definition("shop.io", "Cart", &["v1"], "Cluster"))
+        .await;
     let cart = json!({"apiVersion": "shop.io/v1", "kind": "Cart", "metadata": {"name": "c"}});
     world.create(cart).await;
     let path = world

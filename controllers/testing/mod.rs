@@ -7,8 +7,6 @@
 mod actions;
 pub(crate) mod batch;
 pub(crate) mod builder;
-pub(crate) mod custom;
-pub(crate) mod definitions;
 mod features;
 pub(crate) mod gate;
 mod golden;

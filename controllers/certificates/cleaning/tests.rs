@@ -5,13 +5,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
 
 use super::{pods, requests};
 use crate::certificates::testing::{
     CLIENT_USAGES, KUBELET_CLIENT, condition, csr, of_kubelet, with_conditions,
 };
-use crate::testing::definitions::definition;
 use crate::testing::world::{World, begin};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -248,12 +248,7 @@ async fn a_request_that_has_changed_survives() {
 async fn pcr_cleaner() {
     let mut world = World::bare_at("2025-01-01T00:30:00Z".parse().unwrap()).await;
     let kind = "PodCertificateRequest";
-    let requests = definition(
-        "certificates.k8s.io",
-        "v1beta1",
-        kind,
-        "podcertificaterequests",
-    );
+    let requests = definition("certificates.k8s.io", kind, &["v1beta1"], "Namespaced");
     world.create(requests).await;
     // (case, creation, denied, deleted)
     let cases = [

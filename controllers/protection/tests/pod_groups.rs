@@ -1,11 +1,11 @@
 //! PodGroups. The API server here has the type by a definition.
 
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 
 use super::{Story, deleted, pod_with, protected, with};
 use crate::protection::pod_groups::DESCRIPTOR;
 use crate::testing::NAMESPACE;
-use crate::testing::definitions::definition;
 
 const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
 const GROUPS: &str = "podgroups";
@@ -35,7 +35,7 @@ fn member(name: &str, phase: &str) -> Value {
 }
 
 fn story(objects: impl IntoIterator<Item = Value>) -> Story {
-    let groups = definition("scheduling.k8s.io", "v1alpha2", "PodGroup", GROUPS);
+    let groups = definition("scheduling.k8s.io", "PodGroup", &["v1alpha2"], "Namespaced");
     Story::of(DESCRIPTOR, objects).with_type(groups)
 }
 

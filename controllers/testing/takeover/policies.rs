@@ -1,8 +1,8 @@
 //! Takeover of checked policies, of StorageVersions, and of finished and admitted migrations.
 
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 
-use crate::testing::custom::definition;
 use crate::testing::world::World;
 use crate::{storageversiongc, storageversionmigrator, validatingadmissionpolicystatus};
 
@@ -39,7 +39,9 @@ fn migration(name: &str, conditions: &[(&str, &str)], version: &str) -> Value {
 async fn taken_over(objects: Vec<Value>) -> World {
     let mut world = World::bare().await;
     for (group, version, kind) in GROUPS {
-        world.create(definition(group, version, kind)).await;
+        world
+            .create(definition(group, kind, &[version], "Cluster"))
+            .await;
     }
     for object in objects {
         world.cluster.load(object).unwrap();

@@ -13,6 +13,7 @@
 
 pub mod bootstrap;
 pub mod cloud;
+pub mod definitions;
 pub mod transcript;
 
 mod cluster;

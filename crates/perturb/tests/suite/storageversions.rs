@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use steersman_controllers::{storageversiongc, storageversionmigrator};
+use steersman_devcluster::definitions::definition;
 use steersman_perturb::rules::{LIVE_SERVERS, ONE_MIGRATION};
 use steersman_perturb::{Scenario, State, Step};
 
@@ -57,33 +58,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// A cluster-scoped kind with these versions, the last of which is stored.
-fn definition(group: &str, kind: &str, versions: &[&str]) -> Value {
-    let singular = kind.to_lowercase();
-    let plural = format!("{singular}s");
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let version = |name: &&str| {
-        json!({
-            "name": name, "served": true, "storage": versions.last() == Some(name),
-            "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
-        })
-    };
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": format!("{plural}.{group}"),
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements"},
-        },
-        "spec": {
-            "group": group, "scope": "Cluster",
-            "names": {
-                "kind": kind, "plural": plural, "singular": singular, "listKind": format!("{kind}List"),
-            },
-            "versions": versions.iter().map(version).collect::<Vec<_>>(),
-        },
-    })
-}
-
 /// API servers, and a StorageVersion with their entries.
 fn servers(names: &[&str]) -> Vec<Step> {
     let lease = |name: &&str| {
@@ -95,7 +69,12 @@ fn servers(names: &[&str]) -> Vec<Step> {
             },
         }))
     };
-    let kind = definition("internal.apiserver.k8s.io", "StorageVersion", &["v1alpha1"]);
+    let kind = definition(
+        "internal.apiserver.k8s.io",
+        "StorageVersion",
+        &["v1alpha1"],
+        "Cluster",
+    );
     let mut steps = vec![Step::Create(kind)];
     steps.extend(names.iter().map(lease));
     steps.push(Step::Load(json!({
@@ -155,7 +134,12 @@ fn unknown_server() -> Vec<Step> {
 
 fn migrations() -> Step {
     let group = "storagemigration.k8s.io";
-    Step::Create(definition(group, "StorageVersionMigration", &["v1beta1"]))
+    Step::Create(definition(
+        group,
+        "StorageVersionMigration",
+        &["v1beta1"],
+        "Cluster",
+    ))
 }
 
 fn migration(name: &str, group: &str, resource: &str) -> Step {
@@ -205,11 +189,11 @@ fn in_turn() -> Vec<Step> {
 /// The old version leaves the list of stored versions.
 fn custom() -> Vec<Step> {
     let carts = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/carts.shop.io".to_owned();
-    let spec = definition("shop.io", "Cart", &["v1", "v2"])["spec"]["versions"].take();
+    let spec = definition("shop.io", "Cart", &["v1", "v2"], "Cluster")["spec"]["versions"].take();
     let cart = json!({"apiVersion": "shop.io/v1", "kind": "Cart", "metadata": {"name": "c"}});
     vec![
         migrations(),
-        Step::Create(definition("shop.io", "Cart", &["v1"])),
+        Step::Create(definition("shop.io", "Cart", &["v1"], "Cluster")),
         Step::Create(cart),
         Step::Patch(carts, json!({"spec": {"versions": spec}})),
         migration("m", "shop.io", "carts"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_controllers::certificates::cleaning::pods;
 use steersman_controllers::clustertrustbundlepublisher;
+use steersman_devcluster::definitions::definition;
 use steersman_perturb::rules::{OLD_POD_REQUESTS, OWN_BUNDLES};
 use steersman_perturb::{AllowedError, Scenario, Step};
 use steersman_runtime::client::Category;
@@ -89,33 +90,17 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// A definition of a type of `certificates.k8s.io`, as an administrator may load it.
-fn definition(kind: &str, plural: &str, scope: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": format!("{plural}.certificates.k8s.io"), "uid": format!("uid-of-{plural}"),
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements"},
-        },
-        "spec": {
-            "group": "certificates.k8s.io", "scope": scope,
-            "names": {
-                "kind": kind, "listKind": format!("{kind}List"), "plural": plural,
-                "singular": kind.to_lowercase(),
-            },
-            "versions": [{
-                "name": "v1beta1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    "properties": {"spec": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                        "properties": {"signerName": {"type": "string"}},
-                    }},
-                }},
-                "selectableFields": [{"jsonPath": ".spec.signerName"}],
-            }],
-        },
-    })
+/// A definition of a type of `certificates.k8s.io`, whose objects are selected by their signer.
+fn of_certificates(kind: &str, scope: &str) -> Value {
+    let mut made = definition("certificates.k8s.io", kind, &["v1beta1"], scope);
+    made["metadata"]["uid"] = json!(format!("uid-of-{kind}"));
+    let version = &mut made["spec"]["versions"][0];
+    version["selectableFields"] = json!([{"jsonPath": ".spec.signerName"}]);
+    version["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"signerName": {"type": "string"}},
+    }});
+    made
 }
 
 fn bundle(name: &str, signer: &str) -> Value {
@@ -128,8 +113,10 @@ fn bundle(name: &str, signer: &str) -> Value {
 
 /// The publisher's bundle with old content. Custom objects cannot be created with its name.
 fn with_bundle() -> Vec<Value> {
-    let definition = definition("ClusterTrustBundle", BUNDLES, "Cluster");
-    vec![definition, bundle(PUBLISHED, SIGNER)]
+    vec![
+        of_certificates("ClusterTrustBundle", "Cluster"),
+        bundle(PUBLISHED, SIGNER),
+    ]
 }
 
 fn is_published() -> Step {
@@ -171,7 +158,7 @@ fn left_alone() -> Vec<Step> {
 }
 
 fn with_type() -> Vec<Value> {
-    vec![definition("PodCertificateRequest", REQUESTS, "Namespaced")]
+    vec![of_certificates("PodCertificateRequest", "Namespaced")]
 }
 
 fn request(name: &str, created: &str) -> Value {

@@ -149,6 +149,7 @@ const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 const AUTOSCALERS: &str = "horizontal-pod-autoscaler-controller";
 const QUOTAS: &str = "resourcequota-controller";
+const POLICIES: &str = "validatingadmissionpolicy-status-controller";
 const PODGC: &str = "pod-garbage-collector-controller";
 
 /// A list without an answer delays the first sync of the garbage collector's graph. Upstream logs
@@ -204,6 +205,8 @@ const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
     AllowedError::of(Category::Server, 10).from(AUTOSCALERS),
     AllowedError::of(Category::Server, 3).from(QUOTAS),
+    // It needs the schemas of the types; its back-off begins with 5 ms.
+    AllowedError::of(Category::Server, 14).from(POLICIES),
     no_resources(STARTS),
 ];
 

@@ -1,6 +1,6 @@
 //! The failures of all three loops.
 
-use steersman_runtime::client::ApiError;
+use steersman_runtime::client::{ApiError, Decision};
 use steersman_runtime::live::PageError;
 use steersman_runtime::object::DecodeError;
 use steersman_runtime::writes::StatusError;
@@ -13,7 +13,7 @@ pub(super) enum SyncError {
     Discovery(#[source] ApiError),
     /// The resource is not served yet.
     #[error("resource does not exist in our rest mapper, requeuing to attempt again")]
-    UnknownResource,
+    UnknownResource(#[source] Decision),
     /// The latest resource version could not be read.
     #[error("error getting latest resourceVersion for {gvr}: {source}")]
     LatestVersion {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::discovery::RestMapper;
+use steersman_runtime::discovery::{self, RestMapper};
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::live::Pages;
 use steersman_runtime::object::{ObjectKey, StorageVersionMigration};
@@ -56,7 +56,7 @@ impl ObjectSyncer for Migrator {
         }
         let resource = match resource_of(&migration, &self.mapper, &self.statuses).await? {
             Resource::Served(served) => served.resource,
-            Resource::NotYet => return Err(SyncError::UnknownResource),
+            Resource::NotYet => return Err(SyncError::UnknownResource(discovery::INCOMPLETE)),
             Resource::Missing => {
                 self.fail(&migration, "unable to obtain GVR from discovery")
                     .await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use steersman_runtime::client::{ApiClient, Target};
 use steersman_runtime::clock::saturating_since;
-use steersman_runtime::discovery::{RestMapper, ServedResource};
+use steersman_runtime::discovery::{self, RestMapper, ServedResource};
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::object::{ObjectKey, StorageVersionMigration};
 use steersman_runtime::resource::ResourceType;
@@ -78,7 +78,7 @@ impl ObjectSyncer for ResourceVersions {
         }
         let served = match resource_of(&migration, &self.mapper, &self.statuses).await? {
             Resource::Served(served) => served,
-            Resource::NotYet => return Err(SyncError::UnknownResource),
+            Resource::NotYet => return Err(SyncError::UnknownResource(discovery::INCOMPLETE)),
             Resource::Missing => {
                 let failed = Change::fail("resource does not exist in discovery");
                 self.statuses.write(&migration, failed).await?;

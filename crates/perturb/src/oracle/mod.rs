@@ -149,6 +149,7 @@ const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 const AUTOSCALERS: &str = "horizontal-pod-autoscaler-controller";
 const QUOTAS: &str = "resourcequota-controller";
+const MIGRATOR: &str = "storage-version-migrator-controller";
 const POLICIES: &str = "validatingadmissionpolicy-status-controller";
 const PODGC: &str = "pod-garbage-collector-controller";
 
@@ -200,6 +201,11 @@ const HIDDEN_TARGET: AllowedError =
 const HIDDEN_TYPES: AllowedError =
     AllowedError::of(Category::Named(discovery::INCOMPLETE), 3).from(QUOTAS);
 
+/// The migrator does not find the resource of a migration. The back-off of a migration begins
+/// with 5 ms, and no scenario has more than three at once.
+const HIDDEN_RESOURCE: AllowedError =
+    AllowedError::of(Category::Named(discovery::INCOMPLETE), 3 * 14).from(MIGRATOR);
+
 /// With all groups hidden, syncs fail as often, and a process that starts logs two errors and ends.
 const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
@@ -207,6 +213,7 @@ const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 3).from(QUOTAS),
     // It needs the schemas of the types; its back-off begins with 5 ms.
     AllowedError::of(Category::Server, 14).from(POLICIES),
+    AllowedError::of(Category::Server, 3 * 14).from(MIGRATOR),
     no_resources(STARTS),
 ];
 
@@ -235,7 +242,7 @@ fn explained(plan: &Plan, hit: &[String]) -> Vec<AllowedError> {
             errors
         }
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => HIDDEN_DISCOVERY.to_vec(),
-        Plan::Hidden(..) => vec![HIDDEN_GROUP, HIDDEN_TARGET, HIDDEN_TYPES],
+        Plan::Hidden(..) => vec![HIDDEN_GROUP, HIDDEN_TARGET, HIDDEN_TYPES, HIDDEN_RESOURCE],
         Plan::Crash(_) | Plan::Failover(..) => vec![WITHOUT_LEADERSHIP],
         Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
             vec![WITHOUT_LEADERSHIP, POD_GONE]

@@ -1,7 +1,7 @@
 //! The failures of all three loops.
 
 use steersman_runtime::client::{ApiError, Decision};
-use steersman_runtime::live::PageError;
+use steersman_runtime::live::{LiveError, PageError};
 use steersman_runtime::object::DecodeError;
 use steersman_runtime::writes::StatusError;
 
@@ -25,6 +25,9 @@ pub(super) enum SyncError {
     /// The objects could not be listed.
     #[error("{0}")]
     List(#[source] PageError),
+    /// A migration could not be read.
+    #[error("{0}")]
+    Live(#[source] LiveError),
     /// An object could not be rewritten.
     #[error("{0}")]
     Rewrite(#[source] ApiError),

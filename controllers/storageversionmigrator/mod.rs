@@ -24,7 +24,9 @@ mod tests;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::controller::{
+    Controller, ControllerContext, Descriptor, INFORMERS, InitError,
+};
 use steersman_runtime::discovery::RestMapper;
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -122,6 +124,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let runner = MigrationRunner {
         migrations: cached.store(),
         client: client.clone(),
+        lists: ctx.client(INFORMERS),
         // The migrator waits until the cache shows the write.
         statuses: statuses(&mut migrations),
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use steersman_runtime::client::ApiClient;
 use steersman_runtime::informer::Store;
+use steersman_runtime::live;
 use steersman_runtime::object::{GroupResource, StorageVersionMigration};
 use steersman_runtime::workers::{Requeue, Syncer};
 
@@ -17,6 +18,8 @@ use super::status::{Change, RUNNING, SUCCEEDED, Statuses, is_running, is_termina
 pub(super) struct MigrationRunner {
     pub(super) migrations: Store<StorageVersionMigration>,
     pub(super) client: ApiClient,
+    /// Reads migrations in place of the cache, with the rights of the informers.
+    pub(super) lists: ApiClient,
     pub(super) statuses: Statuses,
 }
 
@@ -70,6 +73,11 @@ impl Syncer<GroupResource> for MigrationRunner {
             self.statuses.write(&migration, Change::Complete).await?;
         }
         if let Some(migration) = plan.next {
+            // A cache may still show a migration without its end, which would begin again and clear
+            // the stored versions. The event of a later version queues the resource again.
+            if !self.is_current(&migration).await? {
+                return Ok(Requeue::Never);
+            }
             let progress = Progress::Running(&migration.meta.name);
             self.mark(resource, &progress).await?;
             let admitted = Change::Add {
@@ -84,6 +92,15 @@ impl Syncer<GroupResource> for MigrationRunner {
 }
 
 impl MigrationRunner {
+    async fn is_current(&self, migration: &StorageVersionMigration) -> Result<bool, SyncError> {
+        let (meta, lists) = (&migration.meta, &self.lists);
+        let live = live::named::<StorageVersionMigration>(lists, "", &meta.name).await;
+        let live = live.map_err(SyncError::Live)?.objects;
+        Ok(live
+            .first()
+            .is_some_and(|live| live.meta.resource_version == meta.resource_version))
+    }
+
     /// Shows the progress in the CustomResourceDefinition of the resource, if it has one.
     async fn mark(
         &self,

@@ -69,6 +69,8 @@ const KNOWN: &[(&str, &str)] = &[
         "attachdetach/out-of-service",
         "stale:patch/nodes/status#2:5",
     ),
+    // A new leader whose cache showed a finished migration as new cleared the stored versions.
+    ("svm/custom", "stale:storageversionmigrations:@m#3:5"),
     // The cache lacked the first count of a quota, whose pods were then not counted again.
     ("resourcequota/scopes", "event:resourcequotas:@q#1:delay"),
     // podgc deleted a pod again while the cache still showed it.

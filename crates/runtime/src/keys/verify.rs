@@ -139,6 +139,10 @@ fn scheme(algorithm: &[u8]) -> Option<Scheme> {
     if is(RSA_PSS) {
         return pss(algorithm).map(Scheme::Rsa);
     }
+    // RFC 8410, section 3 forbids parameters.
+    if is(ED25519) && !parts.is_empty() {
+        return None;
+    }
     let schemes = [
         (
             SHA1_WITH_RSA,

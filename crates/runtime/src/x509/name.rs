@@ -91,33 +91,46 @@ impl Name {
 
 /// The text of an attribute. Upstream: `parseASN1String` of crypto/x509.
 fn text(tag: Tag, value: &[u8]) -> Result<String> {
+    let of_these = |is_allowed: fn(u8) -> bool| {
+        let are_allowed = value.iter().all(|byte| is_allowed(*byte));
+        String::from_utf8(value.to_vec())
+            .ok()
+            .filter(|_| are_allowed)
+    };
     let text = match tag {
         Tag::TeletexString => Some(value.iter().map(|byte| char::from(*byte)).collect()),
-        Tag::BmpString if value.len().is_multiple_of(2) => {
-            let units = value
-                .chunks(2)
-                .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-            Some(
-                char::decode_utf16(units)
-                    .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
-                    .collect(),
-            )
-        }
-        Tag::Utf8String
-        | Tag::PrintableString
-        | Tag::Ia5String
-        | Tag::NumericString
-        | Tag::VisibleString => String::from_utf8(value.to_vec()).ok(),
+        Tag::BmpString => bmp(value),
+        // Go reads two characters that the standard does not allow.
+        Tag::PrintableString => of_these(|byte| is_printable(byte) || b"*&".contains(&byte)),
+        Tag::Ia5String => of_these(|byte| byte.is_ascii()),
+        Tag::NumericString => of_these(|byte| byte.is_ascii_digit() || byte == b' '),
+        Tag::Utf8String => of_these(|_| true),
         _ => None,
     };
     text.ok_or_else(|| Error::from(tag.value_error()))
 }
 
+/// The text of a BMPString, without the zero at its end. `None` for surrogates and for code points
+/// that are no characters.
+fn bmp(value: &[u8]) -> Option<String> {
+    let value = value.strip_suffix(&[0, 0]).unwrap_or(value);
+    let (pairs, []) = value.as_chunks::<2>() else {
+        return None;
+    };
+    let character = |pair: &[u8; 2]| match u16::from_be_bytes(*pair) {
+        0xfdd0..=0xfdef | 0xfffe | 0xffff => None,
+        code => char::from_u32(code.into()),
+    };
+    pairs.iter().map(character).collect()
+}
+
+/// Whether a PrintableString may contain the character.
+fn is_printable(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') || b" '()+,-./:=?".contains(&byte)
+}
+
 /// A PrintableString if the characters allow it, else a UTF8String.
 fn string(value: &str) -> Vec<u8> {
-    let is_printable = |byte| {
-        matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') || b" '()+,-./:=?".contains(&byte)
-    };
     let tag = if value.bytes().all(is_printable) {
         Tag::PrintableString
     } else {
@@ -138,12 +151,28 @@ mod tests {
             (Tag::Utf8String, "é".as_bytes(), Some("é")),
             (Tag::Utf8String, b"\xff", None),
             (Tag::PrintableString, b"a", Some("a")),
+            (Tag::PrintableString, b"*.a & b", Some("*.a & b")),
+            (
+                Tag::PrintableString,
+                b"system:node:n1",
+                Some("system:node:n1"),
+            ),
+            (Tag::PrintableString, b"a_b", None),
+            (Tag::PrintableString, b"a\0", None),
+            (Tag::PrintableString, "é".as_bytes(), None),
             (Tag::Ia5String, b"a@b", Some("a@b")),
+            (Tag::Ia5String, "é".as_bytes(), None),
             (Tag::NumericString, b"1 2", Some("1 2")),
+            (Tag::NumericString, b"1a", None),
+            (Tag::VisibleString, b"a", None),
             (Tag::TeletexString, b"\xe9", Some("é")),
             (Tag::BmpString, b"\0a\0b", Some("ab")),
+            (Tag::BmpString, b"\0a\0b\0\0", Some("ab")),
+            (Tag::BmpString, b"\0a\0\0\0b", Some("a\0b")),
             (Tag::BmpString, b"\0a\0", None),
-            (Tag::BmpString, b"\xd8\0", Some("\u{fffd}")),
+            (Tag::BmpString, b"\xd8\0", None),
+            (Tag::BmpString, b"\xfd\xd0", None),
+            (Tag::BmpString, b"\xff\xfe", None),
             (Tag::OctetString, b"a", None),
         ];
         for (tag, bytes, expected) in cases {

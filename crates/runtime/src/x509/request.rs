@@ -272,9 +272,40 @@ mod tests {
         assert_eq!(mixed(&ecdsa, &rsa), text("RSA", "*ecdsa.PublicKey"));
         assert_eq!(mixed(&ed25519, &rsa), text("RSA", "ed25519.PublicKey"));
         assert_eq!(mixed(&rsa, &ed25519), text("Ed25519", "*rsa.PublicKey"));
+        // RFC 8410 forbids parameters for Ed25519.
+        let mut parameters = ed25519.clone();
+        let kind = &ed25519.algorithm[2..];
+        parameters.algorithm = sequence(&[kind, NULL]);
+        assert_eq!(
+            parameters.check_signature(),
+            Err(VerifyError::Unimplemented)
+        );
         let mut broken = rsa;
         broken.public_key = NULL.to_vec();
         assert_eq!(broken.check_signature(), Err(VerifyError::Key));
+    }
+
+    #[test]
+    fn huge_and_empty_rsa_keys_are_refused() {
+        let blocks = pem::parse_many(REQUESTS).unwrap();
+        let mut request = CertificateRequest::from_der(blocks[2].contents()).unwrap();
+        let rsa = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+        // (bytes of the modulus, exponent)
+        for (length, exponent) in [
+            (2048, 3),
+            (100_000, 3),
+            (1025, 3),
+            (0, 3),
+            (256, 0),
+            (256, 1),
+        ] {
+            let modulus = vec![0xff; length];
+            let key = sequence(&[&unsigned(&modulus), &unsigned(&[exponent])]);
+            let algorithm = sequence(&[&oid(rsa), NULL]);
+            request.public_key = sequence(&[&algorithm, &bit_string(&key)]);
+            request.signature = vec![0; length];
+            assert_eq!(request.check_signature(), Err(VerifyError::Rsa), "{length}");
+        }
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Server {
     }
 
     /// Accepts ServiceAccount tokens that other keys sign, as `--service-account-key-file` of
-    /// kube-apiserver. `pem` has blocks `PUBLIC KEY` with RSA, P-256 or P-384 keys.
+    /// kube-apiserver. `pem` has blocks `PUBLIC KEY` with RSA, P-256, P-384 or P-521 keys.
     pub fn add_service_account_keys(&self, pem: &str) -> Result<(), KeyError> {
         self.users.add_keys(pem)
     }

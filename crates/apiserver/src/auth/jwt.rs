@@ -12,8 +12,9 @@ use ring::signature::{
     EcdsaKeyPair, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde_json::{Value, json};
+use steersman_runtime::keys;
 use x509_parser::asn1_rs::FromDer;
-use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384};
+use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_NIST_EC_P521};
 use x509_parser::pem::Pem;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
@@ -43,7 +44,7 @@ pub enum KeyError {
     #[error("data does not contain a PEM block PUBLIC KEY")]
     Pem,
     /// The key has another algorithm, or is damaged.
-    #[error("public key is not RSA, P-256 or P-384")]
+    #[error("public key is not RSA, P-256, P-384 or P-521")]
     Unsupported,
     /// A new key could not be made.
     #[error("generate a key: {0}")]
@@ -93,6 +94,8 @@ pub(super) struct PublicKey {
     /// The `kid` of its tokens: the digest of the key, as upstream's `keyIDFromPublicKey`.
     id: String,
     algorithm: Algorithm,
+    /// SubjectPublicKeyInfo in DER.
+    info: Vec<u8>,
     /// In the form in which `ring` reads it.
     bytes: Vec<u8>,
     jwk: Value,
@@ -104,6 +107,7 @@ enum Algorithm {
     Rs256,
     Es256,
     Es384,
+    Es512,
 }
 
 impl Algorithm {
@@ -113,14 +117,17 @@ impl Algorithm {
             Self::Rs256 => "RS256",
             Self::Es256 => ALGORITHM,
             Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
         }
     }
 
-    fn verification(self) -> &'static dyn VerificationAlgorithm {
+    /// The verification of `ring`, which lacks P-521.
+    fn verification(self) -> Option<&'static dyn VerificationAlgorithm> {
         match self {
-            Self::Rs256 => &RSA_PKCS1_2048_8192_SHA256,
-            Self::Es256 => &ECDSA_P256_SHA256_FIXED,
-            Self::Es384 => &ECDSA_P384_SHA384_FIXED,
+            Self::Rs256 => Some(&RSA_PKCS1_2048_8192_SHA256),
+            Self::Es256 => Some(&ECDSA_P256_SHA256_FIXED),
+            Self::Es384 => Some(&ECDSA_P384_SHA384_FIXED),
+            Self::Es512 => None,
         }
     }
 }
@@ -163,6 +170,8 @@ impl PublicKey {
                     (Algorithm::Es256, "P-256")
                 } else if curve == OID_NIST_EC_P384 {
                     (Algorithm::Es384, "P-384")
+                } else if curve == OID_NIST_EC_P521 {
+                    (Algorithm::Es512, "P-521")
                 } else {
                     return None;
                 };
@@ -180,6 +189,7 @@ impl PublicKey {
         Some(Self {
             id,
             algorithm,
+            info: info.raw.to_vec(),
             bytes: info.subject_public_key.data.to_vec(),
             jwk,
         })
@@ -196,11 +206,14 @@ impl PublicKey {
     }
 
     fn verifies(&self, token: &Token<'_>) -> bool {
-        let key = UnparsedPublicKey::new(self.algorithm.verification(), &self.bytes);
+        let (signed, signature) = (token.signed.as_bytes(), &token.signature);
         token.head["alg"] == self.algorithm.name()
-            && key
-                .verify(token.signed.as_bytes(), &token.signature)
-                .is_ok()
+            && match self.algorithm.verification() {
+                Some(algorithm) => UnparsedPublicKey::new(algorithm, &self.bytes)
+                    .verify(signed, signature)
+                    .is_ok(),
+                None => keys::verify_fixed(&self.info, signed, signature).is_ok(),
+            }
     }
 }
 
@@ -256,6 +269,8 @@ impl<'a> Token<'a> {
 
 #[cfg(test)]
 mod tests {
+    use steersman_runtime::keys::{EcdsaForm, PrivateKey};
+
     use super::*;
 
     #[test]
@@ -304,6 +319,47 @@ mod tests {
         for text in ["", "a", "a.b.c", "a.b", "....", "{}"] {
             assert!(Token::parse(text).is_none(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn tokens_of_every_type_of_key_are_verified() {
+        macro_rules! pem {
+            ($name:literal) => {
+                include_str!(concat!(
+                    "../../../runtime/src/keys/testdata/",
+                    $name,
+                    ".pem"
+                ))
+            };
+        }
+        let key = |pem: &str| PrivateKey::from_pem(pem.as_bytes()).unwrap();
+        let claims = json!({"iss": "us"});
+        let encoded = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        // (key, algorithm of its tokens, curve)
+        let cases = [
+            (pem!("rsa-pkcs1"), "RS256", Value::Null),
+            (pem!("p256-sec1"), "ES256", json!("P-256")),
+            (pem!("p384-pkcs8"), "ES384", json!("P-384")),
+            (pem!("p521-sec1"), "ES512", json!("P-521")),
+        ];
+        for (pem, algorithm, curve) in cases {
+            let key = key(pem);
+            let keys = PublicKey::all_of_pem(&key.public_key_pem()).unwrap();
+            let jwk = keys[0].jwk();
+            assert_eq!((&jwk["alg"], &jwk["crv"]), (&json!(algorithm), &curve));
+            let head = json!({"alg": algorithm, "kid": keys[0].id});
+            let parts = [&head, &claims].map(|part| encoded(part.to_string().as_bytes()));
+            let signed = parts.join(".");
+            let mut signature = key.sign(signed.as_bytes(), EcdsaForm::Fixed).unwrap();
+            let token = format!("{signed}.{}", encoded(&signature));
+            let verified = |token: &str| Token::parse(token).unwrap().verified(&keys).is_ok();
+            assert!(verified(&token), "{algorithm}");
+            signature[9] ^= 1;
+            let token = format!("{signed}.{}", encoded(&signature));
+            assert!(!verified(&token), "{algorithm}");
+        }
+        let other = PublicKey::all_of_pem(&key(pem!("ed25519-pkcs8")).public_key_pem());
+        assert!(matches!(other, Err(KeyError::Unsupported)));
     }
 
     /// The `kid` and the token are those of upstream's own code.

@@ -200,8 +200,8 @@ impl DevCluster {
         self.server.add_token(token.into(), user);
     }
 
-    /// Accepts ServiceAccount tokens of other keys: PEM blocks `PUBLIC KEY` with RSA, P-256 or P-384
-    /// keys.
+    /// Accepts ServiceAccount tokens of other keys: PEM blocks `PUBLIC KEY` with RSA, P-256, P-384
+    /// or P-521 keys.
     pub fn add_service_account_keys(&self, pem: &str) -> Result<(), KeyError> {
         self.server.add_service_account_keys(pem)
     }

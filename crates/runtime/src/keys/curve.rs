@@ -93,11 +93,14 @@ impl Curve {
 
     /// Whether `signature` in the form of X.509 is that of `digest` by the owner of `point`.
     pub(super) fn verify(&self, point: &[u8], digest: &[u8], signature: &[u8]) -> bool {
+        self.fixed(signature)
+            .is_some_and(|fixed| self.verify_fixed(point, digest, &fixed))
+    }
+
+    /// As [`Curve::verify`], for a signature in the fixed form.
+    pub(super) fn verify_fixed(&self, point: &[u8], digest: &[u8], fixed: &[u8]) -> bool {
         // Go refuses compressed points.
-        point.first() == Some(&4)
-            && self
-                .fixed(signature)
-                .is_some_and(|fixed| (self.verify)(point, digest, &fixed))
+        point.first() == Some(&4) && (self.verify)(point, digest, fixed)
     }
 
     /// The fixed form of a signature.

@@ -1,6 +1,7 @@
 //! Private keys in PEM files, and signatures.
 //!
-//! PEM -> [`PrivateKey`] -> signature; public key, algorithm, message, signature -> [`verify`]
+//! PEM -> [`PrivateKey`] -> signature; public key, algorithm, message, signature -> [`verify`];
+//! signature of a JSON web token -> [`verify_fixed`]
 //!
 //! Keys are RSA, ECDSA with P-256, P-384 or P-521, and Ed25519. ring has RSA and Ed25519. It lacks
 //! P-521 and, for the other two curves, most digests, so RustCrypto has all three curves. An unusual
@@ -14,7 +15,7 @@ mod private;
 mod verify;
 
 pub use private::{EcdsaForm, KeyError, PrivateKey, SigningError};
-pub use verify::{VerifyError, verify};
+pub use verify::{VerifyError, verify, verify_fixed};
 
 use crate::asn1::ObjectIdentifier;
 use curve::Curve;

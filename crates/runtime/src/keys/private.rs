@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pem::{EncodeConfig, LineEnding, Pem};
 use ring::digest;
 use ring::rand::SystemRandom;
 use ring::rsa::KeyPair as RsaKeyPair;
@@ -103,6 +104,12 @@ impl PrivateKey {
     /// The public key: SubjectPublicKeyInfo in DER, as in certificates.
     pub fn public_key(&self) -> &[u8] {
         &self.public_key
+    }
+
+    /// The public key as a PEM block `PUBLIC KEY`.
+    pub fn public_key_pem(&self) -> String {
+        let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+        pem::encode_config(&Pem::new("PUBLIC KEY", self.public_key()), lines)
     }
 
     /// AlgorithmIdentifier of the signatures of this key, in DER.
@@ -219,7 +226,7 @@ fn ed25519(der: &[u8]) -> Result<Signer, String> {
 mod tests {
     use super::*;
     use crate::asn1::{element, unsigned};
-    use crate::keys::{VerifyError, verify};
+    use crate::keys::{VerifyError, verify, verify_fixed};
 
     macro_rules! pem {
         ($name:literal) => {
@@ -300,8 +307,25 @@ mod tests {
             ) {
                 assert_eq!(check(b"message", &to_der(&fixed)), Ok(()), "{algorithm:?}");
                 assert_eq!(check(b"message", &fixed), Err(VerifyError::Ecdsa));
+                let of_token =
+                    |message, signature| verify_fixed(key.public_key(), message, signature);
+                assert_eq!(of_token(b"message", &fixed), Ok(()), "{algorithm:?}");
+                let wrong: [(&[u8], &[u8]); 4] = [
+                    (b"massage", &fixed),
+                    (b"message", &fixed[1..]),
+                    (b"message", &[]),
+                    (b"message", &signature),
+                ];
+                for (message, signature) in wrong {
+                    assert_eq!(of_token(message, signature), Err(VerifyError::Ecdsa));
+                }
             }
             assert!(check(b"massage", &signature).is_err(), "{algorithm:?}");
+            let public = pem::parse(key.public_key_pem()).unwrap();
+            assert_eq!(
+                (public.tag(), public.contents()),
+                ("PUBLIC KEY", key.public_key())
+            );
         }
     }
 

@@ -86,6 +86,26 @@ pub fn verify(
     }
 }
 
+/// Verifies that the owner of `public_key`, an ECDSA key, made `signature` of `message`. The
+/// signature has the fixed form and the digest of the curve, as in JSON web tokens.
+///
+/// # Errors
+/// If the signature does not verify, or the key is no ECDSA key.
+pub fn verify_fixed(
+    public_key: &[u8],
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), VerifyError> {
+    match key(public_key)? {
+        Key::Ecdsa(curve, point) => {
+            let digest = digest::digest(curve.digest, message);
+            let verifies = curve.verify_fixed(point, digest.as_ref(), signature);
+            verifies.then_some(()).ok_or(VerifyError::Ecdsa)
+        }
+        other => Err(VerifyError::Mismatch("ECDSA", other.go_type())),
+    }
+}
+
 impl Key<'_> {
     fn go_type(&self) -> &'static str {
         match self {

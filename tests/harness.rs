@@ -28,8 +28,14 @@ enum Made {
     Nothing,
 }
 
+/// The folder with the programs of a real control plane, if `KUBEBUILDER_ASSETS` names one.
+pub(crate) fn assets() -> Option<PathBuf> {
+    let folder = std::env::var_os("KUBEBUILDER_ASSETS")?;
+    (!folder.is_empty()).then(|| folder.into())
+}
+
 /// The path of kubectl; `None`, with a message, if it is missing.
-fn kubectl() -> Option<PathBuf> {
+pub(crate) fn kubectl() -> Option<PathBuf> {
     let named = std::env::var_os("KUBECTL").map(PathBuf::from);
     let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/kubectl");
     let found = named.or_else(|| local.exists().then_some(local));
@@ -61,16 +67,23 @@ impl Cluster {
         })
     }
 
+    /// An embedded cluster whose manager has these further flags; `None` without kubectl.
+    pub(crate) fn embedded_with(flags: &[&str]) -> Option<Self> {
+        let kubectl = kubectl()?;
+        let home = tempfile::tempdir().expect("temporary directory");
+        let (kubeconfig, made) = embedded_cluster(home.path(), true, flags);
+        Some(Self::with_namespace(kubectl, home, kubeconfig, made))
+    }
+
     fn start_with(
         manager: bool,
         control_plane: fn(&Path, &Path) -> Arc<ControlPlane>,
     ) -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
-        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
-        let (kubeconfig, made) = match (assets, std::env::var_os("KUBECONFIG")) {
+        let (kubeconfig, made) = match (assets(), std::env::var_os("KUBECONFIG")) {
             (Some(folder), _) => {
-                let control_plane = control_plane(Path::new(&folder), &kubectl);
+                let control_plane = control_plane(&folder, &kubectl);
                 (
                     control_plane.kubeconfig().to_owned(),
                     Made::Real {
@@ -82,8 +95,18 @@ impl Cluster {
                 std::path::absolute(path).expect("KUBECONFIG is a path"),
                 Made::Nothing,
             ),
-            (None, None) => embedded_cluster(home.path(), manager),
+            (None, None) => embedded_cluster(home.path(), manager, &[]),
         };
+        Some(Self::with_namespace(kubectl, home, kubeconfig, made))
+    }
+
+    /// The cluster with a new namespace for a test.
+    fn with_namespace(
+        kubectl: PathBuf,
+        home: tempfile::TempDir,
+        kubeconfig: PathBuf,
+        made: Made,
+    ) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let namespace = format!(
             "story-{}-{}",
@@ -104,7 +127,7 @@ impl Cluster {
                 cluster.namespace
             ),
         );
-        Some(cluster)
+        cluster
     }
 
     /// Whether this is the embedded cluster.
@@ -387,8 +410,9 @@ impl Drop for Cluster {
     }
 }
 
-/// Starts `steersman dev`, or an API server without controllers. Returns its kubeconfig.
-fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
+/// Starts `steersman dev` with these flags of the manager, or an API server without controllers.
+/// Returns its kubeconfig.
+fn embedded_cluster(home: &Path, manager: bool, flags: &[&str]) -> (PathBuf, Made) {
     let kubeconfig = home.join("kubeconfig");
     let path = kubeconfig
         .to_str()
@@ -398,8 +422,8 @@ fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
     } else {
         &["apiserver", "--controllers="]
     };
-    let mut program =
-        Program::start(&[command, &["--latency", "100ms", "--write-kubeconfig", path]].concat());
+    let place = ["--latency", "100ms", "--write-kubeconfig", path, "--"];
+    let mut program = Program::start(&[command, &place, flags].concat());
     // The file appears atomically, once the server answers.
     program.wait_until("ready", || kubeconfig.exists());
     (kubeconfig, Made::Dev { _program: program })

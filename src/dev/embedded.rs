@@ -19,6 +19,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::account_key::{self, AccountKeyError};
 use super::kubeconfig::KubeconfigFile;
 use super::settled::cluster_takes_pods;
 use super::signing::SigningFiles;
@@ -150,6 +151,8 @@ pub(super) enum EmbeddedError {
     Listen { port: u16, source: std::io::Error },
     #[error("write the files of the certificate authority: {0}")]
     Signing(#[source] std::io::Error),
+    #[error(transparent)]
+    AccountKey(#[from] AccountKeyError),
     #[error("write the kubeconfig {}: {source}", path.display())]
     Kubeconfig {
         path: PathBuf,
@@ -222,6 +225,7 @@ impl Embedded {
             .admission(admission)
             .kept_requests(0);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
+        account_key::share(&config, &cluster)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
         let door = cluster.serve_https(address).await;
         let door = door.map_err(|source| EmbeddedError::Listen {

@@ -1,6 +1,7 @@
 //! Subcommands for development: an API server, simulated nodes and the manager in one process, or
 //! parts of them.
 
+mod account_key;
 mod apiserver;
 mod block;
 mod display;

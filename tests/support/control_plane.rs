@@ -1,6 +1,6 @@
 //! A real control plane: etcd and kube-apiserver, with Steersman as controller manager, and
-//! simulated nodes. `kube-scheduler` binds pods if it is among the programs; otherwise the nodes
-//! bind them.
+//! simulated nodes. The manager runs all controllers that kubeadm names. `kube-scheduler` binds pods
+//! if it is among the programs; otherwise the nodes bind them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::runtime::Runtime;
 
-use super::{LIMIT, Program, free_port};
+use super::{Clients, LIMIT, Program, free_port};
 
 /// Bearer token of the administrator.
 const TOKEN: &str = "steersman-story";
@@ -62,7 +62,8 @@ impl ControlPlane {
         let home = directory.path();
         let (etcd, store) = etcd(assets, home);
         let kubeconfig = home.join("kubeconfig");
-        let mut api_server = api_server(assets, home, &store, &kubeconfig, manager);
+        let clients = Clients::new(home);
+        let mut api_server = api_server(assets, home, &store, &kubeconfig, &clients, manager);
         api_server.wait_until("ready", || {
             let asked = Command::new(kubectl)
                 .args(["get", "--raw", "/readyz"])
@@ -80,6 +81,9 @@ impl ControlPlane {
                 path,
                 "--secure-port=0",
                 "--leader-elect=false",
+                "--controllers=*,bootstrapsigner,tokencleaner",
+                &format!("--cluster-signing-cert-file={}", clients.bundle.display()),
+                &format!("--cluster-signing-key-file={}", clients.key.display()),
                 &format!("--service-account-private-key-file={}", key.display()),
                 &format!("--root-ca-file={}", authority(home).display()),
             ]);
@@ -156,6 +160,7 @@ fn api_server(
     home: &Path,
     store: &str,
     kubeconfig: &Path,
+    clients: &Clients,
     manager: bool,
 ) -> Program {
     let port = free_port();
@@ -181,6 +186,7 @@ fn api_server(
             .arg(format!("--secure-port={port}"))
             .arg(format!("--cert-dir={}", home.join(CERTIFICATES).display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
+            .arg(format!("--client-ca-file={}", clients.bundle.display()))
             .arg(format!("--service-account-key-file={}", public.display()))
             .arg(format!(
                 "--service-account-signing-key-file={}",
@@ -195,6 +201,7 @@ fn api_server(
                 "--endpoint-reconciler-type=none",
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--authorization-mode=RBAC",
+                "--enable-bootstrap-token-auth",
                 "--allow-privileged=true",
             ])
             .arg(if manager {
@@ -264,7 +271,10 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::from_secs(5));
+            // A thread of its own, because asynchronous tests must not wait for another runtime.
+            let end = std::thread::spawn(|| runtime.shutdown_timeout(Duration::from_secs(5)));
+            // Nothing is left to do after a panic of that thread.
+            let _ = end.join();
         }
     }
 }

@@ -260,17 +260,18 @@ pub(crate) fn free_port() -> u16 {
         .port()
 }
 
-/// A certificate authority for clients, with its bundle for `--client-ca-file`.
+/// A certificate authority for clients, with its bundle for `--client-ca-file`, and its key.
 pub(crate) struct Clients {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pub(crate) bundle: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// The certificate and the private key of a client.
 pub(crate) type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
 impl Clients {
-    /// Creates an authority, and writes its certificate to `directory`.
+    /// Creates an authority, and writes its certificate and its key to `directory`.
     pub(crate) fn new(directory: &Path) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
@@ -278,11 +279,14 @@ impl Clients {
             .distinguished_name
             .push(rcgen::DnType::CommonName, "clients");
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let bundle = directory.join("client-ca.crt");
+        let [bundle, key_file] =
+            ["crt", "key"].map(|end| directory.join(format!("client-ca.{end}")));
         std::fs::write(&bundle, params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
         Self {
             issuer: rcgen::Issuer::new(params, key),
             bundle,
+            key: key_file,
         }
     }
 

@@ -1,11 +1,13 @@
-//! One sync of one account: the Secrets of a gone account are deleted.
+//! One sync of one account: the Secrets of a gone account are enqueued. The sync of a Secret asks the
+//! API server for the account before it deletes anything.
 
-use steersman_runtime::object::{Object, ObjectKey};
-use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use std::convert::Infallible;
+
+use steersman_runtime::object::ObjectKey;
+use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::Shared;
-use super::error::SyncError;
 use super::keys::{AccountKey, SecretKey};
 
 /// Syncs accounts.
@@ -15,9 +17,9 @@ pub(super) struct Accounts {
 }
 
 impl Syncer<AccountKey> for Accounts {
-    type Error = SyncError;
+    type Error = Infallible;
 
-    async fn sync(&self, key: &AccountKey) -> Result<Requeue, SyncError> {
+    async fn sync(&self, key: &AccountKey) -> Result<Requeue, Infallible> {
         let Shared {
             accounts, secrets, ..
         } = &self.shared;
@@ -25,29 +27,19 @@ impl Syncer<AccountKey> for Accounts {
         if cached.is_some_and(|account| account.meta.uid == key.uid) {
             return Ok(Requeue::Never);
         }
-        let mut failed = None;
         for secret in secrets.in_namespace(&key.namespace) {
-            let Some(secret_key) =
-                SecretKey::of(&secret).filter(|own| own.account[..] == key.name[..])
-            else {
+            let Some(of_secret) = SecretKey::of(&secret) else {
                 continue;
             };
-            match &secret_key.account_uid {
-                Some(uid) if *uid == key.uid => {
-                    tracing::debug!(secret = %secret.key(), "the account of the Secret is gone");
-                    if let Err(error) = self.shared.delete(&secret).await {
-                        failed.get_or_insert(error);
-                    }
-                }
-                Some(_) => {}
-                // The Secret may be for a new account of that name, so its own sync decides.
-                None => self.secret_queue.add(secret_key),
+            let is_of_account = of_secret.account[..] == key.name[..]
+                && of_secret
+                    .account_uid
+                    .as_ref()
+                    .is_none_or(|uid| *uid == key.uid);
+            if is_of_account {
+                self.secret_queue.add(of_secret);
             }
         }
-        failed.map_or(Ok(Requeue::Never), Err)
-    }
-
-    fn retry(&self, error: &SyncError, failures: u32) -> Retry {
-        error.retry(failures)
+        Ok(Requeue::Never)
     }
 }

@@ -1,6 +1,6 @@
 //! Fills the token Secrets that users make for ServiceAccounts, and deletes them with their account.
 //!
-//! account events -> queue of accounts -> [`accounts`] -> deletion of the Secrets of a gone account
+//! account events -> queue of accounts -> [`accounts`] -> queue of Secrets
 //! Secret events -> queue of Secrets -> [`secrets`] -> [`needs`], [`token`] -> PUT, or deletion
 //!
 //! A Secret that has a token keeps it for ever, also after a change of the key. A Secret is deleted
@@ -9,8 +9,9 @@
 //!
 //! Upstream: `pkg/controller/serviceaccount/tokens_controller.go`. Differences:
 //!
-//! - A Secret without the UID of its account is filled or deleted after a live read of the account.
-//!   Upstream may delete the new Secret of a recreated account.
+//! - Each deletion follows a live read of the account, and so does the token of a Secret without the
+//!   UID of its account. Upstream may delete the new Secret of a recreated account, and deletes the
+//!   Secrets of an account that its cache lost.
 //! - Deletions carry the resource version, so a Secret that was annotated anew survives.
 //! - Retries go on after ten, up to 1000 s apart, unless the API server refuses the request. An
 //!   outage leaves no Secret empty.

@@ -157,5 +157,5 @@ async fn many_secrets_of_one_account_go_with_it() {
     world.remove_account("default").await;
     world.a_minute().await;
     assert_eq!(world.cluster.count("secrets"), 0);
-    assert_eq!(world.token_requests().len(), 400);
+    assert_eq!(world.token_requests().len(), 500);
 }

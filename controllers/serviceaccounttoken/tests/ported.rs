@@ -129,7 +129,7 @@ async fn token_creation() {
             "deleted serviceaccount with token secrets",
             vec![token(), complete()],
             Deleted(token()),
-            &["delete secrets token-secret-1 200"],
+            orphaned,
         ),
         (
             "added secret without serviceaccount",

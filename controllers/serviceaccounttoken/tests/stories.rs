@@ -61,7 +61,10 @@ async fn a_secret_made_by_hand_is_filled_and_goes_with_its_account() {
     assert_eq!(world.cluster.count("secrets"), 0);
     assert_eq!(
         world.token_requests()[3..],
-        ["delete secrets bot-token 200"]
+        [
+            "get serviceaccounts bot 404",
+            "delete secrets bot-token 200"
+        ]
     );
 }
 

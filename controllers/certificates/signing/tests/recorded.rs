@@ -2,6 +2,8 @@
 //!
 //! `issued.json` has requests of OpenSSL with all kinds of subjects, names, keys and requested
 //! extensions, also of an authority. The keys of the authorities make equal signatures each time.
+//! Names that begin with `computed-` mark certificates of Go 1.26.4 with upstream's template
+//! (`authority.go`), which made all others equally.
 
 use serde::Deserialize;
 use steersman_runtime::keys::PrivateKey;
@@ -39,7 +41,7 @@ fn read(pem: &str) -> Certificate {
 fn certificates_equal_those_of_upstream() {
     let recorded: Recorded =
         serde_json::from_str(include_str!("../../testdata/issued.json")).unwrap();
-    assert!(recorded.cases.len() >= 11);
+    assert!(recorded.cases.len() >= 15);
     for case in recorded.cases {
         let authority = &recorded.authorities[&case.authority];
         let request = CertificateRequest::from_pem(case.request.as_bytes()).unwrap();

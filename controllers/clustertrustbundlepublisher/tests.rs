@@ -1,5 +1,6 @@
-//! Single syncs against a server that only answers and records. The embedded API server lacks
-//! ClusterTrustBundles, as servers of 1.36 do by default.
+//! Single syncs against a server that only answers and records, and a story with exactly the rights of
+//! the controller. The embedded API server lacks ClusterTrustBundles, as servers of 1.36 do by
+//! default; in the story it has them by a definition.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -9,14 +10,16 @@ use http::{Request, Response};
 use kube::client::Body;
 use prometheus::Registry;
 use serde_json::{Value, json};
+use steersman_devcluster::definitions::definition;
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
+use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
 use steersman_runtime::object::{ClusterTrustBundle, Object, ObjectKey};
 use steersman_runtime::workers::Requeue;
 
 use super::sync::{Publisher, SyncError};
-use super::{SIGNER, Version, bundle_name, served_version};
+use super::{DESCRIPTOR, GROUP, SIGNER, Version, bundle_name, served_version};
 use crate::publisher_metrics::PublisherMetrics;
 use crate::testing::world::World;
 
@@ -268,4 +271,43 @@ fn the_name_has_a_hash_of_the_certificates() {
         bundle_name(b""),
         "kubernetes.io:kube-apiserver-serving:e3b0c44298fc1c149afbf4c8"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bundle_is_restored_and_others_of_the_signer_are_deleted() {
+    let mut world = World::bare().await;
+    let mut bundles = definition(GROUP, "ClusterTrustBundle", &["v1beta1"], "Cluster");
+    let version = &mut bundles["spec"]["versions"][0];
+    version["selectableFields"] = json!([{"jsonPath": ".spec.signerName"}]);
+    version["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"signerName": {"type": "string"}},
+    }});
+    world.create(bundles).await;
+    let stored = |name: &str, signer: &str| {
+        json!({
+            "apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle",
+            "metadata": {"name": name, "uid": format!("uid-of-{name}")},
+            "spec": {"signerName": signer, "trustBundle": "old"},
+        })
+    };
+    let own = bundle_name(CERTIFICATES.as_bytes());
+    // Custom objects cannot be created with a colon in their name.
+    for (name, signer) in [(&*own, SIGNER), ("old", SIGNER), ("foreign", "a.b/c")] {
+        world.cluster.load(stored(name, signer)).unwrap();
+    }
+    let configure = |mut context: ControllerContext| {
+        context.credentials.root_ca = CERTIFICATES.as_bytes().into();
+        context
+    };
+    world.restart_with(&[DESCRIPTOR], configure).await;
+    world.create(stored("late", SIGNER)).await;
+    world.a_minute().await;
+    let content = |name: &str| {
+        let bundle = world.find("clustertrustbundles", name)?;
+        Some(bundle["spec"]["trustBundle"].clone())
+    };
+    assert_eq!(content(&own), Some(json!(CERTIFICATES)));
+    assert_eq!(content("foreign"), Some(json!("old")));
+    assert_eq!((content("old"), content("late")), (None, None));
 }

@@ -71,6 +71,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             steps: recreated,
             ..TOKENS
         },
+        Scenario {
+            name: "reference",
+            steps: reference,
+            ..TOKENS
+        },
     ]
 }
 
@@ -212,6 +217,31 @@ fn recreated() -> Vec<Step> {
         secret("two", "bot"),
         is_gone("secrets", "default/one"),
         has_token("two", "bot"),
+        until_caches_are_current(),
+    ]
+}
+
+/// The account that a Secret names goes, and comes back with another UID.
+fn reference() -> Vec<Step> {
+    let bot = || Step::Create(account("bot"));
+    let without_bot = || delete("serviceaccounts", "bot", json!({}));
+    vec![
+        bot(),
+        secret("one", "bot"),
+        has_token("one", "bot"),
+        until_caches_are_current(),
+        without_bot(),
+        is_gone("secrets", "default/one"),
+        bot(),
+        secret("one", "bot"),
+        has_token("one", "bot"),
+        until_caches_are_current(),
+        // The Secret has the UID of the account before.
+        without_bot(),
+        bot(),
+        is_gone("secrets", "default/one"),
+        secret("one", "bot"),
+        has_token("one", "bot"),
         until_caches_are_current(),
     ]
 }

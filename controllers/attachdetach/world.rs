@@ -182,10 +182,12 @@ impl World {
             }
         }
         for node in self.desired.nodes_of(name) {
-            if self.start_attach(name, &node, around, &mut wake)
-                && let Some(step) = self.advance(name, &node, around, &mut wake)
-            {
-                return step;
+            // An attachment that has failed before fails again at once. The second round finds the
+            // end of its back-off.
+            while self.start_attach(name, &node, around, &mut wake) {
+                if let Some(step) = self.advance(name, &node, around, &mut wake) {
+                    return step;
+                }
             }
         }
         if self.actual.nodes_of(name).is_empty() && self.desired.nodes_of(name).is_empty() {

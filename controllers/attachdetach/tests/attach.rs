@@ -54,9 +54,10 @@ async fn a_failed_attachment_is_tried_again_without_a_new_object() {
     let failure = json!({"attached": false, "attachError": {"message": "boom"}});
     storage.answer("n1", failure).await;
     let failed = "FailedAttachVolume AttachVolume.Attach failed for volume \"pv1\" : boom";
-    let is_repeated = |event: &String| event.starts_with(failed) && !event.ends_with(" x1");
-    let repeated = |storage: &Storage| storage.events("p1").iter().any(is_repeated);
-    storage.until("a repeated Event", repeated).await;
+    storage.until_event("p1", &format!("{failed} x1")).await;
+    // The delays are 0.5 s, 1 s, 2 s and so on: the 8th attempt follows 63.5 s after the first one.
+    storage.pass(60 * SECOND).await;
+    assert_eq!(storage.events("p1"), [format!("{failed} x7")]);
     assert_eq!(storage.requests(), ["create volumeattachments 201"]);
     storage
         .answer("n1", json!({"attached": true, "attachError": null}))

@@ -32,11 +32,32 @@ impl StorageMetrics {
         Ok(Self { operations })
     }
 
-    /// Counts an operation of a plugin that no CSI driver replaces.
-    pub(crate) fn finished(&self, plugin: &str, operation: &str, succeeded: bool, took: Duration) {
+    /// Counts an operation.
+    pub(crate) fn finished(&self, ended: &Finished<'_>) {
+        let &Finished {
+            plugin,
+            operation,
+            succeeded,
+            is_migrated,
+            took,
+        } = ended;
         let status = if succeeded { "success" } else { "fail-unknown" };
+        let migrated = if is_migrated { "true" } else { "false" };
         self.operations
-            .with_label_values(&[plugin, operation, status, "false"])
+            .with_label_values(&[plugin, operation, status, migrated])
             .observe(took.as_secs_f64());
     }
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub(crate) struct Finished<'a> {
+    /// Qualified name of the plugin.
+    pub(crate) plugin: &'a str,
+    /// Name of the operation, such as `volume_attach`.
+    pub(crate) operation: &'a str,
+    pub(crate) succeeded: bool,
+    /// Whether the volume was translated from an in-tree source to CSI.
+    pub(crate) is_migrated: bool,
+    pub(crate) took: Duration,
 }

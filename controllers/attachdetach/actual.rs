@@ -206,15 +206,18 @@ impl Actual {
         })
     }
 
-    /// The confirmed attachments of known volumes: volume and node.
-    pub(super) fn confirmed(&self) -> Vec<(Arc<Volume>, Sym)> {
-        let mut confirmed = Vec::new();
+    /// The known volumes with a confirmed attachment, by node.
+    pub(super) fn confirmed(&self) -> BTreeMap<Sym, Vec<Arc<Volume>>> {
+        let mut confirmed = BTreeMap::<_, Vec<_>>::new();
         for attached in self.volumes.values() {
             let Some(volume) = &attached.volume else {
                 continue;
             };
             let nodes = attached.nodes.iter().filter(|(_, a)| a.is_confirmed);
-            confirmed.extend(nodes.map(|(node, _)| (Arc::clone(volume), node.clone())));
+            for (node, _) in nodes {
+                let on_node = confirmed.entry(node.clone()).or_default();
+                on_node.push(Arc::clone(volume));
+            }
         }
         confirmed
     }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::operations::Force;
 use super::world::{Effect, Step, Surroundings, is_out_of_service};
 use super::{Shared, Work};
+use crate::storage_metrics::Finished;
 
 /// The status of a node could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -126,11 +127,15 @@ impl Shared {
                 plugin,
                 kind,
                 succeeded,
+                is_migrated,
                 took,
-            } => self
-                .metrics
-                .operations
-                .finished(&plugin, kind.name(), succeeded, took),
+            } => self.metrics.operations.finished(&Finished {
+                plugin: &plugin,
+                operation: kind.name(),
+                succeeded,
+                is_migrated,
+                took,
+            }),
         }
     }
 

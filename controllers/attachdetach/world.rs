@@ -92,6 +92,8 @@ pub(super) enum Effect {
         plugin: String,
         kind: Kind,
         succeeded: bool,
+        /// Whether the volume was translated from an in-tree source to CSI.
+        is_migrated: bool,
         took: Duration,
     },
 }
@@ -508,6 +510,10 @@ impl World {
             plugin: operation.plugin(name),
             kind: operation.kind,
             succeeded,
+            is_migrated: operation
+                .volume
+                .as_ref()
+                .is_some_and(|volume| volume.is_migrated),
             took: now.duration_since(operation.began),
         });
     }

@@ -23,6 +23,7 @@ use super::notice::Notice;
 use super::plugins::{self, Agent, HOST_PATH};
 use super::sync::Binder;
 use super::writes::{Part, WriteError};
+use crate::storage_metrics::Finished;
 
 /// Tries to save a provisioned volume or to delete its folder, and the time between two tries.
 const TRIES: u32 = 5;
@@ -137,12 +138,13 @@ impl Binder {
             Some("Block") => Err(HostPathError::Block),
             _ => host_path::create(&name),
         };
-        self.storage_metrics.finished(
-            HOST_PATH,
-            "volume_provision",
-            folder.is_ok(),
-            started.elapsed(),
-        );
+        self.storage_metrics.finished(&Finished {
+            plugin: HOST_PATH,
+            operation: "volume_provision",
+            succeeded: folder.is_ok(),
+            is_migrated: false,
+            took: started.elapsed(),
+        });
         let folder = match folder {
             Ok(folder) => folder,
             Err(error) => {

@@ -21,6 +21,7 @@ use super::recycler::{self, Recycling};
 use super::sync::Binder;
 use super::volume;
 use super::writes::{Part, WriteError};
+use crate::storage_metrics::Finished;
 
 /// A volume was not deleted.
 #[derive(Debug, thiserror::Error)]
@@ -191,12 +192,13 @@ impl Binder {
         let folder = &source.ok_or(HostPathError::Source)?.path;
         let started = Instant::now();
         let deleted = host_path::delete(folder).await;
-        self.storage_metrics.finished(
-            HOST_PATH,
-            "volume_delete",
-            deleted.is_ok(),
-            started.elapsed(),
-        );
+        self.storage_metrics.finished(&Finished {
+            plugin: HOST_PATH,
+            operation: "volume_delete",
+            succeeded: deleted.is_ok(),
+            is_migrated: false,
+            took: started.elapsed(),
+        });
         deleted?;
         let live = self.objects.live_volume(&volume.meta.name).await?;
         let Some(volume) = live.filter(|live| live.meta.uid == volume.meta.uid) else {

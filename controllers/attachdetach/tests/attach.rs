@@ -219,6 +219,11 @@ async fn in_tree_volumes_of_pods_are_attached_by_their_translation() {
     storage.answer("n1", json!({"attached": true})).await;
     let event = "SuccessfulAttachVolume AttachVolume.Attach succeeded for volume \"ebs.csi.aws.com-vol-9\"  x1";
     storage.until_event("p1", event).await;
+    let counted = "storage_operation_duration_seconds_count{migrated=\"true\",operation_name=\"volume_attach\",status=\"success\",volume_plugin=\"kubernetes.io/csi:ebs.csi.aws.com\"} 1";
+    assert_eq!(
+        storage.metric("storage_operation_duration_seconds_count"),
+        [counted]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,6 +254,8 @@ async fn a_lost_attachment_is_found_by_the_regular_check() {
         .until("no report", |storage| storage.reported("n1").is_empty())
         .await;
     storage.attach("n1").await;
+    let checks = storage.metric("storage_operation_duration_seconds_count{migrated=\"false\",operation_name=\"verify_volumes_are_attached_per_node\",status=\"success\",volume_plugin=\"<n/a>\"}");
+    assert_eq!(checks.len(), 1, "{checks:?}");
 }
 
 #[tokio::test(start_paused = true)]

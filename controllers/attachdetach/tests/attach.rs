@@ -210,11 +210,10 @@ async fn in_tree_volumes_of_pods_are_attached_by_their_translation() {
         "driver": "ebs.csi.aws.com", "volumeHandle": "vol-9", "fsType": "ext4",
         "volumeAttributes": {"partition": "0"},
     });
-    // The API server adds defaults to the spec.
     let spec = storage.attachment("n1")["spec"]["source"]["inlineVolumeSpec"].clone();
     assert_eq!(
-        (&spec["accessModes"], &spec["csi"]),
-        (&json!(["ReadWriteOnce"]), &csi)
+        spec,
+        json!({"accessModes": ["ReadWriteOnce"], "csi": csi, "volumeMode": "Filesystem"})
     );
     storage.answer("n1", json!({"attached": true})).await;
     let event = "SuccessfulAttachVolume AttachVolume.Attach succeeded for volume \"ebs.csi.aws.com-vol-9\"  x1";

@@ -27,6 +27,7 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.Namespace" => namespace_label(fields),
         "core.NodeSpec" => pod_ranges(fields),
         "core.NodeStatus" => allocatable(fields),
+        "core.PersistentVolume" => volume_spec(fields),
         "core.Pod" => pod(fields),
         "core.PodSpec" => grace_period(fields),
         "core.PodStatus" => pod_ips(fields),
@@ -64,6 +65,15 @@ fn claim_templates(fields: &mut Fields) {
         if let Some(status) = template.get_mut("status").and_then(Value::as_object_mut) {
             set_if_unset(status, "phase", json!("Pending"));
         }
+    }
+}
+
+/// The spec of a volume has defaults in a PersistentVolume, and none in a VolumeAttachment. Upstream:
+/// `SetDefaults_PersistentVolume`.
+fn volume_spec(volume: &mut Fields) {
+    if let Some(spec) = volume.get_mut("spec").and_then(Value::as_object_mut) {
+        set_if_unset(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+        set_if_absent(spec, "volumeMode", json!("Filesystem"));
     }
 }
 

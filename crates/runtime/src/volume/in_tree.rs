@@ -19,7 +19,6 @@ pub(super) struct InTree {
     pub(super) secret: Option<Value>,
     /// Access mode of a pod's own volume.
     pub(super) access_mode: &'static str,
-    pub(super) volume_mode: Option<&'static str>,
 }
 
 /// The object that has a source.
@@ -83,7 +82,6 @@ fn source(driver: &'static str, handle: &str, source: &Value) -> InTree {
         attributes: BTreeMap::new(),
         secret: None,
         access_mode: "ReadWriteOnce",
-        volume_mode: None,
     }
 }
 
@@ -209,7 +207,6 @@ fn gce(volume: &Value, owner: &Owner<'_>) -> Result<InTree, String> {
     Ok(InTree {
         attributes: BTreeMap::from([("partition", partition)]),
         access_mode: shared_if(common.read_only),
-        volume_mode: owner.is_pod().then_some("Filesystem"),
         ..common
     })
 }

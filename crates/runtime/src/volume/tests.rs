@@ -75,6 +75,7 @@ fn migrated_sources_have_the_names_of_upstream() {
         if let Some(spec) = &volume.inline_spec {
             assert_eq!(spec["csi"], case["translatedCSI"], "{name}");
             assert_eq!(spec["accessModes"], *modes, "{name}");
+            assert_eq!(spec["volumeMode"], "Filesystem", "{name}");
         }
     }
 }

@@ -107,7 +107,6 @@ fn translated(name: &str, in_tree: InTree) -> Translated {
         attributes,
         secret,
         access_mode,
-        volume_mode,
     } = in_tree;
     let mut csi = without_empty([
         ("fsType", json!(fs_type)),
@@ -117,10 +116,8 @@ fn translated(name: &str, in_tree: InTree) -> Translated {
     ]);
     csi.insert("driver".to_owned(), json!(driver));
     csi.insert("volumeHandle".to_owned(), json!(handle));
-    let mut spec = json!({"accessModes": [access_mode], "csi": csi});
-    if let Some(mode) = volume_mode {
-        spec["volumeMode"] = json!(mode);
-    }
+    // No API server adds the default of a PersistentVolume to a part of a VolumeAttachment.
+    let spec = json!({"accessModes": [access_mode], "csi": csi, "volumeMode": "Filesystem"});
     Translated {
         name: name.to_owned(),
         volume: CsiVolume {

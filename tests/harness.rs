@@ -120,14 +120,22 @@ impl Cluster {
             home,
             made,
         };
-        cluster.run("create namespace").arg_file(
-            "apply -f",
-            &format!(
-                "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n",
-                cluster.namespace
-            ),
-        );
+        cluster.create_namespace();
         cluster
+    }
+
+    /// Creates the namespace of this test. API servers of OpenShift mount a ConfigMap of OpenShift's
+    /// own manager into every pod, and simulated nodes wait for it.
+    fn create_namespace(&self) {
+        let name = &self.namespace;
+        let mut manifest = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
+        if matches!(self.made, Made::Real { .. }) {
+            manifest += &format!(
+                "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: openshift-service-ca.crt, namespace: {name}}}\n\
+                 data: {{service-ca.crt: ''}}\n"
+            );
+        }
+        self.apply(&manifest);
     }
 
     /// Whether this is the embedded cluster.
@@ -167,10 +175,6 @@ impl Cluster {
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
-    }
-
-    fn run(&self, why: &'static str) -> Run<'_> {
-        Run { cluster: self, why }
     }
 
     /// Runs kubectl with these words. Returns its standard output, or panics with all output if it
@@ -290,7 +294,9 @@ impl Cluster {
 
     /// Applies `manifest`.
     pub(crate) fn apply(&self, manifest: &str) {
-        self.run("apply").arg_file("apply -f", manifest);
+        let output = self.kubectl_file("apply -f", manifest);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl apply: {error}");
     }
 
     /// Runs `get <what> -o jsonpath=<path>`.
@@ -382,23 +388,6 @@ impl Drop for Watch {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-struct Run<'a> {
-    cluster: &'a Cluster,
-    why: &'static str,
-}
-
-impl Run<'_> {
-    fn arg_file(&self, words: &str, manifest: &str) {
-        let output = self.cluster.kubectl_file(words, manifest);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{}: kubectl {words}: {error}",
-            self.why
-        );
     }
 }
 

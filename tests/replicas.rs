@@ -172,7 +172,7 @@ fn is_work(request: &RequestRecord) -> bool {
     writes && request.user_agent.ends_with("-controller") && request.resource != "events"
 }
 
-/// Prints a duration; shown with `--nocapture`. `steersman-bench --failover` measures with the
+/// Prints a duration; shown with `--nocapture`. `steersman-bench failover` measures with the
 /// default durations.
 fn report(what: &str, took: Duration) {
     println!(

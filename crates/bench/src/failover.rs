@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
+use steersman_controlplane::Program;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_runtime::clock::Clock;
-
-use crate::process::Program;
 
 /// Signals to the leader, with their text in the table.
 const SIGNALS: [(&str, &str); 3] = [

@@ -1,16 +1,7 @@
-//! The process under measurement. Its CPU time and memory come from `/proc`, so this module needs
-//! Linux.
-
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+//! CPU time and memory of processes, from `/proc`. So this module needs Linux.
 
 use anyhow::{Context, Result};
-
-/// A running program, which is killed on drop.
-pub(crate) struct Program {
-    child: Child,
-}
+use steersman_controlplane::Program;
 
 /// Resources that a process has used so far.
 #[derive(Debug, Clone, Copy)]
@@ -23,89 +14,25 @@ pub(crate) struct Usage {
     pub(crate) peak: u64,
 }
 
-impl Program {
-    /// Starts `binary` with `args`. Standard output and standard error go to `log`.
-    pub(crate) fn start(binary: &Path, args: &[String], log: &Path) -> Result<Self> {
-        let log = create(log)?;
-        Self::spawn(binary, args, log.try_clone()?.into(), log.into())
-    }
-
-    /// Starts `binary` with `args`, and waits for the first line on standard output. Standard error
-    /// goes to `log`.
-    pub(crate) fn start_and_read(
-        binary: &Path,
-        args: &[String],
-        log: &Path,
-    ) -> Result<(Self, String)> {
-        let mut program = Self::spawn(binary, args, Stdio::piped(), create(log)?.into())?;
-        let mut line = String::new();
-        let output = program
-            .child
-            .stdout
-            .take()
-            .context("standard output is a pipe")?;
-        BufReader::new(output).read_line(&mut line)?;
-        anyhow::ensure!(
-            !line.is_empty(),
-            "{} ended: {}",
-            binary.display(),
-            std::fs::read_to_string(log)?
-        );
-        Ok((program, line))
-    }
-
-    fn spawn(binary: &Path, args: &[String], output: Stdio, errors: Stdio) -> Result<Self> {
-        let mut command = Command::new(binary);
-        let child = command
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .spawn();
-        Ok(Self {
-            child: child.with_context(|| format!("start {}", binary.display()))?,
-        })
-    }
-
-    /// Sends the process a signal, such as `TERM`.
-    pub(crate) fn signal(&self, name: &str) -> Result<()> {
-        let status = Command::new("kill")
-            .args([format!("-{name}"), self.child.id().to_string()])
-            .status()
-            .context("run kill")?;
-        anyhow::ensure!(status.success(), "kill -{name}: {status}");
-        Ok(())
-    }
-
-    /// Reads the usage of the process; fails if the process has ended.
-    pub(crate) fn usage(&mut self) -> Result<Usage> {
-        if let Some(status) = self.child.try_wait()? {
-            anyhow::bail!("the process ended: {status}");
-        }
-        Usage::of(&self.child.id().to_string())
-    }
-
-    /// Resets the highest resident memory to the present one.
-    pub(crate) fn reset_peak(&self) -> Result<()> {
-        let file = format!("/proc/{}/clear_refs", self.child.id());
-        std::fs::write(&file, "5").with_context(|| format!("write {file}"))
-    }
-}
-
-fn create(log: &Path) -> Result<std::fs::File> {
-    std::fs::File::create(log).with_context(|| format!("create {}", log.display()))
-}
-
 impl Usage {
     /// The usage of this process.
     pub(crate) fn own() -> Result<Self> {
         Self::of("self")
     }
 
+    /// The usage of a program; fails if the program has ended.
+    pub(crate) fn of_program(program: &mut Program) -> Result<Self> {
+        program.check_running()?;
+        Self::of(&program.id().to_string())
+    }
+
     /// The usage of the process with this ID.
     pub(crate) fn of(process: &str) -> Result<Self> {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        let read = |file: &str| {
+            let path = format!("/proc/{process}/{file}");
+            std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
+        };
+        let (stat, status) = (read("stat")?, read("status")?);
         Ok(Self {
             cpu_seconds: cpu_seconds(&stat).context("unexpected /proc/<pid>/stat")?,
             resident: kibibytes(&status, "VmRSS:").context("no VmRSS in /proc/<pid>/status")?
@@ -115,12 +42,10 @@ impl Usage {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        // Both calls fail only after the end of the process.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Resets the highest resident memory of a program to the present one.
+pub(crate) fn reset_peak(program: &Program) -> Result<()> {
+    let file = format!("/proc/{}/clear_refs", program.id());
+    std::fs::write(&file, "5").with_context(|| format!("write {file}"))
 }
 
 /// User and system time: fields 14 and 15 of `/proc/<pid>/stat`, in ticks. Linux reports 100 ticks

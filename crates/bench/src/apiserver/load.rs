@@ -11,10 +11,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use steersman_runtime::client::{
-    ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, PatchKind, Target,
-};
-use steersman_runtime::metrics::Registry;
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::resource::PODS;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -25,25 +22,10 @@ const TASKS: usize = 32;
 /// Size of a stored pod in bytes, managed fields included.
 const SIZE: usize = 3_000;
 
-/// Limit of each request and each wait.
+/// Limit of each wait.
 const LIMIT: Duration = Duration::from_secs(600);
 
 type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
-
-/// A client without a throttle.
-pub(super) fn client(base: impl Into<HttpService>) -> Result<ApiClient> {
-    let settings = ClientSettings {
-        user_agent: "bench".to_owned(),
-        qps: 0.0,
-        burst: 0,
-        timeout: LIMIT,
-    };
-    Ok(ApiClient::new(
-        base,
-        settings,
-        ClientMetrics::register(&Registry::new())?,
-    ))
-}
 
 pub(super) fn pods(name: Option<&str>) -> Target<'_> {
     Target {

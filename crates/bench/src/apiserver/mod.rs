@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use steersman_controlplane::Program;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig};
 use steersman_runtime::client::{ApiClient, connect, load_config};
@@ -16,8 +17,9 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::process::{Program, Usage};
-use load::{Pods, Watches, client, pods};
+use crate::plane::client;
+use crate::process::{Usage, reset_peak};
+use load::{Pods, Watches, pods};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -153,7 +155,7 @@ impl Bench<'_> {
             let began = Instant::now();
             let mut server = self.server()?;
             ready.push(began.elapsed());
-            resident = server.program.usage()?.resident;
+            resident = Usage::of_program(&mut server.program)?.resident;
         }
         ready.sort();
         row(
@@ -194,12 +196,12 @@ impl Bench<'_> {
             let mut server = self.server()?;
             let load = Pods::on(server.client()?).await?;
             let mut watches = Watches::open(&server.client()?, watchers, "").await?;
-            let watch = Stopwatch::start(server.program.usage()?);
+            let watch = Stopwatch::start(Usage::of_program(&mut server.program)?);
             load.create_all(0..PODS).await?;
             watches.received(watchers * PODS).await?;
             row(
                 &format!("creates over HTTPS, with {watchers} watchers"),
-                &watch.rate(PODS, server.program.usage()?),
+                &watch.rate(PODS, Usage::of_program(&mut server.program)?),
             );
         }
         Ok(())
@@ -212,7 +214,10 @@ impl Bench<'_> {
         load.create_all(0..PODS).await?;
         row(
             "resident with 100,000 pods of 3 KB",
-            &format!("{:.0} MiB", mib(server.program.usage()?.resident)),
+            &format!(
+                "{:.0} MiB",
+                mib(Usage::of_program(&mut server.program)?.resident)
+            ),
         );
         Ok(())
     }
@@ -222,13 +227,13 @@ impl Bench<'_> {
         let mut server = self.server()?;
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
-        server.program.reset_peak()?;
+        reset_peak(&server.program)?;
         let (before, watch) = (
-            server.program.usage()?,
-            Stopwatch::start(server.program.usage()?),
+            Usage::of_program(&mut server.program)?,
+            Stopwatch::start(Usage::of_program(&mut server.program)?),
         );
         let size = client.list(pods(None), "").await?.len();
-        let after = server.program.usage()?;
+        let after = Usage::of_program(&mut server.program)?;
         let grown = mib(after.peak.saturating_sub(before.resident));
         let (wall, cpu) = (watch.began.elapsed(), after.cpu_seconds - watch.cpu_seconds);
         let text = format!(
@@ -244,9 +249,9 @@ impl Bench<'_> {
         let mut server = self.server()?;
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..1_000).await?;
-        let before = server.program.usage()?;
+        let before = Usage::of_program(&mut server.program)?;
         let _open = Watches::open(&client, WATCHES, "&allowWatchBookmarks=true").await?;
-        let after = server.program.usage()?;
+        let after = Usage::of_program(&mut server.program)?;
         let text = format!(
             "{:.1} MiB more resident",
             mib(after.resident.saturating_sub(before.resident))
@@ -294,11 +299,11 @@ impl Bench<'_> {
             &[server.kubeconfig.display().to_string()],
         ]
         .concat();
-        let watch = Stopwatch::start(server.program.usage()?);
+        let watch = Stopwatch::start(Usage::of_program(&mut server.program)?);
         let mut nodes = Program::start(self.binary, &arguments, &self.scratch.join("nodes.log"))?;
         watches.received(3 * PODS).await?;
-        let text = watch.rate(3 * PODS, server.program.usage()?);
-        let per_pod = nodes.usage()?.cpu_seconds / (3 * PODS) as f64 * 1e6;
+        let text = watch.rate(3 * PODS, Usage::of_program(&mut server.program)?);
+        let per_pod = Usage::of_program(&mut nodes)?.cpu_seconds / (3 * PODS) as f64 * 1e6;
         row(
             "pod transitions by `steersman nodes`",
             &format!("{text} in the server, {per_pod:.0} µs in the nodes"),
@@ -335,7 +340,7 @@ impl Bench<'_> {
             }
             let minutes = began.elapsed().as_secs() / 60;
             if minutes as usize > resident.len() {
-                resident.push(server.program.usage()?.resident);
+                resident.push(Usage::of_program(&mut server.program)?.resident);
             }
             if minutes == MINUTES {
                 started = index - PODS;
@@ -346,7 +351,7 @@ impl Bench<'_> {
             .iter()
             .map(|bytes| format!("{:.1}", mib(*bytes)))
             .collect();
-        let cpu = server.program.usage()?.cpu_seconds;
+        let cpu = Usage::of_program(&mut server.program)?.cpu_seconds;
         let text = format!(
             "{} MiB; {started} pods created, patched and deleted, {cpu:.0} s of CPU",
             minutes.join(", ")

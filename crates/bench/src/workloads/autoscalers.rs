@@ -1,14 +1,12 @@
 //! The load `autoscalers`: Deployments whose load rises and falls, each with a
 //! HorizontalPodAutoscaler.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use serde_json::{Value, json};
 use steersman_runtime::object::{Deployment, HorizontalPodAutoscaler};
 
 use super::{Workloads, labelled, name, template};
-use crate::{Bench, idle};
+use crate::run::{Bench, idle};
 
 /// Use of the pods. Their requests are ten thousandths of a core, so the use is 20 % to 180 %.
 const USED: &str = "2m..18m/300s";
@@ -16,8 +14,12 @@ const USED: &str = "2m..18m/300s";
 const SIZES: (i32, i32) = (1, 3);
 
 impl Workloads {
-    pub(super) async fn autoscalers(&self, bench: &mut Bench<'_>) -> Result<()> {
-        let (count, minutes) = (self.sizes.autoscalers, self.sizes.autoscaler_minutes);
+    pub(super) async fn autoscalers(
+        &self,
+        count: usize,
+        minutes: usize,
+        bench: &mut Bench<'_>,
+    ) -> Result<()> {
         let mut template = template("bench");
         template["metadata"]["annotations"] = json!({"simulate.steersman.dev/cpu": USED});
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "10m"}});
@@ -41,11 +43,10 @@ impl Workloads {
                 self.all(&self.autoscalers, count, is_active).await
             })
             .await?;
-        let pause = Duration::from_secs(60 * minutes);
-        bench.phase("autoscale", 0, idle(pause)).await?;
+        bench.phase("autoscale", 0, idle(60 * minutes)).await?;
         bench
             .phase("delete", 0, async {
-                self.delete_all::<HorizontalPodAutoscaler>().await?;
+                self.delete_all(&self.autoscalers).await?;
                 self.delete(&self.deployments).await
             })
             .await

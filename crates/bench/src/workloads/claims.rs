@@ -7,11 +7,10 @@ use steersman_devcluster::nodes::DEFAULT_CLASS;
 use steersman_runtime::object::{PersistentVolume, PersistentVolumeClaim};
 
 use super::{NAMESPACE, Workloads};
-use crate::Bench;
+use crate::run::Bench;
 
 impl Workloads {
-    pub(super) async fn claims(&self, bench: &mut Bench<'_>) -> Result<()> {
-        let count = self.sizes.claims;
+    pub(super) async fn claims(&self, count: usize, bench: &mut Bench<'_>) -> Result<()> {
         let spec = json!({
             "accessModes": ["ReadWriteOnce"], "storageClassName": DEFAULT_CLASS,
             "resources": {"requests": {"storage": "1Gi"}},
@@ -27,7 +26,7 @@ impl Workloads {
             .await?;
         bench
             .phase("delete", 0, async {
-                self.delete_all::<PersistentVolumeClaim>().await?;
+                self.delete_all(&self.claims).await?;
                 let volumes = self.volumes.store();
                 let is_ours = |volume: &PersistentVolume| {
                     let claim = volume.spec.claim_ref.as_ref();

@@ -7,15 +7,14 @@ use steersman_runtime::object::{
     Identity, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
 };
 
-use super::{NAMESPACE, Workloads, name, target};
-use crate::Bench;
+use super::{NAMESPACE, Workloads, name, ours, target};
+use crate::run::Bench;
 
 /// The CSI driver of the volumes. The simulated attacher answers for every driver.
 const DRIVER: &str = "csi.example.com";
 
 impl Workloads {
-    pub(super) async fn volumes(&self, bench: &mut Bench<'_>) -> Result<()> {
-        let count = self.sizes.volumes;
+    pub(super) async fn volumes(&self, count: usize, bench: &mut Bench<'_>) -> Result<()> {
         for index in 0..count {
             self.create_bound_claim(index).await?;
         }
@@ -26,8 +25,8 @@ impl Workloads {
             .await?;
         bench
             .phase("move", 0, async {
-                self.delete_all::<Pod>().await?;
-                self.wait(|| self.pods.store().is_empty())
+                self.delete_all(&self.pods).await?;
+                self.wait(|| ours(&self.pods).is_empty())
                     .await
                     .context("pods are left")?;
                 self.create_pods_with_volumes(count, 1).await
@@ -35,15 +34,18 @@ impl Workloads {
             .await?;
         bench
             .phase("detach", 0, async {
-                self.delete_all::<Pod>().await?;
+                self.delete_all(&self.pods).await?;
                 let left = || self.attachments.store().len();
                 self.wait(|| left() == 0)
                     .await
                     .with_context(|| format!("{} volumes are attached", left()))
             })
             .await?;
-        self.delete_all::<PersistentVolumeClaim>().await?;
-        self.delete_all::<PersistentVolume>().await
+        self.delete_all(&self.claims).await?;
+        self.delete_all(&self.volumes).await?;
+        self.wait(|| ours(&self.claims).is_empty() && ours(&self.volumes).is_empty())
+            .await
+            .context("claims or volumes are left")
     }
 
     /// Creates a claim and its volume, and binds both, so that the load needs no binder.

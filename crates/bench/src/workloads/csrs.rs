@@ -1,4 +1,4 @@
-//! Requests of kubelets for client certificates, and the authority that signs them.
+//! The load `csrs`: requests of kubelets for client certificates, and the authority that signs them.
 
 use std::path::Path;
 
@@ -7,6 +7,33 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
+use steersman_runtime::object::CertificateSigningRequest;
+
+use super::Workloads;
+use crate::run::Bench;
+
+impl Workloads {
+    pub(super) async fn csrs(&self, count: usize, bench: &mut Bench<'_>) -> Result<()> {
+        let specs = (0..count).map(|_| spec());
+        let specs: Vec<Value> = specs.collect::<Result<_>>()?;
+        bench
+            .phase("approve and sign", 0, async {
+                for (index, spec) in specs.iter().enumerate() {
+                    self.create::<CertificateSigningRequest>(index, spec)
+                        .await?;
+                }
+                self.all(&self.csrs, specs.len(), |csr| csr.status.certificate.0)
+                    .await
+            })
+            .await?;
+        bench
+            .phase("delete", 0, async {
+                self.delete_all(&self.csrs).await?;
+                self.all(&self.csrs, 0, |_| true).await
+            })
+            .await
+    }
+}
 
 /// Writes the files of an authority with a P-256 key into `folder`. Returns the flags of a manager
 /// that signs with them.
@@ -27,7 +54,7 @@ pub(crate) fn authority(folder: &Path) -> Result<[String; 2]> {
 }
 
 /// `spec` of the request of a kubelet with a new P-256 key.
-pub(crate) fn spec() -> Result<Value> {
+fn spec() -> Result<Value> {
     let mut params = named(DnType::OrganizationName, "system:nodes");
     params
         .distinguished_name

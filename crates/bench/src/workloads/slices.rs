@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::object::{EndpointSlice, Pod};
 
@@ -18,7 +19,8 @@ pub(crate) struct SliceWatch(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     pods: HashMap<Arc<str>, Progress>,
-    costs: SliceCosts,
+    writes: usize,
+    delays: Vec<Duration>,
 }
 
 /// The way of a ready pod into a slice. Its watch event may come after that of the slice.
@@ -29,25 +31,15 @@ enum Progress {
 }
 
 /// The writes of slices in a phase, and the delays of its pods.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct SliceCosts {
     /// Creations, updates and deletions of slices.
     pub(crate) writes: usize,
-    delays: Vec<Duration>,
-}
-
-impl SliceCosts {
     /// The number of pods that became ready and were shown.
-    pub(crate) fn pods(&self) -> usize {
-        self.delays.len()
-    }
-
-    /// The delay that this percentage of the pods does not exceed.
-    pub(crate) fn percentile(&self, percent: usize) -> Duration {
-        let rank = (self.delays.len() * percent).div_ceil(100);
-        let delay = self.delays.get(rank.saturating_sub(1));
-        delay.copied().unwrap_or_default()
-    }
+    pub(crate) pods: usize,
+    /// Time from the readiness of a pod until a slice shows it: 50th, 90th and 99th percentile, in
+    /// milliseconds.
+    pub(crate) delays_ms: [f64; 3],
 }
 
 impl SliceWatch {
@@ -72,7 +64,7 @@ impl SliceWatch {
             let slice = change.object();
             if slice.meta.namespace == *namespace {
                 let mut state = of_slices.state();
-                state.costs.writes += 1;
+                state.writes += 1;
                 if !matches!(change, Change::Deleted { .. }) {
                     state.slice(slice, Instant::now());
                 }
@@ -83,9 +75,18 @@ impl SliceWatch {
 
     /// The costs since the last call.
     pub(crate) fn take(&self) -> SliceCosts {
-        let mut costs = std::mem::take(&mut self.state().costs);
-        costs.delays.sort_unstable();
-        costs
+        let mut state = self.state();
+        let (writes, mut delays) = (
+            std::mem::take(&mut state.writes),
+            std::mem::take(&mut state.delays),
+        );
+        drop(state);
+        delays.sort_unstable();
+        SliceCosts {
+            writes,
+            pods: delays.len(),
+            delays_ms: [50, 90, 99].map(|percent| percentile(&delays, percent)),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -130,8 +131,15 @@ impl State {
 
     fn shown(&mut self, name: Arc<str>, delay: Duration) {
         self.pods.insert(name, Progress::Shown);
-        self.costs.delays.push(delay);
+        self.delays.push(delay);
     }
+}
+
+/// The delay in milliseconds that this percentage of the sorted delays does not exceed.
+fn percentile(delays: &[Duration], percent: usize) -> f64 {
+    let rank = (delays.len() * percent).div_ceil(100);
+    let delay = delays.get(rank.saturating_sub(1)).copied();
+    delay.unwrap_or_default().as_secs_f64() * 1000.0
 }
 
 #[cfg(test)]
@@ -163,7 +171,7 @@ mod tests {
         state.slice(&slice(&[("a", true), ("b", true)]), at(5));
         state.pod(&a, true, at(6));
         state.pod(&b, true, at(6));
-        let seconds: Vec<u64> = state.costs.delays.iter().map(Duration::as_secs).collect();
+        let seconds: Vec<u64> = state.delays.iter().map(Duration::as_secs).collect();
         assert_eq!(
             seconds,
             [3, 0],
@@ -172,19 +180,20 @@ mod tests {
         state.pod(&a, false, at(7));
         state.pod(&a, true, at(8));
         state.slice(&slice(&[("a", true)]), at(10));
-        assert_eq!(state.costs.delays[2], Duration::from_secs(2), "ready again");
+        assert_eq!(state.delays[2], Duration::from_secs(2), "ready again");
     }
 
     #[test]
     fn percentiles_are_delays_of_pods() {
         // (number of delays: 1 ms, 2 ms and so on; 50th, 90th and 99th percentile)
-        let cases = [(0, [0, 0, 0]), (1, [1, 1, 1]), (200, [100, 180, 198])];
+        let cases = [
+            (0, [0.0, 0.0, 0.0]),
+            (1, [1.0, 1.0, 1.0]),
+            (200, [100.0, 180.0, 198.0]),
+        ];
         for (count, expected) in cases {
-            let costs = SliceCosts {
-                writes: 0,
-                delays: (1..=count).map(Duration::from_millis).collect(),
-            };
-            let found = [50, 90, 99].map(|percent| costs.percentile(percent).as_millis());
+            let delays: Vec<Duration> = (1..=count).map(Duration::from_millis).collect();
+            let found = [50, 90, 99].map(|percent| percentile(&delays, percent).round());
             assert_eq!(found, expected, "{count}");
         }
     }

@@ -9,8 +9,8 @@ use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{Namespace, Object, RootCaConfigMap, ServiceAccount};
 use tokio::sync::Notify;
 
-use crate::Bench;
-use crate::waiting::{each, wait, watched};
+use super::waiting::{each, wait, watched};
+use crate::run::Bench;
 
 /// Prefix of the names of the namespaces.
 const PREFIX: &str = "bench-namespace-";

@@ -12,17 +12,18 @@ use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{Namespace, Object, Pod, ResourceQuota, ServiceAccount};
 use tokio::sync::Notify;
 
-use crate::Bench;
-use crate::waiting::{each, wait, watched};
+use super::waiting::{each, wait, watched};
+use crate::run::Bench;
 
 /// Prefix of the names of the namespaces.
 const PREFIX: &str = "bench-quota-";
 /// Name of the quota and of other objects with one per namespace.
 const NAME: &str = "default";
 
-/// A cache of the quotas, and a client to change them.
+/// Caches of the quotas and namespaces, and a client to change them.
 pub(crate) struct Quotas {
     client: ApiClient,
+    namespaces: SharedInformer<Namespace>,
     quotas: SharedInformer<ResourceQuota>,
     changed: Arc<Notify>,
 }
@@ -33,19 +34,19 @@ impl Quotas {
         let changed = Arc::new(Notify::new());
         Self {
             client,
+            namespaces: watched(informers, &changed),
             quotas: watched(informers, &changed),
             changed,
         }
     }
 
-    /// Creates `namespaces` with a quota each, and lets `pods` in them come and go.
+    /// Creates `namespaces` with a quota each, and lets pods in them come and go.
     pub(crate) async fn run(
         &self,
         namespaces: usize,
-        pods: usize,
+        per_namespace: usize,
         bench: &mut Bench<'_>,
     ) -> Result<()> {
-        let per_namespace = pods / namespaces.max(1);
         let pods = per_namespace * namespaces;
         bench
             .phase("create", 0, async {
@@ -68,10 +69,16 @@ impl Quotas {
         bench
             .phase("delete", 0, async {
                 each(namespaces, |index| self.delete_namespace(index)).await?;
-                let store = self.quotas.store();
-                wait(&self.changed, || store.list().iter().all(|q| !is_ours(q)))
+                let (quotas, namespaces) = (self.quotas.store(), self.namespaces.store());
+                let has_prefix =
+                    |namespace: &Arc<Namespace>| namespace.meta.name.starts_with(PREFIX);
+                let are_gone = || {
+                    !quotas.list().iter().any(|quota| is_ours(quota))
+                        && !namespaces.list().iter().any(has_prefix)
+                };
+                wait(&self.changed, are_gone)
                     .await
-                    .context("quotas are left")
+                    .context("quotas or namespaces are left")
             })
             .await
     }

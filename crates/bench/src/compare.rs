@@ -1,0 +1,238 @@
+//! `steersman-bench compare`: two managers under the same loads, in turn on the same API server.
+//!
+//! plane -> for each row and repetition: each manager, started anew -> samples -> report
+//!
+//! Managers take turns in each row, so that a change of the machine's speed hits both.
+
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::metrics::Registry;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cluster;
+use crate::manager::{self, Manager};
+use crate::plane::{Plane, PlaneArgs};
+use crate::report::{Report, write_between_marks};
+use crate::row::{Row, Workload};
+use crate::run::{Bench, Phase, idle};
+use crate::workloads::{self, Workloads};
+
+/// The load before the measurement. Under the first load, the watches of a new kube-apiserver are
+/// seconds late.
+const WARM_UP: &str = "deployments:10x20";
+
+/// Compares two managers: time, CPU, memory and requests.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The second manager, such as kube-controller-manager. Without it, only the first one is
+    /// measured.
+    #[arg(long, value_name = "BINARY")]
+    with: Option<PathBuf>,
+    /// The first manager.
+    #[arg(long, value_name = "BINARY", default_value = "target/dist/steersman")]
+    manager: PathBuf,
+    /// The loads: `default`, `all`, or names with optional sizes, such as
+    /// `deployments:200x50,jobs,idle:60`.
+    #[arg(
+        long,
+        value_name = "ROW",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    rows: Vec<String>,
+    /// Multiplies the number of objects of each row.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+    /// Runs of each row with each manager.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    repeat: usize,
+    /// Measure resident memory once more this many seconds after each row.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    rest: usize,
+    #[command(flatten)]
+    plane: PlaneArgs,
+    /// Write all samples to this file, as JSON.
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+    /// Write the plot of the ratios to this file, as SVG.
+    #[arg(long, value_name = "PATH", requires = "with")]
+    svg: Option<PathBuf>,
+    /// Write the table between the marks of this document, and the plot beside it.
+    #[arg(long, value_name = "PATH", requires = "with")]
+    write: Option<PathBuf>,
+    /// Further flags of both managers.
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+/// The signals that end the command early.
+struct Interrupts([Signal; 2]);
+
+impl Interrupts {
+    fn listen() -> Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+        let [interrupt, terminate] = kinds.map(signal);
+        let failed = "listen to signals";
+        Ok(Self([
+            interrupt.context(failed)?,
+            terminate.context(failed)?,
+        ]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+}
+
+/// Runs the comparison. Files are in `folder`, which the caller deletes.
+pub(crate) async fn run(args: &CompareArgs, folder: &Path) -> Result<()> {
+    let mut interrupts = Interrupts::listen()?;
+    let rows = Row::list(&args.rows, args.scale)?;
+    ensure!(args.repeat > 0, "--repeat is 0, so nothing would run");
+    for binary in args.binaries() {
+        manager::check(binary).await?;
+    }
+    let plane = tokio::select! {
+        started = args.plane.start(folder) => started?,
+        () = interrupts.next() => bail!("interrupted"),
+    };
+    let measured = tokio::select! {
+        measured = args.measure(&rows, &plane, folder) => measured,
+        () = interrupts.next() => Err(anyhow!("interrupted")),
+    };
+    let cleaned = if plane.outlives_us() {
+        eprintln!("deleting the objects of the loads");
+        tokio::select! {
+            cleaned = clean(args, &plane, folder) => cleaned,
+            () = interrupts.next() => Err(anyhow!("interrupted")),
+        }
+        .context("delete the objects of the loads")
+    } else {
+        Ok(())
+    };
+    match (measured, cleaned) {
+        (Ok(report), cleaned) => args.publish(&report).and(cleaned),
+        (Err(error), Ok(())) => Err(error),
+        (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+    }
+}
+
+/// Deletes the objects of the loads while a manager works.
+async fn clean(args: &CompareArgs, plane: &Plane, folder: &Path) -> Result<()> {
+    let flags = workloads::flags(Workload::Idle, folder)?;
+    let _manager = Manager::start(&args.manager, &flags, plane, folder).await?;
+    cluster::clean(&plane.client).await
+}
+
+impl CompareArgs {
+    fn binaries(&self) -> impl Iterator<Item = &Path> {
+        let binaries = iter::once(&self.manager).chain(&self.with);
+        binaries.map(PathBuf::as_path)
+    }
+
+    async fn measure(&self, rows: &[Row], plane: &Plane, folder: &Path) -> Result<Report> {
+        let managers = self.binaries().map(|path| path.display().to_string());
+        let mut report = Report::new(plane.description(), managers.collect());
+        let registry = Registry::new();
+        let informers = InformerFactory::new(plane.client.clone(), Duration::ZERO, &registry)?;
+        let loads = Workloads::new(plane.client.clone(), &informers);
+        informers.start(&plane.tasks, &plane.stop);
+        informers.wait_synced(&plane.stop).await;
+        loads.prepare().await?;
+        eprintln!("{}", plane.description());
+        let run = Run {
+            args: self,
+            plane,
+            loads: &loads,
+            folder,
+        };
+        run.row(WARM_UP.parse()?, &self.manager)
+            .await
+            .context("warm up")?;
+        for row in rows {
+            if let Some(reason) = plane.lacks(row.workload) {
+                eprintln!("{row} is skipped: {reason}");
+                continue;
+            }
+            for repetition in 1..=self.repeat {
+                for (index, binary) in self.binaries().enumerate() {
+                    let name = binary.display();
+                    eprintln!("{row}, {repetition} of {}: {name}", self.repeat);
+                    let phases = run.row(*row, binary).await;
+                    let phases = phases.with_context(|| format!("measure {name} under {row}"))?;
+                    report.add(*row, index, phases);
+                }
+            }
+        }
+        plane.end_tasks().await;
+        Ok(report)
+    }
+
+    /// Prints the table, and writes the files.
+    fn publish(&self, report: &Report) -> Result<()> {
+        let table = report.markdown();
+        println!("{table}");
+        if let Some(path) = &self.json {
+            let json = serde_json::to_string_pretty(report)?;
+            write(path, &json)?;
+        }
+        let svg = report.svg().unwrap_or_default();
+        if let Some(path) = &self.svg {
+            write(path, &svg)?;
+        }
+        if let Some(path) = &self.write {
+            let plot = path.with_extension("svg");
+            write(&plot, &svg)?;
+            let name = plot.file_name().unwrap_or(plot.as_os_str());
+            let link = format!("![ratios of the table]({})", name.to_string_lossy());
+            let about = format!(
+                "{} CPUs; {}. {} runs of each row.",
+                report.cpus, report.api_server, self.repeat
+            );
+            write_between_marks(path, &format!("{about}\n\n{table}\n{link}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a run that are the same for all rows.
+struct Run<'a> {
+    args: &'a CompareArgs,
+    plane: &'a Plane,
+    loads: &'a Workloads,
+    folder: &'a Path,
+}
+
+impl Run<'_> {
+    /// Starts a manager, runs the load, and ends the manager.
+    async fn row(&self, row: Row, binary: &Path) -> Result<Vec<Phase>> {
+        let mut flags = workloads::flags(row.workload, self.folder)?;
+        flags.extend(self.args.flags.iter().cloned());
+        let (before, began) = (self.plane.api_server_cpu_seconds()?, Instant::now());
+        let manager = Manager::start(binary, &flags, self.plane, self.folder).await?;
+        let mut bench = Bench::new(manager, self.plane);
+        bench.start(began, before).await?;
+        self.loads.run(row, &mut bench).await?;
+        if self.args.rest > 0 {
+            bench.phase("rest", 0, idle(self.args.rest)).await?;
+        }
+        let mut phases = bench.end();
+        if row.workload != Workload::Idle {
+            phases.remove(0);
+        }
+        Ok(phases)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}

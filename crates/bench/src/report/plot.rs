@@ -1,0 +1,146 @@
+//! The ratios of the report as an SVG: for each phase, the median and the range of each measure.
+
+use std::fmt::Write;
+
+use super::{Line, MEASURES, Measure, Report};
+
+const WIDTH: f64 = 860.0;
+/// Left end of the axis; the names of the phases are left of it.
+const LEFT: f64 = 290.0;
+const RIGHT: f64 = WIDTH - 20.0;
+/// Height above the first phase, for the legend and the numbers of the axis.
+const TOP: f64 = 64.0;
+/// Height of a measure of a phase.
+const STEP: f64 = 9.0;
+/// Space between phases.
+const GAP: f64 = 8.0;
+/// Ratios from here on are drawn at the right end of the axis.
+const LARGEST: f64 = 1.6;
+/// Ratios with a line: the goal for CPU time, and equality.
+const BOLD: [usize; 2] = [2, 10];
+
+impl Report {
+    /// The plot; `None` for a single manager.
+    pub(crate) fn svg(&self) -> Option<String> {
+        let [ours, theirs] = self.managers.as_slice() else {
+            return None;
+        };
+        let drawn: Vec<&Measure> = MEASURES.iter().filter(|m| m.colour.is_some()).collect();
+        let height_of_line = STEP * drawn.len() as f64 + GAP;
+        let height = TOP + height_of_line * self.lines.len() as f64 + GAP;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             font-family=\"sans-serif\" font-size=\"12\">\n\
+             <title>{} / {}: median and range of the ratios</title>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+            escape(ours),
+            escape(theirs)
+        );
+        legend(&mut svg, &drawn);
+        axis(&mut svg, height);
+        for (index, line) in self.lines.iter().enumerate() {
+            let top = TOP + height_of_line * index as f64;
+            draw(&mut svg, line, &drawn, top);
+        }
+        svg.push_str("</svg>\n");
+        Some(svg)
+    }
+}
+
+/// The place of a ratio on the axis.
+fn x(ratio: f64) -> f64 {
+    LEFT + (RIGHT - LEFT) * ratio.clamp(0.0, LARGEST) / LARGEST
+}
+
+fn legend(svg: &mut String, drawn: &[&Measure]) {
+    text(svg, 10.0, 20.0, "first manager / second manager");
+    for (index, measure) in drawn.iter().enumerate() {
+        let left = LEFT + 140.0 * index as f64;
+        marker(svg, left, 16.0, measure.colour.unwrap_or_default());
+        text(svg, left + 8.0, 20.0, measure.title);
+    }
+}
+
+/// Vertical lines with their ratios, each tenth; those of even tenths have numbers.
+fn axis(svg: &mut String, height: f64) {
+    let tenths = (LARGEST * 10.0).round() as usize;
+    for tenth in (0..=tenths).step_by(2) {
+        let (ratio, is_bold) = (tenth as f64 / 10.0, BOLD.contains(&tenth));
+        let colour = if is_bold { "#555555" } else { "#dddddd" };
+        let (place, top, bottom) = (x(ratio), TOP - 12.0, height - GAP);
+        line(svg, [place, top, place, bottom], colour, 1.0);
+        text(svg, place - 9.0, TOP - 16.0, &format!("{ratio:.1}"));
+    }
+}
+
+fn draw(svg: &mut String, phase: &Line, drawn: &[&Measure], top: f64) {
+    let middle = top + STEP * drawn.len() as f64 / 2.0;
+    text(svg, 10.0, middle, &phase.title());
+    for (index, measure) in drawn.iter().enumerate() {
+        let Some(ratio) = phase.ratio(measure) else {
+            continue;
+        };
+        let (y, colour) = (
+            top + STEP * index as f64,
+            measure.colour.unwrap_or_default(),
+        );
+        line(svg, [x(ratio.min), y, x(ratio.max), y], colour, 2.0);
+        marker(svg, x(ratio.median), y, colour);
+    }
+}
+
+// Writing to a string always succeeds, so these functions drop the result.
+
+fn text(svg: &mut String, x: f64, y: f64, content: &str) {
+    let content = escape(content);
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\">{content}</text>");
+}
+
+fn marker(svg: &mut String, x: f64, y: f64, colour: &str) {
+    let _ = writeln!(
+        svg,
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>"
+    );
+}
+
+fn line(svg: &mut String, [x1, y1, x2, y2]: [f64; 4], colour: &str, width: f64) {
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
+    );
+}
+
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    #[test]
+    fn the_plot_has_a_marker_for_each_ratio() {
+        let requests: &[(&str, u64)] = &[("create pods", 5)];
+        let run = [(1.0, requests), (2.0, requests)];
+        let mut report = report(&[run, run]);
+        report.managers[1] = "a<b>&c".to_owned();
+        let svg = report.svg().expect("two managers");
+        let count = |part: &str| svg.matches(part).count();
+        // Ratios of CPU time, memory and requests; the API server has none. The legend has four.
+        assert_eq!(count("<circle"), 3 + 4);
+        assert_eq!(count("<line"), 3 + 9);
+        assert!(svg.contains("a&lt;b&gt;&amp;c"), "{svg}");
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        report.managers.pop();
+        assert_eq!(report.svg(), None, "one manager has no ratios");
+    }
+
+    #[test]
+    fn ratios_outside_the_axis_are_drawn_at_its_end() {
+        for (ratio, expected) in [(0.0, LEFT), (-1.0, LEFT), (LARGEST, RIGHT), (9.0, RIGHT)] {
+            assert_eq!(x(ratio), expected, "{ratio}");
+        }
+    }
+}

@@ -143,8 +143,11 @@ mod tests {
 
     use super::*;
 
-    /// A report of two managers and one load, with these CPU seconds and requests of each repetition.
-    pub(super) fn report(runs: &[[(f64, &[(&str, u64)]); 2]]) -> Report {
+    /// CPU seconds and requests.
+    type Run<'a> = (f64, &'a [(&'a str, u64)]);
+
+    /// A report of two managers and one load, with these runs of each repetition.
+    pub(super) fn report(runs: &[[Run<'_>; 2]]) -> Report {
         let mut report = Report::new("a server", vec!["ours".to_owned(), "theirs".to_owned()]);
         let row: Row = "jobs:5".parse().expect("a row");
         for run in runs {

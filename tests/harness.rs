@@ -54,17 +54,13 @@ impl Cluster {
     /// As [`Cluster::start`], with a control plane that no other test uses. For tests that would
     /// delay the controllers for other tests.
     pub(crate) fn start_apart() -> Option<Self> {
-        Self::start_with(true, |assets, kubectl| {
-            Arc::new(ControlPlane::start(assets, kubectl, true))
-        })
+        Self::start_with(true, |assets| Arc::new(ControlPlane::start(assets, true)))
     }
 
     /// As [`Cluster::start`], without a controller manager. A cluster that `KUBECONFIG` selects
     /// must not run one.
     pub(crate) fn start_without_manager() -> Option<Self> {
-        Self::start_with(false, |assets, kubectl| {
-            Arc::new(ControlPlane::start(assets, kubectl, false))
-        })
+        Self::start_with(false, |assets| Arc::new(ControlPlane::start(assets, false)))
     }
 
     /// An embedded cluster whose manager has these further flags; `None` without kubectl.
@@ -75,15 +71,12 @@ impl Cluster {
         Some(Self::with_namespace(kubectl, home, kubeconfig, made))
     }
 
-    fn start_with(
-        manager: bool,
-        control_plane: fn(&Path, &Path) -> Arc<ControlPlane>,
-    ) -> Option<Self> {
+    fn start_with(manager: bool, control_plane: fn(&Path) -> Arc<ControlPlane>) -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
         let (kubeconfig, made) = match (assets(), std::env::var_os("KUBECONFIG")) {
             (Some(folder), _) => {
-                let control_plane = control_plane(&folder, &kubectl);
+                let control_plane = control_plane(&folder);
                 (
                     control_plane.kubeconfig().to_owned(),
                     Made::Real {

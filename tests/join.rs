@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use steersman_runtime::client::{connect, load_config};
 use steersman_runtime::jws::detached_signature;
 
-use crate::harness::{assets, kubectl};
+use crate::harness::assets;
 use crate::support::control_plane::ControlPlane;
 use crate::support::{LIMIT, Program};
 
@@ -94,16 +94,13 @@ async fn who_is(client: &kube::Client) -> Result<(String, Vec<String>), u16> {
 }
 
 impl Cluster {
-    /// Starts the cluster; `None` if a real one lacks kubectl.
-    async fn start() -> Option<Self> {
+    async fn start() -> Self {
         let home = tempfile::tempdir().unwrap();
         let (made, path) = match assets() {
             None => dev(home.path()),
             Some(folder) => {
-                let kubectl = kubectl()?;
-                let started = tokio::task::spawn_blocking(move || {
-                    ControlPlane::start(&folder, &kubectl, true)
-                });
+                let started =
+                    tokio::task::spawn_blocking(move || ControlPlane::start(&folder, true));
                 let control_plane = started.await.unwrap();
                 let path = control_plane.kubeconfig().to_owned();
                 let made = Made::Real {
@@ -116,13 +113,13 @@ impl Cluster {
         let cluster = admin.clusters[0].cluster.clone().unwrap();
         let in_file = |path| STANDARD.encode(std::fs::read(path).unwrap());
         let authority = cluster.certificate_authority_data;
-        Some(Self {
+        Self {
             _made: made,
             admin: client_of(&path),
             home,
             server: cluster.server.unwrap(),
             authority: authority.unwrap_or_else(|| in_file(cluster.certificate_authority.unwrap())),
-        })
+        }
     }
 
     /// A client with these credentials. It trusts `authority`, or any server if it is `None`.
@@ -288,9 +285,7 @@ fn signature(info: &Value) -> Option<&str> {
 
 #[tokio::test]
 async fn a_node_verifies_cluster_info_with_its_token() {
-    let Some(cluster) = Cluster::start().await else {
-        return;
-    };
+    let cluster = Cluster::start().await;
     let kubeconfig = cluster.init().await;
 
     let stranger = cluster.client(json!({}), None);
@@ -327,9 +322,7 @@ async fn a_node_verifies_cluster_info_with_its_token() {
 
 #[tokio::test]
 async fn a_node_gets_its_certificate_with_a_bootstrap_token() {
-    let Some(cluster) = Cluster::start().await else {
-        return;
-    };
+    let cluster = Cluster::start().await;
     cluster.init().await;
     let token = json!({"token": format!("{TOKEN_ID}.{TOKEN_SECRET}")});
     let bootstrap = cluster.client(token, Some(&cluster.authority));

@@ -116,6 +116,7 @@ async fn own(assets: &Path, folder: &Path) -> Result<Plane> {
         assets,
         home: &home,
         disabled_plugins: &DISABLED_PLUGINS,
+        flags: &[],
         audited: true,
     };
     let control_plane = ControlPlane::start(&settings).await?;

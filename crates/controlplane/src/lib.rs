@@ -46,6 +46,8 @@ pub struct Settings<'a> {
     /// Admission plugins that are off. With `ServiceAccount`, pods need the ServiceAccount that the
     /// manager makes.
     pub disabled_plugins: &'a [&'a str],
+    /// Further flags of kube-apiserver.
+    pub flags: &'a [String],
     /// Whether [`ControlPlane::audit_log`] is written.
     pub audited: bool,
 }
@@ -264,6 +266,7 @@ fn api_server_flags(
         "--allow-privileged=true",
     ];
     flags.extend(fixed.map(str::to_owned));
+    flags.extend_from_slice(settings.flags);
     if settings.audited {
         let policy = home.join("audit-policy.yaml");
         std::fs::write(&policy, AUDIT_POLICY)?;
@@ -299,6 +302,7 @@ mod tests {
             assets: home.path(),
             home: home.path(),
             disabled_plugins: &[],
+            flags: &[],
             audited: false,
         };
         let error = ControlPlane::start(&settings).await;
@@ -314,12 +318,14 @@ mod tests {
                 assets: Path::new("/programs"),
                 home: home.path(),
                 disabled_plugins: &["ServiceAccount", "Priority"],
+                flags: &["--client-ca-file=a".to_owned()],
                 audited,
             };
             let flags = api_server_flags(&settings, "http://127.0.0.1:1", 2);
             let flags = flags.expect("the files are written");
             let has = |flag: &str| flags.iter().any(|found| found.starts_with(flag));
             assert!(has("--disable-admission-plugins=ServiceAccount,Priority"));
+            assert!(has("--client-ca-file=a"));
             assert_eq!(has("--audit-log-path="), audited);
             assert_eq!(audit_log(home.path()).exists(), audited);
         }

@@ -23,13 +23,13 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// As text, such as `0.44 (0.41..0.47)`; without the range for a single value.
+    /// As text, such as `0.44 (0.41..0.47)`; without the range if it has no width.
     pub(crate) fn text(&self) -> String {
-        let Self { median, min, max } = self;
+        let [median, min, max] = [self.median, self.min, self.max].map(|v| format!("{v:.2}"));
         if min == max {
-            return format!("{median:.2}");
+            return median;
         }
-        format!("{median:.2} ({min:.2}..{max:.2})")
+        format!("{median} ({min}..{max})")
     }
 }
 
@@ -91,6 +91,7 @@ mod tests {
     fn a_single_value_has_no_range() {
         let text = |values: &[f64]| Spread::of(values.iter().copied()).map(|s| s.text());
         assert_eq!(text(&[0.5]).as_deref(), Some("0.50"));
+        assert_eq!(text(&[0.501, 0.502]).as_deref(), Some("0.50"));
         assert_eq!(
             text(&[0.4, 0.6, 0.45]).as_deref(),
             Some("0.45 (0.40..0.60)")

@@ -152,7 +152,7 @@ fn object<S: Schema>(schema: &S, resource: bool, name: &str) -> Decl {
         fields,
         open: false,
     };
-    Decl::simple(Type::Object(Arc::new(object)), u64::MAX, min_size)
+    Decl::simple(Type::Object(Arc::new(object)), 0, min_size)
 }
 
 /// Whether a resource declares its kind, version and names itself.

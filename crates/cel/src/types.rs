@@ -144,7 +144,7 @@ impl Decl {
             fields: fields.map(field).collect(),
             open: false,
         };
-        Self::simple(Type::Object(Arc::new(object)), u64::MAX, 2)
+        Self::simple(Type::Object(Arc::new(object)), 0, 2)
     }
 
     /// The declaration of a field of an object, by its name in expressions.

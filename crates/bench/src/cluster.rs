@@ -10,8 +10,11 @@ use steersman_runtime::object::{
     CertificateSigningRequest, Lease, Namespace, Node, Object, PersistentVolume,
 };
 
-use crate::workloads::{NAMESPACE, PREFIX};
-
+/// Namespace of the objects of the loads. Further namespaces and other objects without one have
+/// names that begin with [`PREFIX`].
+pub(crate) const NAMESPACE: &str = "bench";
+/// Prefix of the names of objects.
+pub(crate) const PREFIX: &str = "bench-";
 /// Namespace and name of the Lease of controller managers.
 const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
 /// Time limit for the end of the namespaces of the loads.

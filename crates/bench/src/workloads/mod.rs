@@ -32,6 +32,7 @@ use steersman_runtime::object::{
 };
 use tokio::sync::Notify;
 
+use crate::cluster::{NAMESPACE, PREFIX};
 use crate::row::{Row, Workload};
 use crate::run::{Bench, idle};
 use namespaces::Namespaces;
@@ -39,12 +40,6 @@ use quotas::Quotas;
 pub(crate) use slices::SliceCosts;
 use slices::SliceWatch;
 use waiting::{wait, watched};
-
-/// Namespace of the objects of the loads. Further namespaces and other objects without one have
-/// names that begin with [`PREFIX`].
-pub(crate) const NAMESPACE: &str = "bench";
-/// Prefix of the names of objects.
-pub(crate) const PREFIX: &str = "bench-";
 
 /// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate
 /// the measurement.

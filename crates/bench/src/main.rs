@@ -18,6 +18,7 @@ mod report;
 mod requests;
 mod row;
 mod run;
+mod slices;
 mod workloads;
 
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use crate::manager::Manager;
 use crate::plane::Plane;
 use crate::process::Usage;
 use crate::requests::{RequestCounts, since};
-use crate::workloads::SliceCosts;
+use crate::slices::SliceCosts;
 
 const MIB: f64 = 1024.0 * 1024.0;
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::spread::{Spread, number};
 use super::{Line, MEASURES, Report};
 use crate::run::Sample;
-use crate::workloads::SliceCosts;
+use crate::slices::SliceCosts;
 
 /// Entries of a list of requests.
 const LISTED: usize = 4;

@@ -14,7 +14,6 @@ mod nodes;
 mod quotas;
 mod services;
 mod sets;
-mod slices;
 mod volumes;
 mod waiting;
 
@@ -37,8 +36,8 @@ use crate::row::{Row, Workload};
 use crate::run::{Bench, idle};
 use namespaces::Namespaces;
 use quotas::Quotas;
-pub(crate) use slices::SliceCosts;
-use slices::SliceWatch;
+
+use crate::slices::SliceWatch;
 use waiting::{wait, watched};
 
 /// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, BodyStream, Full};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::definitions::definition;
 use steersman_runtime::clock::Clock;
 use tokio::time::{Instant, timeout};
 use tower::Service;
@@ -37,9 +38,9 @@ fn version(object: &Value) -> u64 {
         .unwrap()
 }
 
-/// Frames of a watch on the ConfigMaps of `default`.
-async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, Value> {
-    let request = Request::get(format!("{MAPS}?watch=1&{options}"))
+/// Frames of a watch on the collection at `path`.
+async fn watch(cluster: &DevCluster, path: &str, options: &str) -> BoxStream<'static, Value> {
+    let request = Request::get(format!("{path}?watch=1&{options}"))
         .body(Full::<bytes::Bytes>::default())
         .unwrap();
     let response = cluster.service().call(request).await.unwrap();
@@ -56,7 +57,12 @@ async fn a_watch_sees_every_write_once_and_in_order() {
     const WRITES: usize = 50;
     let cluster = cluster();
     cluster.create(config_map("shared")).await.unwrap();
-    let mut frames = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
+    let mut frames = watch(
+        &cluster,
+        MAPS,
+        &format!("resourceVersion={}", cluster.revision()),
+    )
+    .await;
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let cluster = cluster.clone();
@@ -88,6 +94,33 @@ async fn a_watch_sees_every_write_once_and_in_order() {
         writer.await.unwrap();
     }
     assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn watches_of_a_deleted_definition_end_after_the_deletion_of_its_objects() {
+    const ROUNDS: usize = 50;
+    const WATCHES: usize = 8;
+    const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+    let cluster = cluster();
+    for round in 0..ROUNDS {
+        let widgets = definition("example.com", "Widget", &["v1"], "Namespaced");
+        cluster.create(widgets).await.unwrap();
+        let widget =
+            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}});
+        cluster.create(widget).await.unwrap();
+        let mut watchers = Vec::new();
+        for _ in 0..WATCHES {
+            let frames = watch(&cluster, WIDGETS, "").await;
+            watchers.push(tokio::spawn(timeout(PATIENCE, frames.collect::<Vec<_>>())));
+        }
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+        cluster.delete(path).await.unwrap();
+        for watcher in watchers {
+            let frames = watcher.await.unwrap().expect("the watch ends");
+            let types: Vec<_> = frames.iter().map(|frame| &frame["type"]).collect();
+            assert_eq!(types, ["ADDED", "DELETED"], "round {round}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -155,6 +188,7 @@ async fn an_idle_watch_sends_bookmarks_and_ends_after_its_timeout() {
     let started = Instant::now();
     let mut frames = watch(
         &cluster,
+        MAPS,
         "resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=150",
     )
     .await;
@@ -175,7 +209,12 @@ async fn an_idle_watch_sends_bookmarks_and_ends_after_its_timeout() {
 async fn a_watch_behind_the_history_ends_with_an_error() {
     let cluster = cluster();
     cluster.create(config_map("a")).await.unwrap();
-    let mut frames = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
+    let mut frames = watch(
+        &cluster,
+        MAPS,
+        &format!("resourceVersion={}", cluster.revision()),
+    )
+    .await;
     // More bytes than the history holds, and more events than it always keeps.
     for write in 0..1_200 {
         let patch = json!({"data": {"k": format!("{write}{}", "x".repeat(32_000))}});

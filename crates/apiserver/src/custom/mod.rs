@@ -7,6 +7,7 @@
 //! A custom kind is a row of the same table as built-in kinds, so all request handlers work for
 //! both. Upstream: `k8s.io/apiextensions-apiserver`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
@@ -43,8 +44,8 @@ pub struct Custom {
     pub(crate) source: Source,
     pub(crate) version: String,
     pub(crate) list_kind: String,
-    /// The definition is being deleted. Objects can be deleted, but not created.
-    pub(crate) terminating: bool,
+    /// The definition is being deleted. Watches go on, so this changes without new rows.
+    terminating: AtomicBool,
     /// The storage version, if this version is a different one.
     pub(crate) storage: Option<Arc<Custom>>,
     /// The webhook that converts between versions; `None` if these differ only in their schemas.
@@ -66,7 +67,6 @@ pub(crate) struct Source {
     pub(crate) uid: String,
     generation: i64,
     accepted_names: Value,
-    terminating: bool,
 }
 
 impl Source {
@@ -76,7 +76,6 @@ impl Source {
             uid: text(metadata, "uid").to_owned(),
             generation: metadata["generation"].as_i64().unwrap_or(0),
             accepted_names: definition["status"]["acceptedNames"].clone(),
-            terminating: metadata.get("deletionTimestamp").is_some(),
         }
     }
 }
@@ -102,7 +101,7 @@ impl Custom {
             source: Source::of(definition),
             version: name.to_owned(),
             list_kind: text(&definition["status"]["acceptedNames"], "listKind").to_owned(),
-            terminating: definition["metadata"].get("deletionTimestamp").is_some(),
+            terminating: AtomicBool::default(),
             storage,
             converter: Converter::parse(definition),
             document: document.clone(),
@@ -114,6 +113,16 @@ impl Custom {
             columns: Column::of_version(version),
             deprecation: deprecated.then(|| own_warning.unwrap_or_else(default_warning)),
         }
+    }
+
+    /// Whether the definition is being deleted: objects can be deleted then, but not created.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.terminating.load(Ordering::Acquire)
+    }
+
+    /// Marks the definition as being deleted, which has no way back.
+    pub(crate) fn terminate(&self) {
+        self.terminating.store(true, Ordering::Release);
     }
 
     /// The paths of replicas and selector, if the kind has the scale subresource.

@@ -44,7 +44,7 @@ impl Resource {
             || self
                 .custom
                 .as_ref()
-                .is_some_and(|custom| custom.terminating)
+                .is_some_and(|custom| custom.is_terminating())
     }
 }
 
@@ -114,6 +114,7 @@ impl Server {
     fn settle(&self, definition: &Value, group: &[&Value]) -> bool {
         if is_terminating(definition) {
             self.serve(definition);
+            self.terminate(definition);
             return metadata::finalizers(definition).contains(&CLEANUP)
                 && self.clean_up(definition);
         }
@@ -141,10 +142,7 @@ impl Server {
 
     /// Serves the versions of an established definition. Unchanged definitions keep their rows.
     fn serve(&self, definition: &Value) {
-        let (group, plural) = (
-            text(&definition["spec"], "group"),
-            text(&definition["spec"]["names"], "plural"),
-        );
+        let (group, plural) = group_and_plural(definition);
         if !names::is_established(definition) {
             return self.registry.replace_custom(group, plural, Vec::new());
         }
@@ -181,6 +179,15 @@ impl Server {
         self.registry.replace_custom(group, plural, rows);
     }
 
+    /// Ends creations of objects of a terminating definition. Its watches see the deletion of the
+    /// objects, as with upstream.
+    fn terminate(&self, definition: &Value) {
+        let (group, plural) = group_and_plural(definition);
+        let rows = self.registry.custom_of(group, plural);
+        let customs = rows.iter().filter_map(|row| row.resource.custom.as_ref());
+        customs.for_each(|custom| custom.terminate());
+    }
+
     /// The rows of a definition, the storage version first.
     fn rows_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
         let mut rows = self.registry.custom_of(group, plural);
@@ -209,10 +216,7 @@ impl Server {
 
     /// Deletes the objects of a terminating definition. Removes the finalizer after the last one.
     fn clean_up(&self, definition: &Value) -> bool {
-        let (group, plural) = (
-            text(&definition["spec"], "group"),
-            text(&definition["spec"]["names"], "plural"),
-        );
+        let (group, plural) = group_and_plural(definition);
         let rows = self.rows_of(group, plural);
         let Some(row) = rows.first() else {
             return self.remove_cleanup_finalizer(
@@ -350,7 +354,7 @@ impl Server {
         if resource
             .custom
             .as_ref()
-            .is_some_and(|custom| custom.terminating)
+            .is_some_and(|custom| custom.is_terminating())
         {
             let message =
                 "create not allowed while custom resource definition is terminating".to_owned();
@@ -361,6 +365,11 @@ impl Server {
         }
         Ok(())
     }
+}
+
+fn group_and_plural(definition: &Value) -> (&str, &str) {
+    let spec = &definition["spec"];
+    (text(spec, "group"), text(&spec["names"], "plural"))
 }
 
 fn is_terminating(definition: &Value) -> bool {

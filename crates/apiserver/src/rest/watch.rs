@@ -221,11 +221,13 @@ impl Watch {
                 }
                 // Marked as seen before the read, so that a later commit wakes the watch.
                 self.committed.borrow_and_update();
+                // The watch of a deleted custom kind ends after its last events, which were
+                // committed before the end of the kind.
+                let is_retired = self.entry.retired.is_cancelled();
                 if self.take_events().await {
                     continue;
                 }
-                // The watch of a deleted custom kind ends after its last events.
-                if self.entry.retired.is_cancelled() {
+                if is_retired {
                     return None;
                 }
             }

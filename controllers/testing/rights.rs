@@ -254,7 +254,11 @@ fn every_rule_is_needed_by_a_story() {
             // Informers of metadata belong to no controller in particular.
             let is_informer = matches!(&*right.0, "list" | "watch");
             let informed = watched.iter().filter(|_| is_informer);
-            used.iter().chain(informed).any(|used| needs(used, right))
+            // An informer with a watch lists when the server cannot stream the first list.
+            let watch = ("watch".to_owned(), right.1.clone(), right.2.clone());
+            used.iter()
+                .chain(informed)
+                .any(|used| needs(used, right) || is_informer && needs(used, &watch))
         };
         let idle = rights(descriptor).into_iter().filter(|right| {
             !is_used(right) && !is_listed(WITHOUT_REQUEST, descriptor.identity, right)

@@ -9,10 +9,13 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{DecodeError, Meta, Object, ObjectKey, ObjectMetadata};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{DecodeError, Meta, Node, Object, ObjectKey, ObjectMetadata};
 use steersman_runtime::resource::ResourceType;
+use steersman_runtime::scheduling::NodeSelector;
 
-use super::pod::UsedClaim;
+use super::pod::SimPod;
+use super::scheduler::VolumeDemand;
 
 /// Name of the default StorageClass.
 pub const DEFAULT_CLASS: &str = "standard";
@@ -109,6 +112,12 @@ impl SimClaim {
             .map_or("", String::as_str)
     }
 
+    /// Whether one pod may use it at once.
+    fn is_exclusive(&self) -> bool {
+        let modes = self.spec.access_modes.as_array();
+        modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteOncePod"))
+    }
+
     /// Name of the volume that the provisioner creates for it.
     pub(super) fn volume(&self) -> String {
         format!("pvc-{}", self.meta.uid)
@@ -130,6 +139,21 @@ pub(super) struct VolumeSpec {
     pub(super) claim_ref: ClaimRef,
     pub(super) persistent_volume_reclaim_policy: String,
     pub(super) storage_class_name: String,
+    node_affinity: VolumeNodeAffinity,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct VolumeNodeAffinity {
+    required: Option<NodeSelector>,
+}
+
+impl SimVolume {
+    /// Whether the node is one of those that can use it.
+    pub(super) fn reaches(&self, node: &Node) -> bool {
+        let required = self.spec.node_affinity.required.as_ref();
+        required.is_none_or(|required| required.matches(node))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -161,11 +185,45 @@ pub(super) struct ClassWire {
     pub(super) reclaim_policy: Option<String>,
     pub(super) volume_binding_mode: Option<String>,
     pub(super) mount_options: Option<Value>,
+    allowed_topologies: Vec<TopologyTerm>,
+}
+
+/// A term of `allowedTopologies`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TopologyTerm {
+    match_label_expressions: Vec<TopologyRequirement>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TopologyRequirement {
+    key: Sym,
+    values: Vec<Sym>,
 }
 
 impl SimClass {
     pub(super) fn waits_for_pod(&self) -> bool {
         self.wire.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+    }
+
+    /// Whether its claims get volumes that a provisioner creates.
+    fn is_provisioned(&self) -> bool {
+        self.wire.provisioner != NO_PROVISIONER
+    }
+
+    /// Whether a new volume of the class can be used on the node. Upstream:
+    /// `MatchTopologySelectorTerms`.
+    pub(super) fn provisions_for(&self, node: &Node) -> bool {
+        let allowed = &self.wire.allowed_topologies;
+        let is_met = |one: &TopologyRequirement| {
+            let label = node.meta.labels.get(&one.key);
+            label.is_some_and(|label| one.values.contains(label))
+        };
+        let mut terms = allowed.iter().map(|term| &term.match_label_expressions);
+        let is_allowed =
+            allowed.is_empty() || terms.any(|all| !all.is_empty() && all.iter().all(is_met));
+        self.is_provisioned() && is_allowed
     }
 }
 
@@ -281,81 +339,119 @@ pub(super) async fn create_default_class(client: &ApiClient) -> Result<(), ApiEr
     }
 }
 
-/// A pod's claims, as the scheduler sees them.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Readiness {
-    /// All are bound.
-    Bound,
-    /// The provisioner will bind the claims with these names after they get a node.
-    NeedNode(Vec<ObjectKey>),
-    /// The provisioner is about to bind them.
-    Soon,
-    /// One of them is missing or has no provisioner; the text says which.
-    Missing(String),
+/// The claims of a pod that can be placed.
+#[derive(Debug, Default)]
+pub(super) struct Prospect {
+    /// Their demands on the node.
+    pub(super) demand: VolumeDemand,
+    /// The claims that the provisioner binds after they get a node.
+    pub(super) need_node: Vec<ObjectKey>,
 }
 
-/// The caches of claims and classes.
+/// The reason for which a pod is not placed now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// The provisioner is about to bind a claim, whose node is chosen.
+    Soon,
+    /// No node can take the pod; the text says why.
+    Unresolvable(String),
+}
+
+/// The caches of claims, classes and volumes.
 #[derive(Clone)]
 pub(super) struct Claims {
     pub(super) claims: Store<SimClaim>,
     pub(super) classes: Store<SimClass>,
+    pub(super) volumes: Store<SimVolume>,
 }
 
 impl Claims {
-    /// Whether these claims let a pod start.
-    pub(super) fn readiness<'a>(
-        &self,
-        namespace: &str,
-        used: impl Iterator<Item = UsedClaim<'a>>,
-    ) -> Readiness {
-        let (mut need_node, mut soon) = (Vec::new(), false);
-        for UsedClaim { name, is_ephemeral } in used {
-            let key = ObjectKey::new(namespace, &name);
-            let Some(claim) = self.claims.get(&key) else {
-                return Readiness::Missing(if is_ephemeral {
-                    format!(
-                        "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
-                    )
-                } else {
-                    format!("persistentvolumeclaim {name:?} not found")
-                });
+    /// The prospect of a pod with these claims. Upstream: `PreFilter` of the plugins
+    /// VolumeRestrictions, VolumeBinding and VolumeZone, in this order.
+    pub(super) fn prospect(&self, pod: &SimPod) -> Result<Prospect, Obstacle> {
+        let mut prospect = Prospect::default();
+        let (mut is_soon, mut gone) = (false, None);
+        for (key, claim) in self.of(pod).map_err(Obstacle::Unresolvable)? {
+            if claim.is_exclusive() {
+                prospect.demand.exclusive.push(key.clone());
+            }
+            let volume = &claim.spec.volume_name;
+            if claim.is_bound() {
+                match self.volumes.get(&ObjectKey::new("", volume)) {
+                    Some(volume) => prospect.demand.bound.push(volume),
+                    None => gone = gone.or_else(|| Some(volume.clone())),
+                }
+                continue;
+            }
+            let class = self.class(&claim).filter(|class| class.waits_for_pod());
+            match class {
+                Some(_) if claim.annotations.contains_key(SELECTED_NODE) => is_soon = true,
+                Some(class) if volume.is_empty() => {
+                    prospect.demand.unbound.push(class);
+                    prospect.need_node.push(key);
+                }
+                _ => {
+                    let why = "pod has unbound immediate PersistentVolumeClaims".to_owned();
+                    return Err(Obstacle::Unresolvable(why));
+                }
+            }
+        }
+        if let Some(volume) = gone {
+            let why = format!("persistentvolume {volume:?} not found");
+            return Err(Obstacle::Unresolvable(why));
+        }
+        if is_soon && prospect.need_node.is_empty() {
+            return Err(Obstacle::Soon);
+        }
+        Ok(prospect)
+    }
+
+    /// The claims of a pod, all of which exist and are usable; otherwise the error of the scheduler.
+    /// Upstream: `podHasPVCs`.
+    fn of(&self, pod: &SimPod) -> Result<Vec<(ObjectKey, Arc<SimClaim>)>, String> {
+        let namespace = pod.meta().namespace.as_str();
+        let found = |name: &str| self.claims.get(&ObjectKey::new(namespace, name));
+        for used in pod.claims().filter(|used| !used.is_ephemeral) {
+            if found(&used.name).is_none() {
+                return Err(format!("persistentvolumeclaim {:?} not found", used.name));
+            }
+        }
+        let mut claims = Vec::new();
+        for used in pod.claims() {
+            let name = &*used.name;
+            let Some(claim) = found(name) else {
+                return Err(format!(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                ));
             };
             if claim.status.phase == "Lost" {
-                return Readiness::Missing(format!(
+                return Err(format!(
                     "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {:?}",
                     claim.spec.volume_name
                 ));
             }
             if claim.meta.is_terminating() {
-                return Readiness::Missing(format!(
-                    "persistentvolumeclaim {name:?} is being deleted"
+                return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+            }
+            if used.is_ephemeral && !claim.meta.is_controlled_by(&pod.meta().uid) {
+                return Err(format!(
+                    "PVC {namespace}/{name} was not created for pod {} (pod is not owner)",
+                    pod.key()
                 ));
             }
-            if claim.is_bound() {
-                continue;
-            }
-            match self.class_of(&claim) {
-                Some(class) if !class.waits_for_pod() => soon = true,
-                Some(_) if claim.annotations.contains_key(SELECTED_NODE) => soon = true,
-                Some(_) => need_node.push(key),
-                None => {
-                    return Readiness::Missing(
-                        "pod has unbound immediate PersistentVolumeClaims".to_owned(),
-                    );
-                }
-            }
+            claims.push((ObjectKey::new(namespace, name), claim));
         }
-        match (need_node.is_empty(), soon) {
-            (false, _) => Readiness::NeedNode(need_node),
-            (true, true) => Readiness::Soon,
-            (true, false) => Readiness::Bound,
-        }
+        Ok(claims)
+    }
+
+    /// The class of a claim.
+    fn class(&self, claim: &SimClaim) -> Option<Arc<SimClass>> {
+        self.classes.get(&ObjectKey::new("", claim.class()))
     }
 
     /// The class of a claim, if the provisioner serves it.
     pub(super) fn class_of(&self, claim: &SimClaim) -> Option<Arc<SimClass>> {
-        let class = self.classes.get(&ObjectKey::new("", claim.class()))?;
-        (class.wire.provisioner != NO_PROVISIONER).then_some(class)
+        self.class(claim).filter(|class| class.is_provisioned())
     }
 }
 

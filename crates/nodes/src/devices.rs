@@ -5,8 +5,8 @@
 //!
 //! A request gets the first free devices of its class that the node reaches. Of CEL selectors, only
 //! `device.driver == "..."` is evaluated. Pods whose claims have other selectors, alternatives,
-//! constraints or administrative access stay Pending, with the reason in their condition. Devices
-//! with taints are left alone.
+//! constraints or administrative access stay Pending, with the reason in their condition. Pods
+//! whose claims are missing are not tried, as upstream. Devices with taints are left alone.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/dynamicresources`.
 
@@ -182,6 +182,21 @@ struct Wanted {
 #[derive(Debug, Default)]
 pub(super) struct Plan(Vec<(Arc<ResourceClaim>, Vec<Wanted>)>);
 
+impl Plan {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The reason for which a pod is not tried on nodes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoPlan {
+    /// A claim is missing or is being deleted.
+    Missing,
+    /// No node can take the pod; the text says why.
+    Unresolvable(String),
+}
+
 /// The devices of a claim, each with the name of its request.
 type Allotted = Vec<(String, DeviceId)>;
 
@@ -239,29 +254,24 @@ impl Devices {
         }
     }
 
-    /// The claims of `pod`. The error is the reason for which no node can take the pod.
-    pub(super) fn plan(&self, pod: &SimPod) -> Result<Plan, String> {
+    /// The claims of `pod`. Upstream: `PreEnqueue` and `PreFilter`.
+    pub(super) fn plan(&self, pod: &SimPod) -> Result<Plan, NoPlan> {
         let mut plan = Plan::default();
         for reference in &pod.pod.spec.resource_claims {
             let name = match pod.pod.claim_name(reference) {
                 PodClaimName::NotNeeded => continue,
                 PodClaimName::Named(name) | PodClaimName::Generated(name) => name,
                 PodClaimName::NotCreated | PodClaimName::Unsupported => {
-                    return Err(format!(
-                        "pod \"{}\": ResourceClaim not created yet",
-                        pod.key()
-                    ));
+                    return Err(NoPlan::Missing);
                 }
             };
             let key = ObjectKey::new(&pod.meta().namespace, name);
             let claim = self.claims.get(&key);
-            let claim = claim.ok_or_else(|| format!("resourceclaim \"{name}\" not found"))?;
-            if claim.meta.is_terminating() {
-                return Err(format!("resourceclaim \"{name}\" is being deleted"));
-            }
+            let claim = claim.filter(|claim| !claim.meta.is_terminating());
+            let claim = claim.ok_or(NoPlan::Missing)?;
             let wanted = match claim.status.allocation {
                 Some(_) => Vec::new(),
-                None => self.wanted(&claim)?,
+                None => self.wanted(&claim).map_err(NoPlan::Unresolvable)?,
             };
             plan.0.push((claim, wanted));
         }

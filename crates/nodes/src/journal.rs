@@ -2,8 +2,8 @@
 //!
 //! pod, its next status -> [`happenings`] (pure) -> recorder, which counts equal Events
 //!
-//! Upstream: `pkg/kubelet/events/event.go`, `pkg/kubelet/kuberuntime`, `pkg/kubelet/images` and
-//! `pkg/scheduler/schedule_one.go`, with their words.
+//! Upstream: `pkg/kubelet/events/event.go`, `pkg/kubelet/kuberuntime` and `pkg/kubelet/images`, with
+//! their words.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -16,13 +16,15 @@ use steersman_runtime::object::{Object, ObjectReference};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 use super::pod::{Container, Reported, SimPod};
+use super::scheduler::Recorder;
 
 /// Capacity of the queue of Events. All simulated kubelets share it.
 const QUEUE: usize = 100_000;
 
 /// Records the Events about pods.
 pub(super) struct Journal {
-    scheduler: EventRecorder,
+    /// The Events of the scheduler.
+    pub(super) scheduler: Recorder,
     kubelets: EventRecorder,
     /// Pairs of node and image that was pulled there.
     pulled: Mutex<HashSet<(Box<str>, Box<str>)>>,
@@ -53,27 +55,13 @@ impl Journal {
         tasks: &Tasks,
         stop: &CancellationToken,
     ) -> Self {
-        let recorder = |component| {
-            EventRecorder::with_queue(QUEUE, component, client.clone(), clock.clone(), tasks, stop)
-        };
+        let scheduler = Recorder::start(client, clock, tasks, stop);
+        let (client, clock) = (client.clone(), clock.clone());
         Self {
-            scheduler: recorder("default-scheduler"),
-            kubelets: recorder("kubelet"),
+            scheduler,
+            kubelets: EventRecorder::with_queue(QUEUE, "kubelet", client, clock, tasks, stop),
             pulled: Mutex::default(),
         }
-    }
-
-    pub(super) fn scheduled(&self, pod: &SimPod, node: &str) {
-        let message = format!("Successfully assigned {} to {node}", pod.key());
-        let object = ObjectReference::of(pod);
-        self.scheduler
-            .event(object, EventType::Normal, "Scheduled", message);
-    }
-
-    pub(super) fn failed_scheduling(&self, pod: &SimPod, message: &str) {
-        let (object, message) = (ObjectReference::of(pod), message.to_owned());
-        self.scheduler
-            .event(object, EventType::Warning, "FailedScheduling", message);
     }
 
     /// A volume of the pod cannot be mounted.

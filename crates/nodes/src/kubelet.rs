@@ -11,18 +11,19 @@ use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Object, ObjectKey};
 use steersman_runtime::resource::PODS;
+use steersman_runtime::scheduling::NodeSelector;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::addresses::Addresses;
 use super::attach::{Mounted, Mounts};
-use super::claims::{self, Claims, Readiness};
-use super::devices::{Devices, Plan, Taken};
+use super::claims::{self, Claims, Obstacle, Prospect};
+use super::devices::{Devices, NoPlan, Plan, Taken};
 use super::journal::Journal;
 use super::needs::{Configuration, Missing};
 use super::pod::SimPod;
 use super::register::SimNode;
-use super::scheduler::{self, Scheduler};
+use super::scheduler::{self, PreFilter, Scheduler};
 use super::stages::{self, Action, Health, Stage};
 use super::status;
 use super::{Due, Duties, retry_waiting};
@@ -78,7 +79,7 @@ enum Placement {
     Node(Arc<str>, Taken),
     /// The pod goes to this node after its claims are bound.
     Reserved(Arc<str>, Vec<ObjectKey>),
-    /// The claims of the pod are about to be bound.
+    /// The claims of the pod are about to be bound, or its ResourceClaims are missing.
     Later,
     /// The pod fits nowhere, for this reason.
     Nowhere(String),
@@ -92,36 +93,44 @@ impl Kubelet {
     }
 
     fn place(&self, pod: &SimPod) -> Placement {
-        let readiness = self.claims.as_ref().map_or(Readiness::Bound, |claims| {
-            claims.readiness(pod.meta().namespace.as_str(), pod.claims())
-        });
-        let unbound = match readiness {
-            Readiness::Bound => Vec::new(),
-            Readiness::NeedNode(claims) => claims,
-            Readiness::Soon => return Placement::Later,
-            // The tail is the answer of kube-scheduler's preemption about such pods.
-            Readiness::Missing(why) => {
-                let nodes = self.scheduler.nodes();
-                let message = format!("0/{nodes} nodes are available: {why}. not found");
-                return Placement::Nowhere(message);
+        let plan = match self.devices.as_ref().map(|devices| devices.plan(pod)) {
+            None => Ok(Plan::default()),
+            Some(Ok(plan)) => Ok(plan),
+            Some(Err(NoPlan::Missing)) => return Placement::Later,
+            Some(Err(NoPlan::Unresolvable(why))) => Err(why),
+        };
+        let unresolvable = |why: &str, stage: PreFilter| {
+            Placement::Nowhere(self.scheduler.unresolvable(pod, why, stage))
+        };
+        let affinity = pod.constraints.required_affinity.as_ref();
+        if affinity
+            .and_then(NodeSelector::node_names)
+            .is_some_and(|names| names.is_empty())
+        {
+            return unresolvable("pod affinity terms conflict", PreFilter::BeforeDevices);
+        }
+        let claims = self.claims.as_ref().map(|claims| claims.prospect(pod));
+        let Prospect { demand, need_node } = match claims {
+            None => Prospect::default(),
+            Some(Ok(prospect)) => prospect,
+            Some(Err(Obstacle::Soon)) => return Placement::Later,
+            Some(Err(Obstacle::Unresolvable(why))) => {
+                return unresolvable(&why, PreFilter::BeforeDevices);
             }
         };
-        let plan = match self.devices.as_ref().map(|devices| devices.plan(pod)) {
-            None => Plan::default(),
-            Some(Ok(plan)) => plan,
-            Some(Err(why)) => {
-                let nodes = self.scheduler.nodes();
-                return Placement::Nowhere(format!("0/{nodes} nodes are available: {why}."));
-            }
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(why) => return unresolvable(&why, PreFilter::Devices),
         };
         let fits = |node: &str| {
             let devices = self.devices.as_ref();
             devices.is_none_or(|devices| devices.fits(&plan, node))
         };
+        let fits: Option<&dyn Fn(&str) -> bool> = (!plan.is_empty()).then_some(&fits);
         loop {
-            let node = match self.scheduler.pick(pod, &fits) {
-                Ok(node) if unbound.is_empty() => node,
-                Ok(node) => return Placement::Reserved(node, unbound),
+            let node = match self.scheduler.pick(pod, &demand, fits) {
+                Ok(node) if need_node.is_empty() => node,
+                Ok(node) => return Placement::Reserved(node, need_node),
                 Err(message) => return Placement::Nowhere(message),
             };
             let devices = self.devices.as_ref();
@@ -162,7 +171,7 @@ impl Kubelet {
                     return Err(error);
                 }
                 if let Some(journal) = &self.journal {
-                    journal.scheduled(pod, &node);
+                    journal.scheduler.scheduled(pod, &node);
                 }
                 let change = scheduler::Change::Pod;
                 retry_waiting(
@@ -183,7 +192,7 @@ impl Kubelet {
             Placement::Later => {}
             Placement::Nowhere(message) => {
                 if let Some(journal) = &self.journal {
-                    journal.failed_scheduling(pod, &message);
+                    journal.scheduler.failed(pod, &message);
                 }
                 if pod.unscheduled.as_deref() != Some(&message) {
                     let now = self.clock.now_seconds();

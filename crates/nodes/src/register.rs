@@ -361,6 +361,6 @@ fn lease(name: &str, now: Timestamp) -> Value {
 }
 
 /// Formats a `MicroTime`, which always has six decimals.
-fn micro_time(time: Timestamp) -> String {
+pub(super) fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
 }

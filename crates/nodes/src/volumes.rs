@@ -54,7 +54,7 @@ pub(super) struct Volumes {
 
 impl Volumes {
     /// Requests the caches, and queues changed objects. `claim_changed` gets the key of every
-    /// claim that changes.
+    /// claim that changes, or whose volume does.
     pub(super) fn new(
         client: ApiClient,
         informers: &InformerFactory,
@@ -67,6 +67,8 @@ impl Volumes {
         let classes = informers.shared::<SimClass>();
         let volumes = informers.shared::<SimVolume>();
         let queued = queue.clone();
+        let claim_changed = Arc::new(claim_changed);
+        let of_volume_changed = Arc::clone(&claim_changed);
         claims.add_handler(move |change| {
             let claim = change.object();
             match change {
@@ -78,13 +80,22 @@ impl Volumes {
             claim_changed(&claim.key());
         });
         let queued = queue.clone();
-        volumes.add_handler(move |change| queued.add(Work::Volume(change.object().key())));
+        volumes.add_handler(move |change| {
+            let volume = change.object();
+            queued.add(Work::Volume(volume.key()));
+            // The cache of claims can be ahead of that of volumes.
+            let ClaimRef {
+                namespace, name, ..
+            } = &volume.spec.claim_ref;
+            of_volume_changed(&ObjectKey::new(namespace, name));
+        });
         enqueue_claims_of_new_classes(&classes, claims.store(), queue);
         Self {
             client,
             claims: Claims {
                 claims: claims.store(),
                 classes: classes.store(),
+                volumes: volumes.store(),
             },
             volumes: volumes.store(),
             driver,

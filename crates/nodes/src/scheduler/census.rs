@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use steersman_runtime::intern::Sym;
 use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{Object, PodSpec, Uid};
+use steersman_runtime::object::{Object, ObjectKey, PodSpec, Uid};
 use steersman_runtime::scheduling::amounts::{Amounts, requests};
 
 use crate::pod::SimPod;
@@ -30,6 +30,8 @@ pub(super) struct Subject {
     spec: Arc<PodSpec>,
     pub(super) requests: Amounts,
     pub(super) rules: Option<Arc<Rules>>,
+    /// Its claims, without those of ephemeral volumes.
+    claims: Box<[ObjectKey]>,
 }
 
 impl Subject {
@@ -42,6 +44,11 @@ impl Subject {
             spec: Arc::clone(&pod.pod.spec),
             requests: requests(&pod.pod.spec),
             rules: pod.rules.clone(),
+            claims: pod
+                .claims()
+                .filter(|used| !used.is_ephemeral)
+                .map(|used| ObjectKey::new(&meta.namespace, &used.name))
+                .collect(),
         }
     }
 
@@ -82,6 +89,8 @@ pub(super) struct Census {
     answers: HashMap<Question, Counts>,
     /// Pods with a term of anti-affinity, by term.
     repellers: HashMap<Term, Counts>,
+    /// Numbers of pods by claim.
+    users: HashMap<ObjectKey, u32>,
     namespaces: HashMap<Sym, Labels>,
 }
 
@@ -118,6 +127,13 @@ impl Census {
                 change(counts);
             }
         }
+        for claim in &subject.claims {
+            let users = self.users.entry(claim.clone()).or_default();
+            *users = if is_new { *users + 1 } else { *users - 1 };
+            if *users == 0 {
+                self.users.remove(claim);
+            }
+        }
         for term in subject.rules.iter().flat_map(|rules| &rules.anti_affinity) {
             let counts = self.repellers.entry(term.clone()).or_default();
             change(counts);
@@ -152,6 +168,11 @@ impl Census {
     ) -> impl Iterator<Item = (&'a Term, &'a Counts)> {
         let terms = self.repellers.iter();
         terms.filter(|(term, _)| self.meets(&term.pods, subject))
+    }
+
+    /// Whether a placed pod uses the claim.
+    pub(super) fn is_used(&self, claim: &ObjectKey) -> bool {
+        self.users.contains_key(claim)
     }
 
     /// Whether the pod is one that `pods` selects.

@@ -1,9 +1,9 @@
 //! Whether a pod fits a node, and the reasons for pods that fit no node.
 //!
 //! The checks and their texts are those of kube-scheduler's plugins NodeUnschedulable,
-//! TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread and
-//! InterPodAffinity (`pkg/scheduler/framework/plugins`), in its order. The first plugin that refuses
-//! a node gives the reasons.
+//! TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, those of volumes, PodTopologySpread
+//! and InterPodAffinity (`pkg/scheduler/framework/plugins`), in its order. The first plugin that
+//! refuses a node gives the reasons.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,6 +13,7 @@ use steersman_runtime::object::{Node, Taint};
 use steersman_runtime::scheduling::amounts::Amounts;
 use steersman_runtime::scheduling::{Comparisons, Constraints, untolerated};
 
+use super::volumes::VolumeDemand;
 use crate::rules::HostPort;
 
 /// Key of the taint that an unschedulable node has.
@@ -21,6 +22,8 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The effect that keeps new pods away from a node.
 const NO_SCHEDULE: &str = "NoSchedule";
+/// The message of a pod in a cluster without nodes. Upstream: `ErrNoNodesAvailable`.
+const NO_NODES: &str = "no nodes available to schedule pods";
 /// The resource that counts pods.
 const PODS: &str = "pods";
 
@@ -70,6 +73,9 @@ pub(super) struct Demand<'a> {
     pub(super) constraints: &'a Constraints,
     pub(super) requests: &'a Amounts,
     pub(super) ports: &'a [HostPort],
+    pub(super) volumes: &'a VolumeDemand,
+    /// Whether another pod uses a claim that only one pod may use.
+    pub(super) has_claim_in_use: bool,
     pub(super) spread: Vec<SpreadDemand>,
     pub(super) affinity: Vec<Domains>,
     /// Whether the pod may be the first one of those that it has an affinity to.
@@ -115,7 +121,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn of_node(reason: &'static str) -> Option<Self> {
+    pub(super) fn of_node(reason: &'static str) -> Option<Self> {
         Some(Self {
             reasons: vec![Cow::Borrowed(reason)],
             is_due_to_pods: false,
@@ -130,7 +136,7 @@ impl Refusal {
         }
     }
 
-    fn of_pods(reason: &'static str) -> Option<Self> {
+    pub(super) fn of_pods(reason: &'static str) -> Option<Self> {
         Some(Self {
             reasons: vec![Cow::Borrowed(reason)],
             is_due_to_pods: true,
@@ -154,6 +160,7 @@ pub(super) fn refusal(demand: &Demand<'_>, facts: &NodeFacts, load: &Load) -> Op
         return Refusal::of_pods("node(s) didn't have free ports for the requested pod ports");
     }
     insufficient(demand.requests, &facts.allocatable, load)
+        .or_else(|| demand.volumes.refusal(facts, demand.has_claim_in_use))
         .or_else(|| {
             demand
                 .spread
@@ -249,6 +256,66 @@ impl Demand<'_> {
     }
 }
 
+/// The answers of the plugins after all nodes have refused a pod.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LastResort {
+    /// Whether the pod's `preemptionPolicy` is `Never`.
+    pub(super) never_preempts: bool,
+    /// Whether the pod has ResourceClaims.
+    pub(super) has_devices: bool,
+}
+
+impl LastResort {
+    /// The simulated scheduler never pre-empts, so it finds no victims. Upstream: `PostFilter` of
+    /// the plugins DynamicResources and DefaultPreemption.
+    fn text(self, total: usize, due_to_pods: usize) -> String {
+        let devices = if self.has_devices {
+            "still not schedulable"
+        } else {
+            "no new claims to deallocate"
+        };
+        let preemption = if self.never_preempts {
+            "not eligible due to preemptionPolicy=Never.".to_owned()
+        } else {
+            let outcomes = [
+                ("No preemption victims found for incoming pod", due_to_pods),
+                (
+                    "Preemption is not helpful for scheduling",
+                    total - due_to_pods,
+                ),
+            ];
+            histogram(total, outcomes.into_iter().filter(|(_, count)| *count > 0))
+        };
+        format!("{devices}, preemption: {preemption}")
+    }
+}
+
+/// The point at which the scheduler knows that no node can take a pod, before it looks at nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PreFilter {
+    /// A plugin before DynamicResources. The latter then fails with `not found`.
+    BeforeDevices,
+    /// The plugin DynamicResources.
+    Devices,
+}
+
+/// The message of a pod that none of `total` nodes can take, for the reason `why`.
+pub(super) fn unresolvable(
+    total: usize,
+    why: &str,
+    stage: PreFilter,
+    last_resort: LastResort,
+) -> String {
+    if total == 0 {
+        return NO_NODES.to_owned();
+    }
+    let tail = match stage {
+        PreFilter::BeforeDevices => "not found".to_owned(),
+        PreFilter::Devices => last_resort.text(total, 0),
+    };
+    format!("0/{total} nodes are available: {why}. {tail}")
+}
+
 /// The reasons of all nodes against a pod.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
@@ -272,33 +339,18 @@ impl Refusals {
         }
     }
 
-    /// The message of a pod that fits none of `total` nodes. The simulated scheduler never
-    /// pre-empts, so it finds no victims. Upstream: `FitError.Error` in `framework/types.go`.
-    pub(super) fn message(&self, total: usize, never_preempts: bool) -> String {
+    /// The message of a pod that fits none of `total` nodes. Upstream: `FitError.Error` in
+    /// `framework/types.go`.
+    pub(super) fn message(&self, total: usize, last_resort: LastResort) -> String {
         if total == 0 {
-            return "no nodes available to schedule pods".to_owned();
+            return NO_NODES.to_owned();
         }
         let reasons = self
             .reasons
             .iter()
             .map(|(reason, count)| (&**reason, *count));
-        let preemption = if never_preempts {
-            "not eligible due to preemptionPolicy=Never.".to_owned()
-        } else {
-            let others = total - self.due_to_pods;
-            let outcomes = [
-                (
-                    "No preemption victims found for incoming pod",
-                    self.due_to_pods,
-                ),
-                ("Preemption is not helpful for scheduling", others),
-            ];
-            histogram(total, outcomes.into_iter().filter(|(_, count)| *count > 0))
-        };
-        format!(
-            "{} no new claims to deallocate, preemption: {preemption}",
-            histogram(total, reasons)
-        )
+        let tail = last_resort.text(total, self.due_to_pods);
+        format!("{} {tail}", histogram(total, reasons))
     }
 }
 
@@ -336,6 +388,8 @@ mod tests {
             constraints,
             requests: &Amounts::default(),
             ports: &[],
+            volumes: &VolumeDemand::default(),
+            has_claim_in_use: false,
             spread: Vec::new(),
             affinity: Vec::new(),
             may_be_first: false,
@@ -474,22 +528,30 @@ mod tests {
             refusals.add(Refusal::of_node(reason).unwrap());
         }
         assert_eq!(
-            refusals.message(3, false),
+            refusals.message(3, LastResort::default()),
             "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), \
              1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is \
              not helpful for scheduling."
         );
         let none = Refusals::default();
         assert_eq!(
-            none.message(0, false),
+            none.message(0, LastResort::default()),
             "no nodes available to schedule pods"
         );
         refusals.add(Refusal::of_pods("Insufficient cpu").unwrap());
-        assert!(refusals.message(4, false).ends_with(
-            "preemption: 0/4 nodes are available: 1 No preemption victims found for incoming pod, \
+        let with_devices = LastResort {
+            has_devices: true,
+            ..LastResort::default()
+        };
+        assert!(refusals.message(4, with_devices).ends_with(
+            "1 node(s) were unschedulable. still not schedulable, preemption: 0/4 nodes are available: 1 No preemption victims found for incoming pod, \
              3 Preemption is not helpful for scheduling."
         ));
-        assert!(refusals.message(4, true).ends_with(
+        let never = LastResort {
+            never_preempts: true,
+            ..LastResort::default()
+        };
+        assert!(refusals.message(4, never).ends_with(
             "1 node(s) were unschedulable. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
         ));
     }

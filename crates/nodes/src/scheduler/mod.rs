@@ -10,9 +10,11 @@
 //! Upstream: `pkg/scheduler`. Scores and pre-emption are absent.
 
 mod census;
+mod events;
 mod fit;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -30,8 +32,13 @@ use tokio::time::Instant;
 use super::pod::SimPod;
 use super::rules::{PodSelection, Rules, Spread, Term};
 use census::{Census, Counts, Placed, Question, Subject};
-pub(super) use fit::NodeFacts;
-use fit::{Demand, Domains, Load, Refusal, Refusals, SpreadDemand, has_untolerated_taint, refusal};
+pub(super) use events::Recorder;
+use fit::{
+    Demand, Domains, LastResort, Load, Refusal, Refusals, SpreadDemand, has_untolerated_taint,
+    refusal,
+};
+pub(super) use fit::{NodeFacts, PreFilter};
+pub(super) use volumes::VolumeDemand;
 
 /// Reason of nodes that the affinity of a pod excludes by name.
 const OTHER_NAME: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
@@ -98,9 +105,10 @@ impl Scheduler {
         self.state().census.note_namespace(name, labels);
     }
 
-    /// Number of known nodes.
-    pub(super) fn nodes(&self) -> usize {
-        self.state().nodes()
+    /// The message of a pod that no node can take, for a reason that no node gives.
+    pub(super) fn unresolvable(&self, pod: &SimPod, why: &str, stage: PreFilter) -> String {
+        let nodes = self.state().nodes();
+        fit::unresolvable(nodes, why, stage, LastResort::of(pod, false))
     }
 
     /// Records the state of a pod, as the informer shows it. Returns the changes for other pods.
@@ -130,18 +138,19 @@ impl Scheduler {
     }
 
     /// The next node in turn that fits the pod, in the order of names. The pod counts as placed
-    /// there. `has_devices` tells whether a node has devices for the pod's ResourceClaims. The error
-    /// is the message of the pod's condition.
+    /// there. `has_devices` tells whether a node has devices for the pod's ResourceClaims; it is
+    /// `None` for a pod without any. The error is the message of the pod's condition.
     pub(super) fn pick(
         &self,
         pod: &SimPod,
-        has_devices: &dyn Fn(&str) -> bool,
+        volumes: &VolumeDemand,
+        has_devices: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<Arc<str>, String> {
         let mut state = self.state();
         let uid = pod.meta().uid.clone();
         state.release(&uid);
         let subject = Subject::of(pod);
-        match state.pick(pod, &subject, has_devices) {
+        match state.pick(pod, &subject, volumes, has_devices) {
             Ok(node) => {
                 state.waiting.remove(&pod.key());
                 state.last = Some(Arc::clone(&node));
@@ -179,6 +188,15 @@ impl Scheduler {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LastResort {
+    fn of(pod: &SimPod, has_devices: bool) -> Self {
+        Self {
+            never_preempts: pod.rules.as_ref().is_some_and(|rules| rules.never_preempts),
+            has_devices,
+        }
     }
 }
 
@@ -243,17 +261,18 @@ impl State {
         &mut self,
         pod: &SimPod,
         subject: &Subject,
-        has_devices: &dyn Fn(&str) -> bool,
+        volumes: &VolumeDemand,
+        has_devices: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<Arc<str>, String> {
-        let demand = self.demand(pod, subject);
+        let demand = self.demand(pod, subject, volumes);
         let mut refusals = Refusals::default();
         let mut fits = |place: &Place| {
             let Some(facts) = &place.facts else {
                 return false;
             };
             let refusal = refusal(&demand, facts, &place.load).or_else(|| {
-                let has_devices = has_devices(&facts.node.meta.name);
-                (!has_devices).then(Refusal::of_devices)
+                let fits = has_devices.is_none_or(|fits| fits(&facts.node.meta.name));
+                (!fits).then(Refusal::of_devices)
             });
             let fits = refusal.is_none();
             refusal
@@ -285,12 +304,17 @@ impl State {
                 }
             }
         }
-        let never_preempts = pod.rules.as_ref().is_some_and(|rules| rules.never_preempts);
-        Err(refusals.message(self.nodes(), never_preempts))
+        let last_resort = LastResort::of(pod, has_devices.is_some());
+        Err(refusals.message(self.nodes(), last_resort))
     }
 
     /// The demands of a pod. Its rules about other pods are resolved by the counts of these.
-    fn demand<'a>(&mut self, pod: &'a SimPod, subject: &'a Subject) -> Demand<'a> {
+    fn demand<'a>(
+        &mut self,
+        pod: &'a SimPod,
+        subject: &'a Subject,
+        volumes: &'a VolumeDemand,
+    ) -> Demand<'a> {
         let rules = subject.rules.as_deref();
         let terms = |terms: fn(&Rules) -> &[Term]| rules.map_or(&[][..], terms);
         let (affinity, anti) = (terms(|r| &r.affinity), terms(|r| &r.anti_affinity));
@@ -324,6 +348,11 @@ impl State {
             constraints: &pod.constraints,
             requests: &subject.requests,
             ports: rules.map_or(&[][..], |rules| &rules.ports),
+            volumes,
+            has_claim_in_use: volumes
+                .exclusive
+                .iter()
+                .any(|claim| self.census.is_used(claim)),
             spread: self.spread(pod, subject, spread),
             may_be_first: meets_itself && near.iter().all(|term: &Domains| term.values.is_empty()),
             affinity: near,

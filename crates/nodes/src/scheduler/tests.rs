@@ -7,7 +7,7 @@ use super::*;
 impl Scheduler {
     /// Picks a node for a pod without ResourceClaims.
     fn pick_any(&self, pod: &SimPod) -> Result<Arc<str>, String> {
-        self.pick(pod, &|_| true)
+        self.pick(pod, &VolumeDemand::default(), None)
     }
 }
 

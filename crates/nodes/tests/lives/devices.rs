@@ -83,8 +83,8 @@ async fn pods_start_on_the_node_of_their_devices() {
         .find(|pod| pod["status"]["phase"] != "Running")
         .unwrap();
     let message = &waiting["status"]["conditions"][0]["message"];
-    let expected = "0/2 nodes are available: 2 cannot allocate all claims. no new claims to \
-                    deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful \
+    let expected = "0/2 nodes are available: 2 cannot allocate all claims. still not \
+                    schedulable, preemption: 0/2 nodes are available: 2 Preemption is not helpful \
                     for scheduling.";
     assert_eq!(message, expected);
     let claims = cluster.objects("resourceclaims");

@@ -34,7 +34,8 @@ fn events(cluster: &DevCluster) -> Vec<String> {
         } else {
             String::new()
         };
-        let from = event["source"]["component"].as_str().unwrap_or_default();
+        let from = event["source"]["component"].as_str();
+        let from = from.map_or_else(|| text("reportingComponent"), str::to_owned);
         format!("{from} {}: {}{count}", text("reason"), text("message"))
     };
     events.iter().map(line).collect()

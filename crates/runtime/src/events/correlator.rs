@@ -233,6 +233,12 @@ fn next_nanosecond(last: &AtomicI64, at: Timestamp) -> i64 {
     }
 }
 
+/// A name for an Event about `object`, which no other Event of this process has. `object` is a DNS
+/// subdomain.
+pub(super) fn unique_name(object: &str, at: Timestamp) -> String {
+    derived_name(object, next_nanosecond(&LAST_NANOSECOND, at))
+}
+
 /// `<name>.<nanoseconds in hex>`.
 fn derived_name(object: &str, nanosecond: i64) -> String {
     format!("{object}.{nanosecond:x}")

@@ -49,6 +49,12 @@ impl EventType {
     }
 }
 
+/// A name for an Event about the object named `object`, which no other Event of this process has.
+/// For recorders of `events.k8s.io`.
+pub fn unique_name(object: &str, at: Timestamp) -> String {
+    correlator::unique_name(object, at)
+}
+
 /// Records the Events of one component. Cheap to clone.
 ///
 /// It never blocks. If its queue of 1000 is full, it drops the Event and logs that.

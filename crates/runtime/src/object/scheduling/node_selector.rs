@@ -4,6 +4,8 @@
 //! requirements of the term, on labels and on fields. A term that is empty or malformed matches no
 //! node. Upstream: `nodeaffinity/nodeaffinity.go`.
 
+use serde::{Deserialize, Deserializer};
+
 use crate::intern::Sym;
 use crate::labels::{Requirement, is_label_key, is_label_value};
 use crate::object::{Node, WireNodeSelector, WireRequirement, WireTerm};
@@ -47,10 +49,20 @@ impl NodeSelector {
     }
 
     /// The names of the only nodes that can match. `None` unless each term names a node, as the
-    /// terms of DaemonSet pods do. Upstream: `PreFilter` of the scheduler's plugin NodeAffinity.
+    /// terms of DaemonSet pods do. Terms that name two nodes add none, so the list can be empty.
+    /// Upstream: `PreFilter` of the scheduler's plugin NodeAffinity.
     pub fn node_names(&self) -> Option<Vec<&str>> {
-        let names: Option<Vec<&str>> = self.terms.iter().map(Term::node_name).collect();
-        names.filter(|names| !names.is_empty())
+        let terms = self.terms.iter().map(Term::node_names);
+        let names: Option<Vec<_>> = terms.collect();
+        let names = names.filter(|names| !names.is_empty())?;
+        Some(names.into_iter().flatten().collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeSelector {
+    /// Parses a served selector.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WireNodeSelector::deserialize(deserializer).map(|wire| Self::new(&wire))
     }
 }
 
@@ -68,11 +80,14 @@ impl Term {
         })
     }
 
-    /// The name that a node must have.
-    fn node_name(&self) -> Option<&str> {
-        let mut fields = self.fields.iter();
-        let name = fields.find(|field| field.equal && field.field == *NAME)?;
-        Some(&name.value)
+    /// `None` if a node may have any name; otherwise the one that it must have, or none if it would
+    /// need two.
+    fn node_names(&self) -> Option<Option<&str>> {
+        let fields = self.fields.iter();
+        let mut names = fields.filter(|field| field.equal && field.field == *NAME);
+        let first = &names.next()?.value;
+        let is_only = names.all(|other| other.value == *first);
+        Some(is_only.then_some(first))
     }
 
     fn matches(&self, node: &Node) -> bool {
@@ -174,6 +189,11 @@ mod tests {
         let cases = [
             ("one", vec![named("a")], Some(vec!["a"])),
             ("two", vec![named("a"), named("b")], Some(vec!["a", "b"])),
+            (
+                "two in one term",
+                vec![term(&[], &[(NAME, "In", &["a"]), (NAME, "In", &["b"])])],
+                Some(vec![]),
+            ),
             (
                 "a term without a name",
                 vec![named("a"), term(&[("zone", "Exists", &[])], &[])],

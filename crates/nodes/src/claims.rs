@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::Labels;
 use steersman_runtime::object::{DecodeError, Meta, Node, Object, ObjectKey, ObjectMetadata};
 use steersman_runtime::resource::ResourceType;
 use steersman_runtime::scheduling::NodeSelector;
@@ -227,11 +228,13 @@ impl SimClass {
     }
 }
 
-/// The annotations of an object. The runtime's views of metadata drop them.
+/// The annotations and labels of an object. The runtime's views of metadata drop them.
 #[derive(Deserialize)]
 struct Annotated {
     #[serde(default)]
     annotations: HashMap<String, String>,
+    #[serde(default)]
+    labels: HashMap<String, String>,
 }
 
 /// Decodes the parts of an object that share one form: metadata, annotations, spec and status.
@@ -251,8 +254,13 @@ where
     }
     let wire: Wire<S, T> =
         serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind, source })?;
+    let labels = wire.metadata.labels.iter();
+    let meta = Meta {
+        labels: Labels::new(labels.map(|(key, value)| (&**key, &**value))),
+        ..ObjectMetadata::decode(json)?.meta
+    };
     Ok((
-        ObjectMetadata::decode(json)?.meta,
+        meta,
         wire.metadata.annotations,
         wire.spec.unwrap_or_default(),
         wire.status.unwrap_or_default(),

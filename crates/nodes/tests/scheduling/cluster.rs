@@ -131,8 +131,8 @@ impl Cluster {
 
     /// Changes an object, or creates it.
     pub(crate) async fn change(&self, namespace: &str, object: Value) {
-        let changed = self.send("PATCH", &path(namespace, &object), &object);
-        if changed.await.is_err() {
+        let changed = self.send("PATCH", &path(namespace, &object), &object).await;
+        if changed.is_err() {
             self.create(namespace, object).await;
         }
     }

@@ -134,8 +134,9 @@ fn truncated(message: &str) -> String {
     if message.len() <= LONGEST_NOTE {
         return message.to_owned();
     }
-    let end = message.floor_char_boundary(LONGEST_NOTE - MARK.len());
-    format!("{}{MARK}", &message[..end])
+    let ends = (0..=LONGEST_NOTE - MARK.len()).rev();
+    let mut parts = ends.filter_map(|end| message.get(..end));
+    format!("{}{MARK}", parts.next().unwrap_or_default())
 }
 
 /// The Event about a failure that may be repeated.

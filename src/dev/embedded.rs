@@ -253,7 +253,11 @@ impl Embedded {
             ..NodesConfig::default()
         };
         let names = nodes.names();
-        nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
+        // With neither, the server is bare, as with envtest. A scheduler would write to every pod
+        // that there are no nodes.
+        if nodes.count > 0 || !config.controllers.enabled.is_empty() {
+            nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
+        }
 
         let signing = if runs("certificatesigningrequest-signing-controller") {
             let (certificate, key) = (cluster.authority_pem(), cluster.authority_key_pem());

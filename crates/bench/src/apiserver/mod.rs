@@ -270,6 +270,8 @@ impl Bench<'_> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let watch = Stopwatch::start(Usage::own()?);
         let config = NodesConfig {
+            // Fewer nodes have too little CPU for all pods.
+            count: 100,
             latency: Latency::total(Duration::ZERO),
             ..NodesConfig::default()
         };

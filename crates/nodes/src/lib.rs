@@ -428,6 +428,8 @@ fn enqueue_on_new_stages(
     pods.add_handler(move |change| {
         let (pod, before) = match change {
             Change::Added { object, .. } => (object, None),
+            // A pod with new names of claims may fit a node now.
+            Change::Updated { old, new } if !has_same_claims(old, new) => (new, None),
             Change::Updated { old, new } => (new, duties.due(old)),
             Change::Deleted { .. } => return,
         };
@@ -440,6 +442,11 @@ fn enqueue_on_new_stages(
             queue.add_after(due, delay);
         }
     });
+}
+
+fn has_same_claims(old: &SimPod, new: &SimPod) -> bool {
+    let [old, new] = [old, new].map(|pod| &pod.pod.details().resource_claim_statuses);
+    old == new
 }
 
 /// Keeps the scheduler's pods up to date, and queues waiting pods that a change may help.

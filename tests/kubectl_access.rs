@@ -174,7 +174,9 @@ fn pods_get_the_service_account_and_priority_of_a_real_cluster() {
         names.trim() == "serviceaccount/default"
     });
     cluster.eventually("get configmaps -o name", |names| {
-        names.trim() == "configmap/kube-root-ca.crt"
+        names
+            .lines()
+            .any(|name| name == "configmap/kube-root-ca.crt")
     });
     cluster.kubectl("run one --image=app:v1");
     let pod = cluster

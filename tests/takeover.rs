@@ -17,6 +17,9 @@ use crate::support::{Program, steersman};
 /// Workloads, budgets and Services, in addition to those of [`manifests`].
 const WORKLOADS: &str = include_str!("takeover.yaml");
 
+/// Volumes, devices, quotas, autoscalers and policies; `NAMESPACE` is the place of the namespace.
+const STORAGE: &str = include_str!("takeover_storage.yaml");
+
 /// The objects of a sentinel; `SENTINEL` is the place of its name.
 const SENTINEL: &str = include_str!("takeover_sentinel.yaml");
 
@@ -127,8 +130,37 @@ const AT_REST: [(&str, &str, &str); 19] = [
     ),
 ];
 
+/// Objects of [`STORAGE`] at rest: object, path, value.
+const STORAGE_AT_REST: [(&str, &str, &str); 9] = [
+    ("pvc/data-claims-5", "{.status.phase}", "Bound"),
+    ("pvc/attached", "{.status.phase}", "Bound"),
+    ("pod/ephemeral", "{.status.phase}", "Running"),
+    ("pv/released", "{.status.phase}", "Released"),
+    (
+        "vac/gold",
+        "{.metadata.finalizers[*]}",
+        "kubernetes.io/vac-protection",
+    ),
+    ("pod/device", "{.status.phase}", "Running"),
+    (
+        "hpa/zero",
+        "{.status.conditions[?(@.type==\"ScalingActive\")].reason}",
+        "ScalingDisabled",
+    ),
+    (
+        "validatingadmissionpolicy/mistyped",
+        "{.status.observedGeneration}",
+        "1",
+    ),
+    (
+        "quota/controllers",
+        "{.status.used.replicationcontrollers}",
+        "2",
+    ),
+];
+
 /// The sentinel when each controller has done its part: object, path, value.
-const DONE: [(&str, &str, &str); 8] = [
+const DONE: [(&str, &str, &str); 13] = [
     ("deployment/SENTINEL", "{.status.availableReplicas}", "1"),
     ("statefulset/SENTINEL", "{.status.availableReplicas}", "1"),
     ("daemonset/SENTINEL", "{.status.numberAvailable}", "3"),
@@ -149,7 +181,27 @@ const DONE: [(&str, &str, &str); 8] = [
         "{.items[0].endpoints[*].addresses[0]}",
         "192.0.2.1",
     ),
+    ("pvc/SENTINEL", "{.status.phase}", "Bound"),
+    ("pod/SENTINEL-device", "{.status.phase}", "Running"),
+    (
+        "hpa/SENTINEL",
+        "{.status.conditions[?(@.type==\"ScalingActive\")].reason}",
+        "ScalingDisabled",
+    ),
+    (
+        "validatingadmissionpolicy/SENTINEL",
+        "{.status.observedGeneration}",
+        "1",
+    ),
+    (
+        "quota/SENTINEL",
+        "{.status.used.count/ingresses\\.networking\\.k8s\\.io}",
+        "0",
+    ),
 ];
+
+/// Annotation of nodes whose volumes the attach-detach controller attaches.
+const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
 /// Annotation with the behaviour of simulated pods.
 const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
@@ -319,6 +371,21 @@ fn wait_for_progressing_reason(cluster: &Cluster, name: &str, reason: &str) {
     );
 }
 
+/// Answers the VolumeAttachment of [`STORAGE`], as the attacher of its driver does.
+fn attach(cluster: &Cluster) {
+    let names = "get volumeattachments -o name";
+    let name = cluster.eventually(names, |names| names.lines().count() == 1);
+    cluster.kubectl(&format!(
+        "patch {} --subresource=status --type=merge -p {}",
+        name.trim(),
+        json!({"status": {"attached": true}})
+    ));
+    cluster.eventually(
+        "get nodes -o jsonpath={.items[*].status.volumesAttached[*].name}",
+        |names| !names.is_empty(),
+    );
+}
+
 /// Waits until each object has its value at the path.
 fn wait_for_all(cluster: &Cluster, states: &[(&str, &str, &str)]) {
     for (object, path, value) in states {
@@ -342,12 +409,12 @@ fn make_due(cluster: &Cluster, name: &str) {
 fn versions(cluster: &Cluster) -> Vec<String> {
     let path = "{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion} {.source.component}{\"\\n\"}{end}";
     let all = cluster.get(
-        "deployments,replicasets,replicationcontrollers,statefulsets,daemonsets,controllerrevisions,jobs,cronjobs,poddisruptionbudgets,services,endpoints,endpointslices,persistentvolumeclaims,pods,events",
+        "deployments,replicasets,replicationcontrollers,statefulsets,daemonsets,controllerrevisions,jobs,cronjobs,poddisruptionbudgets,services,endpoints,endpointslices,persistentvolumeclaims,persistentvolumes,volumeattachments,volumeattributesclasses,resourceclaims,horizontalpodautoscalers,validatingadmissionpolicies,resourcequotas,pods,events",
         path,
     );
     let nodes = cluster.get(
         "nodes",
-        "{range .items[*]}{.kind} {.metadata.name} {.metadata.labels} {.metadata.annotations} {.spec}{\"\\n\"}{end}",
+        "{range .items[*]}{.kind} {.metadata.name} {.metadata.labels} {.metadata.annotations} {.spec} {.status.volumesAttached}{\"\\n\"}{end}",
     );
     let mut lines: Vec<String> = all
         .lines()
@@ -417,6 +484,8 @@ fn a_handover_between_managers_changes_no_object() {
     ));
 
     cluster.apply(WORKLOADS);
+    cluster.apply(&STORAGE.replace("NAMESPACE", cluster.namespace()));
+    cluster.kubectl(&format!("annotate nodes --all {MANAGED}=true"));
 
     let first = Manager::start(&cluster, other());
     wait_for_all(&cluster, &COMPLETE);
@@ -470,7 +539,9 @@ fn a_handover_between_managers_changes_no_object() {
             |names| names.split(' ').any(|n| n == name),
         );
     }
+    attach(&cluster);
     wait_for_all(&cluster, &AT_REST);
+    wait_for_all(&cluster, &STORAGE_AT_REST);
     at_rest(&cluster);
     first.end();
 

@@ -200,10 +200,9 @@ impl Plane {
 
     /// The reason why this API server cannot have a load.
     pub(crate) fn lacks(&self, workload: Workload) -> Option<&'static str> {
-        let is_embedded = matches!(self.server, Server::Embedded { .. });
         match workload {
-            Workload::Autoscalers if !is_embedded => {
-                Some("only the embedded API server has metrics of simulated pods")
+            Workload::Autoscalers if self.outlives_us() => {
+                Some("a given cluster has no metrics of simulated pods")
             }
             _ => None,
         }

@@ -39,7 +39,8 @@ pub(crate) enum Workload {
     Nodes,
     /// Requests of kubelets for client certificates, which are approved and signed.
     Csrs,
-    /// HorizontalPodAutoscalers over Deployments with a sawtooth of load, for this time in minutes.
+    /// HorizontalPodAutoscalers over Deployments with a sawtooth of load, for this time in minutes. A
+    /// control plane without a metrics server gets one in this process.
     Autoscalers,
     /// Claims that get volumes, and are deleted with them.
     Claims,

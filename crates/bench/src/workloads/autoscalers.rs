@@ -5,6 +5,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use steersman_runtime::object::{Deployment, HorizontalPodAutoscaler};
 
+use super::metrics::MetricsServer;
 use super::{Workloads, labelled, name, template};
 use crate::run::{Bench, idle};
 
@@ -23,6 +24,7 @@ impl Workloads {
         let mut template = template("bench");
         template["metadata"]["annotations"] = json!({"simulate.steersman.dev/cpu": USED});
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "10m"}});
+        let server = MetricsServer::start(&self.client, self.pods.store(), &template).await?;
         let workload = json!({
             "replicas": SIZES.0, "selector": {"matchLabels": {}}, "template": template,
         });
@@ -49,7 +51,11 @@ impl Workloads {
                 self.delete_all(&self.autoscalers).await?;
                 self.delete(&self.deployments).await
             })
-            .await
+            .await?;
+        match server {
+            Some(server) => server.stop().await,
+            None => Ok(()),
+        }
     }
 }
 

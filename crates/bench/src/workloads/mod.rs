@@ -9,6 +9,7 @@ mod claims;
 mod csrs;
 mod deployments;
 mod jobs;
+mod metrics;
 mod namespaces;
 mod nodes;
 mod quotas;

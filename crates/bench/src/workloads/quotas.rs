@@ -1,7 +1,6 @@
 //! The load `quotas`: pods come and go in namespaces with a quota.
 //!
-//! The pods are bound to a node that does not exist, so only the quota controller and the API server
-//! work for them.
+//! No scheduler binds the pods, so only the quota controller and the API server work for them.
 
 use std::sync::Arc;
 
@@ -122,7 +121,7 @@ impl Quotas {
         let resources = json!({"requests": {"cpu": "10m"}, "limits": {"memory": "16Mi"}});
         let container = json!({"name": "main", "image": "main", "resources": resources});
         let spec = json!({
-            "nodeName": "absent", "automountServiceAccountToken": false, "containers": [container],
+            "schedulerName": "absent", "automountServiceAccountToken": false, "containers": [container],
         });
         let pod = json!({ "spec": spec });
         self.create::<Pod>(&namespace(place), &pod_name(index), pod)
@@ -149,7 +148,7 @@ impl Quotas {
         self.client.delete(target, &at_once).await.map(drop)
     }
 
-    /// Deletes a quota and its namespace, which needs its controller to go.
+    /// Deletes a quota and its namespace. The namespace ends when its controller runs.
     async fn delete_namespace(&self, index: usize) -> Result<(), ApiError> {
         let namespace = namespace(index);
         let quota = Target::named::<ResourceQuota>(&namespace, NAME);

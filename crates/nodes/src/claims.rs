@@ -16,7 +16,6 @@ use steersman_runtime::resource::ResourceType;
 use steersman_runtime::scheduling::NodeSelector;
 
 use super::pod::SimPod;
-use super::scheduler::VolumeDemand;
 
 /// Name of the default StorageClass.
 pub const DEFAULT_CLASS: &str = "standard";
@@ -345,6 +344,17 @@ pub(super) async fn create_default_class(client: &ApiClient) -> Result<(), ApiEr
         Err(error) if !error.is_already_exists() => Err(error),
         _ => Ok(()),
     }
+}
+
+/// The volumes of a pod, as far as they restrict its node.
+#[derive(Debug, Default)]
+pub(super) struct VolumeDemand {
+    /// Claims that one pod may use at once.
+    pub(super) exclusive: Vec<ObjectKey>,
+    /// The volumes of bound claims.
+    pub(super) bound: Vec<Arc<SimVolume>>,
+    /// The classes of claims that get a volume after their first pod has a node.
+    pub(super) unbound: Vec<Arc<SimClass>>,
 }
 
 /// The claims of a pod that can be placed.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::Clock;
+use steersman_runtime::clock::{Clock, micro_time};
 use steersman_runtime::object::{Conditions, DecodeError, Meta, Node, Object, ResourceList};
 use steersman_runtime::resource::{LEASES, NODES, ResourceType};
 
@@ -358,9 +358,4 @@ fn lease(name: &str, now: Timestamp) -> Value {
         "metadata": { "name": name, "namespace": LEASE_NAMESPACE },
         "spec": { "holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_time(now) }
     })
-}
-
-/// Formats a `MicroTime`, which always has six decimals.
-pub(super) fn micro_time(time: Timestamp) -> String {
-    format!("{time:.6}")
 }

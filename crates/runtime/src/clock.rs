@@ -59,3 +59,29 @@ pub fn whole_seconds(time: Timestamp) -> Timestamp {
 pub fn saturating_since(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or(Duration::ZERO)
 }
+
+/// `time` as a MicroTime of the API: UTC with exactly six decimals.
+pub fn micro_time(time: Timestamp) -> String {
+    format!("{time:.6}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_micro_time_always_has_six_decimals() {
+        // (time, expected)
+        let cases = [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
+            ("2026-01-02T03:04:05.6Z", "2026-01-02T03:04:05.600000Z"),
+            (
+                "2026-01-02T03:04:05.123456789Z",
+                "2026-01-02T03:04:05.123456Z",
+            ),
+        ];
+        for (time, expected) in cases {
+            assert_eq!(micro_time(time.parse().unwrap()), expected);
+        }
+    }
+}

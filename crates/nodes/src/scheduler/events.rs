@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::Clock;
+use steersman_runtime::clock::{Clock, micro_time};
 use steersman_runtime::events::{EventType, unique_name};
 use steersman_runtime::object::{Object, ObjectKey, ObjectReference, Uid};
 use steersman_runtime::resource::ResourceType;
@@ -19,7 +19,6 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::mpsc;
 
 use crate::pod::SimPod;
-use crate::register::micro_time;
 
 const COMPONENT: &str = "default-scheduler";
 /// A real scheduler adds the name of its host.

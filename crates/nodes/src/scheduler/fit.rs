@@ -13,7 +13,9 @@ use steersman_runtime::object::{Node, Taint};
 use steersman_runtime::scheduling::amounts::Amounts;
 use steersman_runtime::scheduling::{Comparisons, Constraints, untolerated};
 
-use super::volumes::VolumeDemand;
+use super::node::{NodeFacts, Refusal};
+use super::volumes;
+use crate::claims::VolumeDemand;
 use crate::rules::HostPort;
 
 /// Key of the taint that an unschedulable node has.
@@ -26,34 +28,6 @@ const NO_SCHEDULE: &str = "NoSchedule";
 const NO_NODES: &str = "no nodes available to schedule pods";
 /// The resource that counts pods.
 const PODS: &str = "pods";
-
-/// A node, with the fields that decide which pods it takes.
-#[derive(Debug, Clone)]
-pub(crate) struct NodeFacts {
-    /// The fields that controllers read too.
-    pub(crate) node: Node,
-    /// `spec.unschedulable`, which `kubectl cordon` sets.
-    pub(crate) unschedulable: bool,
-    /// `status.allocatable`. A node without it takes any amount, so that tests need not name it.
-    pub(crate) allocatable: Amounts,
-}
-
-impl NodeFacts {
-    /// Whether both take the same pods, as two versions of a node between which only heartbeats
-    /// happened.
-    pub(crate) fn takes_same_pods(&self, other: &Self) -> bool {
-        let key = |facts: &'_ Self| (facts.unschedulable, facts.node.is_ready());
-        key(self) == key(other)
-            && self.node.meta.labels == other.node.meta.labels
-            && self.node.spec.taints == other.node.spec.taints
-            && self.allocatable == other.allocatable
-    }
-
-    /// The value of a label of the node.
-    fn label(&self, key: &Sym) -> Option<&Sym> {
-        self.node.meta.labels.get(key)
-    }
-}
 
 /// The use of a node by its pods.
 #[derive(Debug, Default)]
@@ -112,38 +86,6 @@ pub(super) struct SpreadDemand {
     pub(super) counts: HashMap<Sym, i64>,
 }
 
-/// The reasons of a node against a pod.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) reasons: Vec<Cow<'static, str>>,
-    /// Whether the pod could fit without other pods on the node.
-    pub(super) is_due_to_pods: bool,
-}
-
-impl Refusal {
-    pub(super) fn of_node(reason: &'static str) -> Option<Self> {
-        Some(Self {
-            reasons: vec![Cow::Borrowed(reason)],
-            is_due_to_pods: false,
-        })
-    }
-
-    /// The refusal of a node without free devices for the ResourceClaims of the pod.
-    pub(super) fn of_devices() -> Self {
-        Self {
-            reasons: vec![Cow::Borrowed("cannot allocate all claims")],
-            is_due_to_pods: false,
-        }
-    }
-
-    pub(super) fn of_pods(reason: &'static str) -> Option<Self> {
-        Some(Self {
-            reasons: vec![Cow::Borrowed(reason)],
-            is_due_to_pods: true,
-        })
-    }
-}
-
 /// The refusal of the first plugin that a node does not pass; `None` if the pod fits.
 pub(super) fn refusal(demand: &Demand<'_>, facts: &NodeFacts, load: &Load) -> Option<Refusal> {
     if facts.unschedulable && repels(demand.constraints, &taint(UNSCHEDULABLE)) {
@@ -160,7 +102,7 @@ pub(super) fn refusal(demand: &Demand<'_>, facts: &NodeFacts, load: &Load) -> Op
         return Refusal::of_pods("node(s) didn't have free ports for the requested pod ports");
     }
     insufficient(demand.requests, &facts.allocatable, load)
-        .or_else(|| demand.volumes.refusal(facts, demand.has_claim_in_use))
+        .or_else(|| volumes::refusal(demand.volumes, facts, demand.has_claim_in_use))
         .or_else(|| {
             demand
                 .spread

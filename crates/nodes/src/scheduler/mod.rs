@@ -12,6 +12,7 @@
 mod census;
 mod events;
 mod fit;
+mod node;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -29,16 +30,17 @@ use steersman_runtime::scheduling::NodeSelector;
 pub(super) use steersman_runtime::scheduling::amounts::Amounts;
 use tokio::time::Instant;
 
+use super::claims::VolumeDemand;
 use super::pod::SimPod;
 use super::rules::{PodSelection, Rules, Spread, Term};
 use census::{Census, Counts, Placed, Question, Subject};
 pub(super) use events::Recorder;
+pub(super) use fit::PreFilter;
 use fit::{
-    Demand, Domains, LastResort, Load, Refusal, Refusals, SpreadDemand, has_untolerated_taint,
-    refusal,
+    Demand, Domains, LastResort, Load, Refusals, SpreadDemand, has_untolerated_taint, refusal,
 };
-pub(super) use fit::{NodeFacts, PreFilter};
-pub(super) use volumes::VolumeDemand;
+pub(super) use node::NodeFacts;
+use node::Refusal;
 
 /// Reason of nodes that the affinity of a pod excludes by name.
 const OTHER_NAME: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";

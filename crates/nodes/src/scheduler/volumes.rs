@@ -6,10 +6,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::ObjectKey;
 
-use super::fit::{NodeFacts, Refusal};
-use crate::claims::{SimClass, SimVolume};
+use super::node::{NodeFacts, Refusal};
+use crate::claims::{SimClass, SimVolume, VolumeDemand};
 
 /// The labels with the zone of a node or a volume. Upstream: `topologyLabels`.
 const ZONE_LABELS: [&str; 4] = [
@@ -19,49 +18,45 @@ const ZONE_LABELS: [&str; 4] = [
     "topology.kubernetes.io/region",
 ];
 
-/// The volumes of a pod, as far as they restrict its node.
-#[derive(Debug, Default)]
-pub(crate) struct VolumeDemand {
-    /// Claims that one pod may use at once.
-    pub(crate) exclusive: Vec<ObjectKey>,
-    /// The volumes of bound claims.
-    pub(crate) bound: Vec<Arc<SimVolume>>,
-    /// The classes of claims that get a volume after their first pod has a node.
-    pub(crate) unbound: Vec<Arc<SimClass>>,
-}
-
-impl VolumeDemand {
-    /// `is_in_use` tells that a pod uses one of the exclusive claims.
-    pub(super) fn refusal(&self, facts: &NodeFacts, is_in_use: bool) -> Option<Refusal> {
-        if is_in_use {
-            return Refusal::of_pods(
-                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
-                 already in-use by another pod",
-            );
-        }
-        let mut reasons = Vec::new();
-        if !self.bound.iter().all(|volume| volume.reaches(&facts.node)) {
-            reasons.push(Cow::Borrowed(
-                "node(s) didn't match PersistentVolume's node affinity",
-            ));
-        }
-        let is_served = |class: &Arc<SimClass>| class.provisions_for(&facts.node);
-        if !self.unbound.iter().all(is_served) {
-            reasons.push(Cow::Borrowed(
-                "node(s) didn't find available persistent volumes to bind",
-            ));
-        }
-        if !reasons.is_empty() {
-            return Some(Refusal {
-                reasons,
-                is_due_to_pods: false,
-            });
-        }
-        if !self.bound.iter().all(|volume| is_in_zone(volume, facts)) {
-            return Refusal::of_node("node(s) had no available volume zone");
-        }
-        None
+/// The refusal of the first of these plugins that a node does not pass.
+/// `is_in_use` tells that a pod uses one of the exclusive claims.
+pub(super) fn refusal(
+    demand: &VolumeDemand,
+    facts: &NodeFacts,
+    is_in_use: bool,
+) -> Option<Refusal> {
+    if is_in_use {
+        return Refusal::of_pods(
+            "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+             already in-use by another pod",
+        );
     }
+    let mut reasons = Vec::new();
+    if !demand
+        .bound
+        .iter()
+        .all(|volume| volume.reaches(&facts.node))
+    {
+        reasons.push(Cow::Borrowed(
+            "node(s) didn't match PersistentVolume's node affinity",
+        ));
+    }
+    let is_served = |class: &Arc<SimClass>| class.provisions_for(&facts.node);
+    if !demand.unbound.iter().all(is_served) {
+        reasons.push(Cow::Borrowed(
+            "node(s) didn't find available persistent volumes to bind",
+        ));
+    }
+    if !reasons.is_empty() {
+        return Some(Refusal {
+            reasons,
+            is_due_to_pods: false,
+        });
+    }
+    if !demand.bound.iter().all(|volume| is_in_zone(volume, facts)) {
+        return Refusal::of_node("node(s) had no available volume zone");
+    }
+    None
 }
 
 /// Whether the node has each zone label of the volume, with one of its values. Nodes without any

@@ -3,7 +3,6 @@
 //! The whole document is kept, because an update replaces all fields of the object. Upstream:
 //! `client-go/tools/leaderelection/resourcelock/leaselock.go`.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::object::ObjectReference;
@@ -112,30 +111,9 @@ impl Lease {
     }
 }
 
-/// `time` as a MicroTime: UTC with six decimals.
-pub(super) fn micro_time(time: Timestamp) -> String {
-    format!("{time:.6}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_micro_time_always_has_six_decimals() {
-        // (time, expected)
-        let cases = [
-            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
-            ("2026-01-02T03:04:05.6Z", "2026-01-02T03:04:05.600000Z"),
-            (
-                "2026-01-02T03:04:05.123456789Z",
-                "2026-01-02T03:04:05.123456Z",
-            ),
-        ];
-        for (time, expected) in cases {
-            assert_eq!(micro_time(time.parse().unwrap()), expected);
-        }
-    }
 
     #[test]
     fn a_write_keeps_unknown_fields() {

@@ -225,7 +225,7 @@ impl Run<'_> {
         if self.args.rest > 0 {
             bench.phase("rest", 0, idle(self.args.rest)).await?;
         }
-        let mut phases = bench.end();
+        let mut phases = bench.end().await?;
         if row.workload != Workload::Idle {
             phases.remove(0);
         }

@@ -26,6 +26,9 @@ const QUIET_PAUSE: Duration = Duration::from_millis(500);
 /// A manager that is not quiet after this time has periodic work.
 const QUIET_LIMIT: Duration = Duration::from_secs(30);
 
+/// A manager that has not ended this long after the signal is killed.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
 /// A running manager, which is killed on drop.
 pub(crate) struct Manager {
     program: Program,
@@ -123,6 +126,15 @@ impl Manager {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Ends the manager in order: a profile, which an instrumented one writes at its end, is whole.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        self.program.signal("TERM")?;
+        if tokio::time::timeout(END_LIMIT, self.ended()).await.is_err() {
+            eprintln!("    the manager has not ended {END_LIMIT:?} after SIGTERM; it is killed");
+        }
+        Ok(())
     }
 
     pub(crate) fn usage(&mut self) -> Result<Usage> {

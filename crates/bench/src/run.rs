@@ -131,8 +131,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Ends the manager. Returns the phases.
-    pub(crate) fn end(self) -> Vec<Phase> {
-        self.phases
+    pub(crate) async fn end(self) -> Result<Vec<Phase>> {
+        self.manager.end().await?;
+        Ok(self.phases)
     }
 
     async fn costs(&mut self) -> Result<Costs> {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use steersman_runtime::object::Deployment;
 
-use super::{Workloads, labelled, name};
+use super::{Workloads, name};
 use crate::run::Bench;
 
 impl Workloads {
@@ -14,18 +14,9 @@ impl Workloads {
         replicas: usize,
         bench: &mut Bench<'_>,
     ) -> Result<()> {
-        let pods = count * replicas;
-        bench
-            .phase("create", pods, self.create_deployments(count, replicas))
-            .await?;
-        bench
-            .phase("roll out", pods, async {
-                self.restart(&self.deployments, count).await?;
-                self.rolled_out(count, replicas).await
-            })
-            .await?;
-        bench
-            .phase("delete", pods, self.delete(&self.deployments))
+        let settled = async || self.rolled_out(count, replicas).await;
+        let size = (count, count * replicas);
+        self.life_cycle(&self.deployments, &spec(replicas), size, settled, bench)
             .await
     }
 
@@ -64,11 +55,8 @@ impl Workloads {
     }
 
     async fn create_deployments(&self, count: usize, replicas: usize) -> Result<()> {
-        let spec = spec(replicas);
-        for index in 0..count {
-            self.create::<Deployment>(index, &labelled(&spec, index))
-                .await?;
-        }
+        self.create_labelled::<Deployment>(count, &spec(replicas))
+            .await?;
         self.rolled_out(count, replicas).await
     }
 }

@@ -169,6 +169,39 @@ impl Workloads {
         Ok(())
     }
 
+    /// Creates `count` objects, each with labels of its own.
+    async fn create_labelled<T: Object>(&self, count: usize, spec: &Value) -> Result<()> {
+        for index in 0..count {
+            self.create::<T>(index, &labelled(spec, index)).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates objects with pod templates, rolls them out, and deletes them. `settled` waits until
+    /// the status of all of them is final.
+    async fn life_cycle<T: Object>(
+        &self,
+        informer: &SharedInformer<T>,
+        spec: &Value,
+        (count, pods): (usize, usize),
+        settled: impl AsyncFn() -> Result<()>,
+        bench: &mut Bench<'_>,
+    ) -> Result<()> {
+        bench
+            .phase("create", pods, async {
+                self.create_labelled::<T>(count, spec).await?;
+                settled().await
+            })
+            .await?;
+        bench
+            .phase("roll out", pods, async {
+                self.restart(informer, count).await?;
+                settled().await
+            })
+            .await?;
+        bench.phase("delete", pods, self.delete(informer)).await
+    }
+
     /// Changes the pod templates, as `kubectl rollout restart` does.
     async fn restart<T: Object>(&self, informer: &SharedInformer<T>, count: usize) -> Result<()> {
         let patch = json!({"spec": {"template": {"metadata": {"annotations": {"revision": "2"}}}}});

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 use steersman_runtime::object::{DaemonSet, StatefulSet};
 
-use super::{Workloads, labelled, template};
+use super::{Workloads, template};
 use crate::run::Bench;
 
 impl Workloads {
@@ -19,33 +19,15 @@ impl Workloads {
             "replicas": replicas, "podManagementPolicy": management, "serviceName": "",
             "selector": {"matchLabels": {"app": "bench"}}, "template": template("bench"),
         });
-        let settled = || {
-            let is_settled = |set: &StatefulSet| {
-                let status = &set.status;
-                status.observed_generation >= set.meta.generation
-                    && [status.available_replicas, status.updated_replicas] == [replicas; 2]
-                    && status.current_revision == status.update_revision
-            };
-            self.all(&self.stateful_sets, count, is_settled)
+        let is_settled = |set: &StatefulSet| {
+            let status = &set.status;
+            status.observed_generation >= set.meta.generation
+                && [status.available_replicas, status.updated_replicas] == [replicas; 2]
+                && status.current_revision == status.update_revision
         };
-        let pods = count * each;
-        bench
-            .phase("create", pods, async {
-                for index in 0..count {
-                    self.create::<StatefulSet>(index, &labelled(&spec, index))
-                        .await?;
-                }
-                settled().await
-            })
-            .await?;
-        bench
-            .phase("roll out", pods, async {
-                self.restart(&self.stateful_sets, count).await?;
-                settled().await
-            })
-            .await?;
-        bench
-            .phase("delete", pods, self.delete(&self.stateful_sets))
+        let settled = async || self.all(&self.stateful_sets, count, is_settled).await;
+        let size = (count, count * each);
+        self.life_cycle(&self.stateful_sets, &spec, size, settled, bench)
             .await
     }
 
@@ -56,32 +38,14 @@ impl Workloads {
             "selector": {"matchLabels": {"app": "bench"}}, "template": template("bench"),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}},
         });
-        let settled = || {
-            let is_settled = |set: &DaemonSet| {
-                let status = &set.status;
-                status.observed_generation >= set.meta.generation
-                    && [status.number_available, status.updated_number_scheduled] == [wanted; 2]
-            };
-            self.all(&self.daemon_sets, count, is_settled)
+        let is_settled = |set: &DaemonSet| {
+            let status = &set.status;
+            status.observed_generation >= set.meta.generation
+                && [status.number_available, status.updated_number_scheduled] == [wanted; 2]
         };
-        let pods = count * nodes;
-        bench
-            .phase("create", pods, async {
-                for index in 0..count {
-                    self.create::<DaemonSet>(index, &labelled(&spec, index))
-                        .await?;
-                }
-                settled().await
-            })
-            .await?;
-        bench
-            .phase("roll out", pods, async {
-                self.restart(&self.daemon_sets, count).await?;
-                settled().await
-            })
-            .await?;
-        bench
-            .phase("delete", pods, self.delete(&self.daemon_sets))
+        let settled = async || self.all(&self.daemon_sets, count, is_settled).await;
+        let size = (count, count * nodes);
+        self.life_cycle(&self.daemon_sets, &spec, size, settled, bench)
             .await
     }
 }

@@ -67,6 +67,11 @@ impl SecretKey {
         }
     }
 
+    /// Whether the Secret still names the account of this key.
+    pub(super) fn is_of(&self, secret: &TokenSecret) -> bool {
+        Self::of(secret).is_some_and(|key| key == *self)
+    }
+
     /// Whether `account` is the one that the Secret is for. Without a UID the name decides.
     pub(super) fn is_for(&self, account: &ServiceAccount) -> bool {
         let uid = self.account_uid.as_ref();

@@ -12,7 +12,9 @@
 //! - Each deletion follows a live read of the account, and so does the token of a Secret without the
 //!   UID of its account. Upstream may delete the new Secret of a recreated account, and deletes the
 //!   Secrets of an account that its cache lost.
-//! - Deletions carry the resource version, so a Secret that was annotated anew survives.
+//! - Deletions carry the resource version, so a Secret that was annotated anew survives. A queued key
+//!   of its former account is dropped; upstream deletes the Secret by it.
+//! - A conflict is repeated; upstream waits for an event.
 //! - Retries go on after ten, up to 1000 s apart, unless the API server refuses the request. An
 //!   outage leaves no Secret empty.
 //! - After a gap of the watch, the reference to a deleted Secret is removed too.

@@ -33,6 +33,9 @@ impl Syncer<SecretKey> for Secrets {
                 self.remove_reference(key).await?;
             }
             None => {}
+            // The event that moved the Secret to another account has enqueued its new key. An
+            // action on the old account would delete the Secret, or take it back.
+            Some(secret) if !key.is_of(&secret) => {}
             Some(secret) => match self.account(key, &secret).await? {
                 Some(account) => self.populate(&secret, &account).await?,
                 None => self.shared.delete(&secret).await?,
@@ -74,8 +77,8 @@ impl Shared {
         let options = Delete::exactly(meta).unchanged_since(meta.resource_version);
         let target = Target::of::<TokenSecret>(meta);
         match self.client.delete(target, &options).await {
-            // After a conflict, the event of the change enqueues the Secret.
-            Err(error) if error.is_object_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_object_not_found() => Ok(()),
+            // A conflict is no success: the next sync sees the change, or deletes.
             deleted => deleted.map(drop).map_err(SyncError::Secret),
         }
     }
@@ -132,8 +135,8 @@ impl Secrets {
         let token = token.transpose().map_err(SyncError::Sign)?;
         let body = needs.filled(object(&live)?, account, token.as_deref(), &self.root_ca);
         match self.shared.client.replace(target, &body).await {
-            // The event of the change or of the deletion enqueues the Secret.
-            Err(error) if error.is_conflict() || error.is_object_not_found() => Ok(()),
+            Err(error) if error.is_object_not_found() => Ok(()),
+            // A conflict is no success: the next sync sees the change, or writes.
             replaced => replaced.map(drop).map_err(SyncError::Secret),
         }
     }

@@ -9,7 +9,7 @@
 //! Upstream: `pkg/controller/bootstrap` (`tokencleaner.go`). Differences:
 //!
 //! - The deletion carries the resource version, which upstream's lacks.
-//! - A failed deletion is retried with back-off; upstream waits for the next event.
+//! - A failed deletion, also after a conflict, is retried with back-off; upstream waits for the next event.
 //! - The cache holds bootstrap tokens, and no other Secrets.
 
 #[cfg(test)]
@@ -84,9 +84,9 @@ impl ObjectSyncer for TokenCleaner {
         let options = Delete::exactly(&token.meta).unchanged_since(token.meta.resource_version);
         let target = Target::of::<BootstrapToken>(&token.meta);
         match self.client.delete(target, &options).await {
-            // An event about the other state of this Secret follows, or has come already.
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-            _ => Ok(Requeue::Never),
+            Err(error) if error.is_not_found() => Ok(Requeue::Never),
+            // After a conflict, the next sync sees the change, or deletes.
+            deleted => deleted.map(|_| Requeue::Never),
         }
     }
 }

@@ -12,6 +12,8 @@
 //! - A namespace that the cache lacks gets no request, which the API server would refuse.
 //! - Without certificates, an existing ConfigMap stays as it is. Upstream empties all of them if an
 //!   operator forgets `--root-ca-file`, and no new pod can verify the API server.
+//! - A ConfigMap that was changed before its first event is restored, too. Upstream restores it after
+//!   the next event.
 //! - The cache has only the ConfigMaps of this name; upstream caches all ConfigMaps.
 
 mod sync;
@@ -26,7 +28,7 @@ use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::root_ca;
 
-use self::sync::{CA_KEY, Publisher};
+use self::sync::{CA_KEY, Publisher, is_complete};
 use crate::publisher_metrics::{Families, PublisherMetrics};
 
 /// The root CA certificate publisher.
@@ -74,18 +76,22 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         Change::Updated { new, .. } if new.is_active() => queue.add(new.key()),
         Change::Updated { .. } | Change::Deleted { .. } => {}
     });
-    let queue = keyed.queue();
+    let data = PublishedData::of(CA_KEY, &bundle);
+    let (queue, published) = (keyed.queue(), data.clone());
     maps.add_handler(move |change| match change {
-        Change::Updated { new: map, .. } | Change::Deleted { object: map, .. } => {
+        // A list after a gap of the watch may show a new ConfigMap in its second state.
+        Change::Added { object: map, .. } if is_complete(map, &published) => {}
+        Change::Added { object: map, .. }
+        | Change::Updated { new: map, .. }
+        | Change::Deleted { object: map, .. } => {
             queue.add(ObjectKey::new("", &map.meta.namespace));
         }
-        Change::Added { .. } => {}
     });
     let syncer = Publisher {
         maps: maps.store(),
         written: keyed.writes_to(&maps),
         client: ctx.client(DESCRIPTOR.identity),
-        data: PublishedData::of(CA_KEY, &bundle),
+        data,
         bundle,
         metrics,
     };

@@ -67,6 +67,11 @@ impl ObjectSyncer for Publisher {
     }
 }
 
+/// Whether a ConfigMap needs no write: it has exactly `data`, and a description.
+pub(super) fn is_complete(map: &RootCaConfigMap, data: &PublishedData) -> bool {
+    map.data == *data && !map.annotations.text.is_empty()
+}
+
 /// The HTTP status of a failed sync, for the metrics. A failure without an answer counts as 500.
 fn status_code(error: &SyncError) -> u16 {
     let request = ApiError::within(error);
@@ -93,9 +98,7 @@ impl Publisher {
             }
             // Without certificates, those of another manager are better than none.
             Some(_) if self.bundle.is_empty() => return Ok(()),
-            Some(map) if map.data == self.data && !map.annotations.text.is_empty() => {
-                return Ok(());
-            }
+            Some(map) if is_complete(&map, &self.data) => return Ok(()),
             Some(map) => {
                 let target = Target::of::<RootCaConfigMap>(&map.meta);
                 let map = self.completed(Value::Object(map.document.to_object()));

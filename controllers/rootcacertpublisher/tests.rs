@@ -272,6 +272,28 @@ async fn an_existing_config_map_that_the_cache_lacks_is_met_again() {
     );
 }
 
+/// The watch misses the creation, so the next list shows the ConfigMap with the user's data.
+#[tokio::test(start_paused = true)]
+async fn a_change_in_a_gap_of_the_watch_is_undone() {
+    let world = World::published().await;
+    let faults = world.cluster.faults();
+    faults.stall_watches("configmaps");
+    world.create(namespace("new")).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let path = world.cluster.path("configmaps", "new", NAME);
+    let foreign = json!({"data": {"ca.crt": "foreign", "more": "x"}});
+    world.cluster.patch(&path, foreign).await.unwrap();
+    world.cluster.compact("configmaps");
+    faults.resume_watches("configmaps");
+    faults.break_watches("configmaps");
+    world.a_minute().await;
+    let map = world.cluster.get(&path).await.unwrap();
+    assert_eq!(map["data"], json!({"ca.crt": CA}));
+    let mut writes = world.published_writes();
+    writes.retain(|write| write.contains("new"));
+    assert_eq!(writes, ["create new 201", "update new 200"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_immutable_config_map_is_retried_with_back_off() {
     let mut world = World::bare().await;

@@ -127,8 +127,10 @@ impl Writer {
                 record(&self.pods_written, of.key, &answer);
                 Ok(())
             }
-            // A conflict means that another pod has the name.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            // Another pod has the name, and its event is on the way. Without one, the next sync
+            // repeats the deletion.
+            Err(error) if error.is_conflict() => return Err(PodError::Request(error)),
             Err(error) => Err(PodError::Request(error)),
         };
         self.pod_event(of, Verb::Delete, &pod.meta.name, deleted.as_ref().err());

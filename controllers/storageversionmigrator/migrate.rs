@@ -125,12 +125,21 @@ impl Migrator {
             "kind": resource.kind, "apiVersion": resource.api_version(),
             "metadata": {"uid": object.uid, "resourceVersion": object.resource_version},
         });
-        match self.client.apply(target, NAME, &configuration).await {
-            // Another client has stored, deleted or replaced the object since the list.
-            Err(error) if error.is_conflict() => Ok(()),
-            answer => answer.map(|_| ()),
+        // A changed object meets a conflict each time: another client has stored, deleted or
+        // replaced it since the list. The repetition tells this from a conflict in passing.
+        let mut answer = self.client.apply(target, NAME, &configuration).await;
+        if is_conflict(&answer) {
+            answer = self.client.apply(target, NAME, &configuration).await;
         }
+        if is_conflict(&answer) {
+            return Ok(());
+        }
+        answer.map(drop)
     }
+}
+
+fn is_conflict<T>(answer: &Result<T, ApiError>) -> bool {
+    answer.as_ref().is_err_and(ApiError::is_conflict)
 }
 
 /// Whether the API server refuses the object for good. Upstream: `isRetriableError`.

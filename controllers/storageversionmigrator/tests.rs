@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
-use steersman_devcluster::faults::{Matcher, internal_error};
+use steersman_devcluster::faults::{Matcher, conflict, internal_error};
 use steersman_devcluster::status::Status;
 
 use super::DESCRIPTOR;
@@ -241,17 +241,22 @@ async fn unusable_resources_fail() {
 async fn changed_and_deleted_objects_are_skipped() {
     let world = World::migrating().await;
     world.create_maps(&["a", "b"]).await;
-    world.cluster.faults().reject(
-        Matcher {
-            name: Some("a".to_owned()),
-            ..Matcher::new("patch", "configmaps")
-        },
-        Status::new(409, "Conflict", "the object has been modified"),
-        None,
-    );
+    let patch = Matcher::new("patch", "configmaps").name("a");
+    world.cluster.faults().reject(patch, conflict(), None);
     world.create(migration("m", "", "configmaps")).await;
     assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
-    assert_eq!(world.rewritten(), ["a 409", "b 200"]);
+    assert_eq!(world.rewritten(), ["a 409", "a 409", "b 200"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_object_is_rewritten_after_a_conflict() {
+    let world = World::migrating().await;
+    world.create_maps(&["a", "b"]).await;
+    let patch = Matcher::new("patch", "configmaps").name("a");
+    world.cluster.faults().reject(patch, conflict(), Some(1));
+    world.create(migration("m", "", "configmaps")).await;
+    assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
+    assert_eq!(world.rewritten(), ["a 409", "a 200", "b 200"]);
 }
 
 #[tokio::test(start_paused = true)]

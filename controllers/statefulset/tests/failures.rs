@@ -144,6 +144,25 @@ async fn conflicts_of_a_claim_are_repeated_in_the_same_sync() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn conflicts_of_a_deletion_are_repeated_without_an_event() {
+    let world = world_with(web(2)).await;
+    let delete = Matcher::new("delete", "pods");
+    let before = world.writes().len();
+    let conflict = faults::conflict();
+    world.cluster.faults().reject(delete, conflict, Some(3));
+    world.change_set(json!({"replicas": 1})).await;
+    world.until("one pod", |state| state.pods.len() == 1).await;
+    let mut deletions = world.set_writes_since(before);
+    deletions.retain(|write| write.starts_with("delete"));
+    let expected = [409, 409, 409, 200].map(|code| format!("delete pods/web-1 {code}"));
+    assert_eq!(deletions, expected);
+    let mut events = world.set_events().await;
+    events.retain(|(reason, _)| reason.ends_with("Delete"));
+    let message = "Delete Pod web-1 in StatefulSet web successful";
+    assert_eq!(events, [("SuccessfulDelete".into(), message.into())]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_deletion_is_reported_and_repeated() {
     let world = world_with(web(2)).await;
     world.cluster.faults().reject(

@@ -9,7 +9,8 @@
 //! Upstream: `pkg/controller/bootstrap` (`tokencleaner.go`). Differences:
 //!
 //! - The deletion carries the resource version, which upstream's lacks.
-//! - A failed deletion, also after a conflict, is retried with back-off; upstream waits for the next event.
+//! - A failed deletion, also after a conflict, is retried with back-off; upstream waits for the next
+//!   event.
 //! - The cache holds bootstrap tokens, and no other Secrets.
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn errors_name_invalid_files_and_the_manager_does_not_start() {
         (
             "unreadable authority",
             &[&directory_flag],
-            ["unable to load client CA provider", "Is a directory"],
+            ["unable to load client CA provider", "is a directory"],
         ),
     ];
     let port = format!("--secure-port={}", free_port());

@@ -825,7 +825,7 @@ fn errors_of_invalid_bundles_name_the_file() {
     let error = missing.err().unwrap().to_string();
     assert!(
         error.starts_with(
-            "unable to create request header authentication config: /nowhere/ca.crt: No such file"
+            "unable to create request header authentication config: open /nowhere/ca.crt: no such file"
         ),
         "{error}"
     );

@@ -191,7 +191,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with("unable to load server certificate: /nowhere/tls.crt: No such file"),
+            error.starts_with(
+                "unable to load server certificate: open /nowhere/tls.crt: no such file"
+            ),
             "{error}"
         );
         let error = config(|tls| tls.cipher_suites = vec!["TLS_NO".into()])

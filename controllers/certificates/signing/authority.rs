@@ -2,11 +2,12 @@
 //!
 //! Upstream: `ca_provider.go`, and `k8s.io/apiserver/pkg/server/dynamiccertificates`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use steersman_options::Options;
 use steersman_runtime::keys::PrivateKey;
-use steersman_runtime::reload::Reloading;
+use steersman_runtime::reload::{OpenError, Reloading};
 use steersman_runtime::x509::{self, Certificate};
 
 use super::signer::{self, Files, Signer};
@@ -71,10 +72,13 @@ impl Files {
         }
         let name = format!("csr-controller::{certificate}::{key}");
         let paths = [certificate, key].map(PathBuf::from).to_vec();
-        let current = Reloading::new(paths, move |content| {
+        let current = Reloading::open(paths, move |content| {
             authority(&name, &content[0], &content[1])
         });
-        let current = current.map_err(failed)?;
+        let current = current.map_err(|error| match error {
+            OpenError::Read(error) => failed(error.to_string()),
+            OpenError::Content { reason, .. } => failed(reason),
+        })?;
         match &*current.latest() {
             Ok(_) => Ok(current),
             Err(reason) => Err(reason.clone()),
@@ -92,22 +96,28 @@ fn authority(
     if certificate.is_empty() || key.is_empty() {
         return Err(format!("missing content for serving cert {name:?}"));
     }
-    let certificates = x509::certificates_in_pem(certificate);
-    let first = certificates
-        .first()
-        .ok_or("tls: failed to find any PEM data in certificate input")?;
-    let leaf = Certificate::read(first)?;
-    let key = PrivateKey::from_pem(key).map_err(|error| error.to_string())?;
-    if leaf.public_key != key.public_key() {
-        return Err("tls: private key does not match public key".to_owned());
+    let (leaf, _) = x509::key_pair(certificate, key)?;
+    let unusable = |part, reason: &dyn Display| {
+        Ok(Err(format!(
+            "error reading CA {part} file {name:?}: {reason}"
+        )))
+    };
+    match x509::certificates_without_headers(certificate) {
+        0 => {
+            let reason = "data does not contain any valid RSA or ECDSA certificates";
+            return unusable("cert", &reason);
+        }
+        1 => {}
+        count => {
+            let reason = format!("expected 1 certificate, found {count}");
+            return unusable("cert", &reason);
+        }
     }
-    Ok(match certificates.len() {
-        1 => Ok(Authority {
+    match PrivateKey::from_pem(key) {
+        Ok(key) => Ok(Ok(Authority {
             certificate: leaf,
             key,
-        }),
-        count => Err(format!(
-            "error reading CA cert file {name:?}: expected 1 certificate, found {count}"
-        )),
-    })
+        })),
+        Err(error) => unusable("key", &error),
+    }
 }

@@ -13,11 +13,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::files::{self, ReadError};
+
 /// The shortest time between two reads of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Parses the contents of the files, in the order of the files.
 type Load<T> = Arc<dyn Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync>;
+
+/// Files that cannot be used from the start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file could not be read.
+    #[error("{0}")]
+    Read(#[source] ReadError),
+    /// The contents are invalid.
+    #[error("{files}: {reason}")]
+    Content {
+        /// The paths of the files.
+        files: String,
+        /// The words of the parser.
+        reason: String,
+    },
+}
 
 /// The parsed content of some files. Cheap to clone; clones share one state.
 pub struct Reloading<T> {
@@ -53,8 +71,22 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         files: Vec<PathBuf>,
         load: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
     ) -> Result<Self, String> {
-        let content = read(&files)?;
-        let value = load(&content).map_err(|reason| format!("{}: {reason}", names(&files)))?;
+        Self::open(files, load).map_err(|error| error.to_string())
+    }
+
+    /// The same, for callers with their own words about invalid contents.
+    ///
+    /// # Errors
+    /// If a file is unreadable or `load` fails.
+    pub fn open(
+        files: Vec<PathBuf>,
+        load: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let content = read(&files).map_err(OpenError::Read)?;
+        let value = load(&content).map_err(|reason| OpenError::Content {
+            files: names(&files),
+            reason,
+        })?;
         let state = State {
             checked: Instant::now(),
             content,
@@ -86,7 +118,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         match tokio::task::spawn_blocking(move || read(&files)).await {
             Ok(Ok(content)) => self.take(content),
             Ok(Err(error)) => tracing::error!(
-                error,
+                error = error.to_string(),
                 "cannot read files again, the previous content stays in effect"
             ),
             // The runtime shuts down.
@@ -125,11 +157,8 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     }
 }
 
-fn read(files: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
-    files
-        .iter()
-        .map(|file| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display())))
-        .collect()
+fn read(files: &[PathBuf]) -> Result<Vec<Vec<u8>>, ReadError> {
+    files.iter().map(|file| files::read(file)).collect()
 }
 
 fn names(files: &[PathBuf]) -> String {
@@ -158,7 +187,7 @@ mod tests {
             Reloading::new(vec![file.clone()], number)
                 .err()
                 .unwrap()
-                .contains("number: No such file")
+                .contains("number: no such file")
         );
         write("x");
         assert!(

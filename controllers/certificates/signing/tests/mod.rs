@@ -221,64 +221,107 @@ fn unusable_files_end_the_start() {
     let files = Files::new(365);
     let (other, _) = authority("other", 10);
     let own = std::fs::read_to_string(files.path("ca.crt")).unwrap();
-    files.write("two.crt", &(own + &other));
+    files.write("two.crt", &(own.clone() + &other));
     files.write("other.crt", &other);
     files.write("empty", "");
     files.write("text", "x");
+    let headers = "CERTIFICATE-----\nProc-Type: x\n\n";
+    files.write(
+        "headers.crt",
+        &own.replacen("CERTIFICATE-----\n", headers, 1),
+    );
+    let own_key = std::fs::read_to_string(files.path("ca.key")).unwrap();
+    files.write(
+        "odd.key",
+        &own_key.replace(" PRIVATE KEY", " ODD PRIVATE KEY"),
+    );
+    let ed25519 = include_str!("../../../serviceaccounttoken/testdata/ed25519.pem");
+    files.write("ed25519.key", ed25519);
     let path = |name: &str| files.path(name).to_str().unwrap().to_owned();
-    let reading = |file: &str| format!("error reading CA cert file {:?}: ", path(file));
-    // (certificate, key, start and end of the error)
+    let reading = |part: &str, file: &str| format!("error reading CA {part} file {file:?}: ");
+    let pair = |certificate: &str, key: &str| {
+        format!("csr-controller::{}::{}", path(certificate), path(key))
+    };
+    let missing = |name: &str| format!("open {}: no such file or directory", path(name));
+    let of_file = |certificate: &str, reason: &str| reading("cert", &path(certificate)) + reason;
+    let of_pair = |part: &str, certificate: &str, key: &str, reason: &str| {
+        reading(part, &pair(certificate, key)) + reason
+    };
+    let no_content = format!(
+        "missing content for serving cert {:?}",
+        pair("empty", "ca.key")
+    );
+    // (certificate, key, error)
     let cases = [
         (
             "none.crt",
             "ca.key",
-            reading("none.crt"),
-            "none.crt: No such file or directory (os error 2)".to_owned(),
+            of_file("none.crt", &missing("none.crt")),
         ),
         (
             "ca.crt",
             "none.key",
-            reading("ca.crt"),
-            "none.key: No such file or directory (os error 2)".to_owned(),
+            of_file("ca.crt", &missing("none.key")),
         ),
-        (
-            "empty",
-            "ca.key",
-            reading("empty"),
-            format!(
-                "missing content for serving cert {:?}",
-                format!("csr-controller::{}::{}", path("empty"), path("ca.key"))
-            ),
-        ),
+        ("empty", "ca.key", of_file("empty", &no_content)),
         (
             "text",
             "ca.key",
-            reading("text"),
-            "tls: failed to find any PEM data in certificate input".to_owned(),
+            of_file(
+                "text",
+                "tls: failed to find any PEM data in certificate input",
+            ),
         ),
         (
             "ca.crt",
             "text",
-            reading("ca.crt"),
-            "data does not contain a valid RSA or ECDSA private key".to_owned(),
+            of_file("ca.crt", "tls: failed to find any PEM data in key input"),
+        ),
+        (
+            "ca.crt",
+            "ed25519.key",
+            of_file(
+                "ca.crt",
+                "tls: private key type does not match public key type",
+            ),
         ),
         (
             "other.crt",
             "ca.key",
-            reading("other.crt"),
-            "tls: private key does not match public key".to_owned(),
+            of_file("other.crt", "tls: private key does not match public key"),
         ),
         (
             "two.crt",
             "ca.key",
-            format!(
-                "error reading CA cert file {:?}: ",
-                format!("csr-controller::{}::{}", path("two.crt"), path("ca.key"))
+            of_pair(
+                "cert",
+                "two.crt",
+                "ca.key",
+                "expected 1 certificate, found 2",
             ),
-            "expected 1 certificate, found 2".to_owned(),
+        ),
+        (
+            "headers.crt",
+            "ca.key",
+            of_pair(
+                "cert",
+                "headers.crt",
+                "ca.key",
+                "data does not contain any valid RSA or ECDSA certificates",
+            ),
+        ),
+        (
+            "ca.crt",
+            "odd.key",
+            of_pair(
+                "key",
+                "ca.crt",
+                "odd.key",
+                "data does not contain a valid RSA or ECDSA private key",
+            ),
         ),
     ];
-    for (certificate, key, start, end) in cases {
+    for (certificate, key, expected) in cases {
         let mut options = steersman_options::Options::default();
         options
             .set("cluster-signing-cert-file", &path(certificate))
@@ -288,12 +331,8 @@ fn unusable_files_end_the_start() {
             .err()
             .unwrap()
             .to_string();
-        let start =
-            format!("failed to init kubernetes.io/kubelet-serving certificate controller: {start}");
-        assert!(
-            error.starts_with(&start) && error.ends_with(&end),
-            "{error}"
-        );
+        let start = "failed to init kubernetes.io/kubelet-serving certificate controller: ";
+        assert_eq!(error, format!("{start}{expected}"));
     }
     let mut half = steersman_options::Options::default();
     half.set("cluster-signing-kubelet-client-cert-file", "/ca.crt")

@@ -156,7 +156,7 @@ mod tests {
             ..AuthInfo::default()
         };
         let error = CertificateFiles::of(&auth).unwrap_err();
-        assert!(error.contains("tls.crt: No such file"), "{error}");
+        assert!(error.contains("tls.crt: no such file"), "{error}");
 
         write(&old.0, &old.1);
         let files = Arc::new(CertificateFiles::of(&auth).unwrap().unwrap());

@@ -75,7 +75,7 @@ mod tests {
             TokenFile::new(path_text)
                 .err()
                 .unwrap()
-                .contains("No such file")
+                .contains("no such file")
         );
         std::fs::write(&path, "\n").unwrap();
         assert!(

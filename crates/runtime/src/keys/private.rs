@@ -106,6 +106,12 @@ impl PrivateKey {
         &self.public_key
     }
 
+    /// Whether a public key has the type of this key: RSA, ECDSA on any curve, or Ed25519.
+    pub fn has_type_of(&self, public_key: &[u8]) -> bool {
+        let types = (type_of(&self.public_key), type_of(public_key));
+        matches!(types, (Ok(own), Ok(other)) if own == other)
+    }
+
     /// The public key as a PEM block `PUBLIC KEY`.
     pub fn public_key_pem(&self) -> String {
         let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
@@ -155,6 +161,12 @@ impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PrivateKey({:?})", self.algorithm())
     }
+}
+
+/// The object identifier in a SubjectPublicKeyInfo.
+fn type_of(public_key: &[u8]) -> Result<&[u8], Error> {
+    let mut algorithm = Elements::of_sequence(public_key)?.sequence()?;
+    algorithm.content(Tag::ObjectIdentifier)
 }
 
 /// Messages of `der` name tags and positions only.

@@ -13,6 +13,14 @@ pub fn certificates_in_pem(pem: &[u8]) -> Vec<Vec<u8>> {
     certificates.map(Pem::into_contents).collect()
 }
 
+/// The number of certificates in `pem` whose blocks have no headers. Upstream's `ParseCertsPEM` skips
+/// the others, and `X509KeyPair` of Go does not.
+pub fn certificates_without_headers(pem: &[u8]) -> usize {
+    let blocks = ::pem::parse_many(pem).unwrap_or_default();
+    let is_counted = |block: &&Pem| block.tag() == BLOCK && block.headers().iter().next().is_none();
+    blocks.iter().filter(is_counted).count()
+}
+
 /// A PEM block with the certificate `der`, as Go writes it.
 pub fn certificate_to_pem(der: &[u8]) -> String {
     let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);

@@ -21,6 +21,7 @@ mod harness;
 mod health;
 mod hostile;
 mod join;
+mod keys;
 mod kubectl;
 mod kubectl_access;
 mod kubectl_protection;

@@ -19,11 +19,12 @@ use steersman_options::duration::GoDuration;
 use steersman_runtime::keys::PrivateKey;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{
-    BootstrapToken, ClusterInfo, ClusterRole, CronJob, Deployment, Job, Namespace, Node, Object,
-    ObjectMetadata, Pod, ReplicaSet, ReplicationController,
+    BootstrapToken, CertificateSigningRequest, ClusterInfo, ClusterRole, ClusterTrustBundle,
+    CronJob, Deployment, Job, Namespace, Node, Object, ObjectMetadata, Pod, PodCertificateRequest,
+    ReplicaSet, ReplicationController, RootCaConfigMap, ServiceAccount, TokenSecret,
 };
 use steersman_runtime::template::{self, PodTemplate};
-use steersman_runtime::x509::{Certificate, CertificateRequest};
+use steersman_runtime::x509::{self, Certificate, CertificateRequest};
 use steersman_runtime::{fuzzing, gotime};
 
 /// A fuzz target: takes any bytes, and panics when an assertion fails.
@@ -66,17 +67,23 @@ pub fn wire(data: &[u8]) {
     }
     for read in [
         read::<BootstrapToken>,
+        read::<CertificateSigningRequest>,
         read::<ClusterInfo>,
         read::<ClusterRole>,
+        read::<ClusterTrustBundle>,
         read::<CronJob>,
         read::<Deployment>,
         read::<Job>,
+        read::<PodCertificateRequest>,
         read::<Namespace>,
         read::<Node>,
         read::<ObjectMetadata>,
         read::<Pod>,
         read::<ReplicaSet>,
         read::<ReplicationController>,
+        read::<RootCaConfigMap>,
+        read::<ServiceAccount>,
+        read::<TokenSecret>,
     ] {
         read(data);
     }
@@ -230,6 +237,10 @@ pub fn signing_requests(data: &[u8]) {
         let _ = (request.subject.common_name(), request.check_signature());
     }
     let _ = PrivateKey::from_pem(data);
+    // Both files of an authority; a text may hold its certificate and its key.
+    if let Ok((certificate, key)) = x509::key_pair(data, data) {
+        assert_eq!(certificate.public_key, key.public_key());
+    }
 }
 
 #[cfg(test)]

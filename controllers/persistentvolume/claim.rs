@@ -64,7 +64,7 @@ pub(super) fn step(
     users: impl FnOnce() -> Vec<Arc<Pod>>,
 ) -> Result<Step, DecideError> {
     if claim.annotations.bind_completed.is_some() {
-        Ok(bound(claim, volumes))
+        Ok(bound(claim, volume_of(claim, volumes)))
     } else if claim.spec.volume_name.is_empty() {
         unbound(claim, volumes, classes, users)
     } else {
@@ -161,15 +161,15 @@ fn requesting(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Step {
     Step::Refuse(notice, misbinding)
 }
 
-/// The step of a claim that was bound once.
-fn bound(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Step {
+/// The step of a claim that was bound once. `volume` is the volume that it names, if that exists.
+pub(super) fn bound(claim: &PersistentVolumeClaim, volume: Option<Arc<PersistentVolume>>) -> Step {
     let lost = |message: &str| Step::Lose(Notice::warning("ClaimLost", message));
     if claim.spec.volume_name.is_empty() {
         return lost(
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         );
     }
-    let Some(volume) = volume_of(claim, volumes) else {
+    let Some(volume) = volume else {
         return lost("Bound claim has lost its PersistentVolume. Data on the volume is lost!");
     };
     match &volume.spec.claim_ref {

@@ -34,7 +34,7 @@ pub(super) enum SyncError {
     /// A volume names a claim that cannot exist.
     #[error("invalid resource name {0:?}")]
     ClaimName(String),
-    /// A claim could not be read.
+    /// A claim or volume could not be read.
     #[error("{0}")]
     Read(#[from] LiveError),
     /// A claim or volume could not be written.

@@ -17,6 +17,7 @@
 //!
 //! - Syncs of claims and volumes take turns, so their writes do not conflict.
 //! - Deletions carry the UID, and a live read confirms the UID before a volume is reclaimed.
+//! - A live read of the volume confirms that a claim has lost it.
 //! - The folder of a provisioned volume has the name of the volume, and not a random one.
 //! - Each recycler pod is made from the template, which upstream's recyclers share and change.
 

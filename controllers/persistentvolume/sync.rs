@@ -117,6 +117,10 @@ impl Binder {
             let volumes = self.objects.caches.volumes();
             claim::step(&claim, &volumes, &self.classes, users)?
         };
+        let step = match step {
+            claim::Step::Lose(_) => self.confirmed_loss(&claim, step).await?,
+            step => step,
+        };
         match step {
             claim::Step::Bind(volume) => {
                 let bound = self.bind(&volume, &claim).await;
@@ -191,6 +195,22 @@ impl Binder {
             claim: claim.key().to_string(),
             source,
         })
+    }
+
+    /// The step of a claim that, by the caches, has lost its volume.
+    ///
+    /// The API server confirms the loss: the cache of volumes may be behind that of claims, and
+    /// users read that their data is lost.
+    async fn confirmed_loss(
+        &self,
+        claim: &PersistentVolumeClaim,
+        step: claim::Step,
+    ) -> Result<claim::Step, SyncError> {
+        let volume = &claim.spec.volume_name;
+        if claim.status.phase == "Lost" || !is_path_name(volume) {
+            return Ok(step);
+        }
+        Ok(claim::bound(claim, self.objects.live_volume(volume).await?))
     }
 
     async fn lose(&self, claim: &PersistentVolumeClaim, notice: Notice) -> Result<(), SyncError> {

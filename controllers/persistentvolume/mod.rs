@@ -18,6 +18,7 @@
 //! - Syncs of claims and volumes take turns, so their writes do not conflict.
 //! - Deletions carry the UID, and a live read confirms the UID before a volume is reclaimed.
 //! - A live read of the volume confirms that a claim has lost it.
+//! - The state of a volume is known before its key leaves the queue.
 //! - The folder of a provisioned volume has the name of the volume, and not a random one.
 //! - Each recycler pod is made from the template, which upstream's recyclers share and change.
 
@@ -48,9 +49,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::object::{
-    Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+    Node, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
 };
 use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::rbac::Rule;
@@ -60,7 +61,7 @@ use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
 use self::config::Config;
-use self::known::Caches;
+use self::known::{Caches, KnownType};
 use self::metrics::{BinderMetrics, Timers};
 use self::operations::Operations;
 use self::sync::{Binder, Claims, Volumes};
@@ -124,10 +125,8 @@ fn binder(
     let claim_queue = WorkQueue::new("claims", &ctx.queue_metrics);
     let volume_queue = WorkQueue::new("volumes", &ctx.queue_metrics);
     let caches = Arc::<Caches>::default();
-    enqueue_all(&claims, &claim_queue);
-    enqueue_all(&volumes, &volume_queue);
-    forget_at_rewind(&claims, &caches, |caches| caches.claims().clear());
-    forget_at_rewind(&volumes, &caches, |caches| caches.volumes().clear());
+    follow(&claims, &claim_queue, &caches);
+    follow(&volumes, &volume_queue, &caches);
     let client = ctx.client(DESCRIPTOR.identity);
     Ok(Arc::new(Binder {
         stored_claims: claims.store(),
@@ -148,23 +147,29 @@ fn binder(
     }))
 }
 
-/// Enqueues each object that changes.
-fn enqueue_all<T: Object>(informer: &SharedInformer<T>, queue: &WorkQueue<ObjectKey>) {
-    let queue = queue.clone();
-    informer.add_handler(move |change| queue.add(change.object().key()));
-}
-
-/// Forgets the known states when resource versions go back: they would count as later ones.
-fn forget_at_rewind<T: Object>(
+/// Takes in each object that changes, and enqueues it.
+///
+/// The state is known before the key leaves its queue, so a claim finds a volume that waits behind
+/// thousands of others. When resource versions go back, the old states would count as later ones.
+fn follow<T: KnownType>(
     informer: &SharedInformer<T>,
+    queue: &WorkQueue<ObjectKey>,
     caches: &Arc<Caches>,
-    forget: fn(&Caches),
 ) {
     // The informer outlives the controller and must not keep its states alive.
-    let caches = Arc::downgrade(caches);
+    let (queue, known) = (queue.clone(), Arc::downgrade(caches));
+    informer.add_handler(move |change| {
+        if !matches!(change, Change::Deleted { .. })
+            && let Some(caches) = known.upgrade()
+        {
+            T::store(&caches, change.object());
+        }
+        queue.add(change.object().key());
+    });
+    let (store, known) = (informer.store(), Arc::downgrade(caches));
     informer.on_rewind(move || {
-        if let Some(caches) = caches.upgrade() {
-            forget(&caches);
+        if let Some(caches) = known.upgrade() {
+            T::replace(&caches, &store.list());
         }
     });
 }
@@ -185,7 +190,6 @@ impl Controller for Binding {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             let binder = &self.binder;
-            binder.fill();
             binder.metrics.count(Arc::clone(&binder.objects.caches));
             let claims = Arc::new(Claims(Arc::clone(binder)));
             let volumes = Arc::new(Volumes(Arc::clone(binder)));

@@ -18,6 +18,7 @@ use super::claim::provisioned_name;
 use super::classes;
 use super::edits;
 use super::host_path::{self, HostPathError};
+use super::matching;
 use super::migration::IN_TREE_FINALIZER;
 use super::notice::Notice;
 use super::plugins::{self, Agent, HOST_PATH};
@@ -101,11 +102,22 @@ impl Binder {
             Notice::warning("ProvisioningFailed", message).record(&self.recorder, claim);
             return Err(ProvisionError::HandOver(error));
         }
+        if self.has_volume(claim) {
+            return Ok(());
+        }
         let message = format!(
             "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
         );
         Notice::normal("ExternalProvisioning", message).record(&self.recorder, claim);
         Ok(())
+    }
+
+    /// Whether a volume for `claim` has come since its sync, beside which this operation runs. The
+    /// event of the volume, or of the hand-over, causes the sync that binds both.
+    fn has_volume(&self, claim: &PersistentVolumeClaim) -> bool {
+        let volumes = self.objects.caches.volumes();
+        // Volumes that name no claim do not matter.
+        matches!(matching::best(claim, &volumes, true), Ok(Some(_)))
     }
 
     /// Makes a folder of this machine the volume of `claim`. Upstream: `provisionClaimOperation`.

@@ -76,16 +76,6 @@ impl Syncer for Volumes {
 }
 
 impl Binder {
-    /// Takes in the caches, so that the first syncs see all objects.
-    pub(super) fn fill(&self) {
-        for volume in self.stored_volumes.list() {
-            self.objects.caches.volumes().store(&volume);
-        }
-        for claim in self.stored_claims.list() {
-            self.objects.caches.claims().store(&claim);
-        }
-    }
-
     /// Enqueues everything. This retries Pending claims and failed operations, and repeats Events.
     pub(super) fn resync(&self) {
         for claim in self.stored_claims.list() {

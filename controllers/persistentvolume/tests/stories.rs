@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::{Matcher, conflict, internal_error};
+use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
 
 use crate::persistentvolume::DESCRIPTOR;
 use crate::testing::world::World;
@@ -253,6 +253,66 @@ async fn a_claim_of_an_external_provisioner_is_handed_over_and_bound() {
         Some(family.get_metric()[0].get_histogram().get_sample_count())
     };
     assert_eq!(count("volume_operation_total_seconds"), Some(1));
+}
+
+/// The volume that an external provisioner makes for the claim `data`.
+fn provisioned(world: &World) -> Value {
+    let uid = world.claim("data")["metadata"]["uid"].clone();
+    let of = json!({"namespace": "default", "name": "data", "uid": uid});
+    let spec = json!({"claimRef": of, "storageClassName": "fast"});
+    volume("pvc-1", "1Gi", spec)
+}
+
+/// Number of times that the Event about an awaited volume was recorded.
+fn times_awaited(world: &World) -> u64 {
+    let state = world.state();
+    let mut events = state.events.iter();
+    let event = events.find(|event| event["reason"] == "ExternalProvisioning");
+    event.map_or(0, |event| event["count"].as_u64().unwrap())
+}
+
+/// The key of the volume waits behind another one, and the key of the claim does not.
+#[tokio::test(start_paused = true)]
+async fn a_claim_finds_a_volume_that_waits_in_the_queue() {
+    let world = World::with_external_claim().await;
+    world.until_told("ExternalProvisioning").await;
+    // The hand-over is an event of the claim, which repeats the Event.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = times_awaited(&world);
+    let slow = Matcher::new("update", "persistentvolumes").name("other");
+    let delay = RequestFault::Delay(Duration::from_secs(5));
+    let delayed = world.cluster.faults().on_request(slow, delay, Some(1));
+    world.create(volume("other", "1Gi", json!({}))).await;
+    world
+        .until("the sync of another volume", |_| {
+            world.cluster.faults().hits(delayed) == 1
+        })
+        .await;
+    let labels = json!({"metadata": {"labels": {"changed": "yes"}}});
+    world.patch("persistentvolumeclaims", "data", labels).await;
+    world.create(provisioned(&world)).await;
+    world.until_claim("data", "Bound").await;
+    world.at_rest().await;
+    assert_eq!(times_awaited(&world), before);
+}
+
+/// The administrator reserves a volume while the claim is handed to its provisioner.
+#[tokio::test(start_paused = true)]
+async fn no_event_awaits_a_volume_that_has_come() {
+    let world = World::binder().await;
+    let slow = Matcher::new("update", "persistentvolumeclaims").name("data");
+    let delay = RequestFault::Delay(Duration::from_secs(5));
+    world.cluster.faults().on_request(slow, delay, Some(1));
+    world
+        .create(class("fast", "csi.example.com", json!({})))
+        .await;
+    world
+        .create(claim("data", "1Gi", json!({"storageClassName": "fast"})))
+        .await;
+    world.create(provisioned(&world)).await;
+    world.until_claim("data", "Bound").await;
+    world.at_rest().await;
+    assert_eq!(times_awaited(&world), 0);
 }
 
 /// A provisioner that never answers costs one write and an Event per period, which are counted.
@@ -509,4 +569,22 @@ async fn a_stale_cache_of_volumes_loses_no_claim() {
     world.delete("persistentvolumes", "pv").await;
     world.until_claim("data", "Lost").await;
     world.until_told("ClaimLost").await;
+}
+
+/// After an etcd restore, unchanged volumes are known without a further event.
+#[tokio::test(start_paused = true)]
+async fn a_restored_claim_keeps_its_volume() {
+    let mut world = World::binder().await;
+    world.create(volume("pv", "1Gi", json!({}))).await;
+    world.create(claim("data", "1Gi", json!({}))).await;
+    world.until_claim("data", "Bound").await;
+    world.at_rest().await;
+    let backup = world.cluster.snapshot();
+    let labels = json!({"metadata": {"labels": {"changed": "yes"}}});
+    world.patch("persistentvolumeclaims", "data", labels).await;
+    world.at_rest().await;
+    world.clear_requests();
+    world.restore(&backup);
+    world.a_minute().await;
+    assert_eq!(world.requests_of(IDENTITY), [""; 0]);
 }

@@ -24,7 +24,7 @@ type Uses = fn(&Value, &str) -> bool;
 type Users = &'static [(&'static str, Uses)];
 
 /// Protected types with their finalizers, and the types of their users.
-const PROTECTIONS: [(&str, &str, Users); 3] = [
+const PROTECTIONS: [(&str, &str, Users); 4] = [
     (
         "persistentvolumeclaims",
         "kubernetes.io/pvc-protection",
@@ -42,6 +42,11 @@ const PROTECTIONS: [(&str, &str, Users); 3] = [
             ("persistentvolumeclaims", has_class),
             ("persistentvolumes", has_class),
         ],
+    ),
+    (
+        "podgroups",
+        "scheduling.k8s.io/podgroup-protection",
+        &[("pods", is_unfinished_member)],
     ),
 ];
 
@@ -110,6 +115,18 @@ fn has_class(user: &Value, class: &str) -> bool {
         &status["modifyVolumeStatus"]["targetVolumeAttributesClassName"],
     ];
     names.into_iter().any(|name| name == class)
+}
+
+/// An unfinished pod of the PodGroup.
+fn is_unfinished_member(pod: &Value, group: &str) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let namespace = text(&pod["metadata"]["namespace"]);
+    let name = text(&pod["spec"]["schedulingGroup"]["podGroupName"]);
+    let is_finished = matches!(
+        pod["status"]["phase"].as_str(),
+        Some("Succeeded" | "Failed")
+    );
+    !is_finished && format!("{namespace}/{name}") == group
 }
 
 fn own_claim(state: &State, change: &Change) -> Result<(), String> {
@@ -199,6 +216,30 @@ mod tests {
                     ChangeKind::Deleted,
                     true,
                 ),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_pod_group_that_goes_before_its_pods_breaks_the_rule() {
+        let pod = |group: &str, phase: &str| {
+            let mut pod = object("p", json!({"schedulingGroup": {"podGroupName": group}}));
+            pod["status"] = json!({"phase": phase});
+            pod
+        };
+        let case = |why, user: Value, breaks| {
+            let group = with_finalizer(object("g", json!({})), PROTECTIONS[3].1);
+            let world = vec![("pods", user), ("podgroups", group.clone())];
+            let by = "podgroup-protection-controller";
+            let kind = ChangeKind::Deleted;
+            (why, world, by, "podgroups", kind, group, breaks)
+        };
+        check(
+            PROTECTED,
+            [
+                case("running pod", pod("g", "Running"), true),
+                case("finished pod", pod("g", "Failed"), false),
+                case("pod of another group", pod("h", "Running"), false),
             ],
         );
     }

@@ -27,6 +27,7 @@ mod podautoscaler;
 mod podgc;
 mod pods;
 mod policies;
+mod poolstatus;
 mod protection;
 mod resourceclaim;
 mod resourcequota;
@@ -150,6 +151,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         endpointslice::scenarios(),
         endpointslicemirroring::scenarios(),
         policies::scenarios(),
+        poolstatus::scenarios(),
         resourceclaim::scenarios(),
         rootca::scenarios(),
         accounts::scenarios(),

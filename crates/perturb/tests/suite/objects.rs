@@ -43,6 +43,7 @@ pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
         "nodes" | "persistentvolumes" => return format!("/api/v1/{plural}/{name}"),
         "csidrivers" => return format!("/apis/storage.k8s.io/v1/csidrivers/{name}"),
         "resourceclaims" => "/apis/resource.k8s.io/v1",
+        "podgroups" => "/apis/scheduling.k8s.io/v1alpha2",
         "volumeattributesclasses" => return format!("/apis/storage.k8s.io/v1/{plural}/{name}"),
         "resourceslices" => return format!("/apis/resource.k8s.io/v1/resourceslices/{name}"),
         _ => "/api/v1",

@@ -1,8 +1,9 @@
-//! Scenarios of the finalizers that protect claims, volumes and classes. The user plays the binder and
-//! the kubelet.
+//! Scenarios of the finalizers that protect claims, volumes, classes and PodGroups. The user plays the
+//! binder and the kubelet. The API server has PodGroups by a definition.
 
 use serde_json::{Value, json};
-use steersman_controllers::protection::{claims, classes, volumes};
+use steersman_controllers::protection::{claims, classes, pod_groups, volumes};
+use steersman_devcluster::definitions::definition;
 use steersman_perturb::rules::PROTECTED;
 use steersman_perturb::{Scenario, State, Step};
 
@@ -24,6 +25,13 @@ const VOLUMES: Scenario = Scenario {
 const CLASSES: Scenario = Scenario {
     controller: "vac-protection",
     controllers: &[classes::DESCRIPTOR],
+    ..CLAIMS
+};
+
+const GROUPS: Scenario = Scenario {
+    controller: "podgroup-protection",
+    controllers: &[pod_groups::DESCRIPTOR],
+    before: with_groups,
     ..CLAIMS
 };
 
@@ -53,10 +61,16 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         ("used", class_used),
         ("modified", class_modified),
     ];
+    let groups: [(&str, Steps); 3] = [
+        ("unused", group_unused),
+        ("members", group_with_members),
+        ("moved", group_of_moved_pod),
+    ];
     let all = [
         of(|| CLAIMS, claims),
         of(|| VOLUMES, volumes),
         of(|| CLASSES, classes),
+        of(|| GROUPS, groups),
     ];
     all.into_iter().flatten().collect()
 }
@@ -225,5 +239,75 @@ fn class_modified() -> Vec<Step> {
         until_caches_are_current(),
         current(json!("silver")),
         is_gone("volumeattributesclasses", "gold"),
+    ]
+}
+
+/// The type, and two PodGroups with the finalizer, which the API server sets elsewhere.
+fn with_groups() -> Vec<Value> {
+    let mut kind = definition("scheduling.k8s.io", "PodGroup", &["v1alpha2"], "Namespaced");
+    kind["metadata"]["uid"] = json!("uid-of-the-type");
+    let group = |name: &str| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {
+                "name": name, "namespace": "default", "uid": format!("uid-of-{name}"),
+                "finalizers": ["scheduling.k8s.io/podgroup-protection"],
+            },
+            "spec": {"schedulingPolicy": {"basic": {}}},
+        })
+    };
+    vec![kind, group("a"), group("b")]
+}
+
+/// A running pod of a PodGroup.
+fn member(name: &str, uid: &str, group: &str) -> Step {
+    let mut pod = pod_on(name, "node");
+    pod["metadata"]["namespace"] = json!("default");
+    pod["metadata"]["uid"] = json!(uid);
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+    pod["status"] = json!({"phase": "Running"});
+    Step::Load(pod)
+}
+
+fn group_unused() -> Vec<Step> {
+    vec![
+        member("p", "p", "b"),
+        until_caches_are_current(),
+        remove("podgroups", "a"),
+        is_gone("podgroups", "default/a"),
+        remove("podgroups", "b"),
+        until_caches_are_current(),
+    ]
+}
+
+/// One pod of the PodGroup finishes, the other one is deleted.
+fn group_with_members() -> Vec<Step> {
+    vec![
+        member("p", "p", "a"),
+        member("q", "q", "a"),
+        until_caches_are_current(),
+        remove("podgroups", "a"),
+        patch(
+            "pods",
+            "p/status",
+            json!({"status": {"phase": "Succeeded"}}),
+        ),
+        until_caches_are_current(),
+        kill("q"),
+        is_gone("podgroups", "default/a"),
+    ]
+}
+
+/// A pod of the same name belongs to another PodGroup.
+fn group_of_moved_pod() -> Vec<Step> {
+    vec![
+        member("p", "old", "a"),
+        until_caches_are_current(),
+        remove("podgroups", "a"),
+        remove("podgroups", "b"),
+        is_gone("podgroups", "default/b"),
+        kill("p"),
+        member("p", "new", "c"),
+        is_gone("podgroups", "default/a"),
     ]
 }

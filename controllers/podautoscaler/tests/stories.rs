@@ -149,6 +149,37 @@ async fn a_deployment_follows_its_load() {
     );
 }
 
+/// A load that rises by 0.8 thousandths of a core per period changes the status in most periods, not
+/// in all.
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_once_per_period_and_only_after_a_change() {
+    let controllers = [DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
+    let world = World::with(&controllers).await;
+    world.cluster.serve_metrics();
+    world
+        .create(workload("Deployment", 1, "2m..18m/300s"))
+        .await;
+    world.create(autoscaler("Deployment", cpu(2))).await;
+    until_condition(&world, "ScalingActive", ("True", "ValidMetricFound")).await;
+    world.clear_requests();
+    let mut version = found(&world)["metadata"]["resourceVersion"].clone();
+    let mut changes = 0;
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let next = found(&world)["metadata"]["resourceVersion"].clone();
+        if next != version {
+            (version, changes) = (next, changes + 1);
+        }
+    }
+    let writes = world.writes_by("horizontal-pod-autoscaler");
+    let is_status = |write: &&String| write.contains("/status");
+    assert_eq!(writes.iter().filter(is_status).count(), changes);
+    assert!(
+        (20..40).contains(&changes),
+        "{changes} changes of the status"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn custom_and_external_metrics_come_from_config_maps() {
     let metrics = |mark: &str, object: &str, data: Value| {

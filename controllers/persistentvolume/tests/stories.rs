@@ -279,7 +279,9 @@ async fn a_claim_finds_a_volume_that_waits_in_the_queue() {
     // The hand-over is an event of the claim, which repeats the Event.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = times_awaited(&world);
-    let slow = Matcher::new("update", "persistentvolumes").name("other");
+    let slow = Matcher::new("update", "persistentvolumes")
+        .subresource("status")
+        .name("other");
     let delay = RequestFault::Delay(Duration::from_secs(5));
     let delayed = world.cluster.faults().on_request(slow, delay, Some(1));
     world.create(volume("other", "1Gi", json!({}))).await;

@@ -304,14 +304,21 @@ async fn no_event_awaits_a_volume_that_has_come() {
     let world = World::binder().await;
     let slow = Matcher::new("update", "persistentvolumeclaims").name("data");
     let delay = RequestFault::Delay(Duration::from_secs(5));
-    world.cluster.faults().on_request(slow, delay, Some(1));
+    let delayed = world.cluster.faults().on_request(slow, delay, Some(1));
     world
         .create(class("fast", "csi.example.com", json!({})))
         .await;
     world
         .create(claim("data", "1Gi", json!({"storageClassName": "fast"})))
         .await;
-    world.create(provisioned(&world)).await;
+    world
+        .until("the hand-over", |_| {
+            world.cluster.faults().hits(delayed) == 1
+        })
+        .await;
+    let of = json!({"namespace": "default", "name": "data"});
+    let spec = json!({"claimRef": of, "storageClassName": "fast"});
+    world.create(volume("pv", "1Gi", spec)).await;
     world.until_claim("data", "Bound").await;
     world.at_rest().await;
     assert_eq!(times_awaited(&world), 0);
@@ -571,22 +578,4 @@ async fn a_stale_cache_of_volumes_loses_no_claim() {
     world.delete("persistentvolumes", "pv").await;
     world.until_claim("data", "Lost").await;
     world.until_told("ClaimLost").await;
-}
-
-/// After an etcd restore, unchanged volumes are known without a further event.
-#[tokio::test(start_paused = true)]
-async fn a_restored_claim_keeps_its_volume() {
-    let mut world = World::binder().await;
-    world.create(volume("pv", "1Gi", json!({}))).await;
-    world.create(claim("data", "1Gi", json!({}))).await;
-    world.until_claim("data", "Bound").await;
-    world.at_rest().await;
-    let backup = world.cluster.snapshot();
-    let labels = json!({"metadata": {"labels": {"changed": "yes"}}});
-    world.patch("persistentvolumeclaims", "data", labels).await;
-    world.at_rest().await;
-    world.clear_requests();
-    world.restore(&backup);
-    world.a_minute().await;
-    assert_eq!(world.requests_of(IDENTITY), [""; 0]);
 }

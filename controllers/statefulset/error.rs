@@ -121,6 +121,11 @@ impl SyncError {
         }
     }
 
+    /// Whether the write gate refused the request. The next leader does the work.
+    pub(super) fn is_fenced(&self) -> bool {
+        ApiError::within(self).is_some_and(ApiError::is_fenced)
+    }
+
     /// Both errors, or the only one.
     pub(super) fn join(first: Option<Self>, second: Option<Self>) -> Option<Self> {
         match (first, second) {

@@ -342,7 +342,9 @@ impl Work<'_> {
             Ok(due) => (due, None),
             Err(error) => (None, Some(error)),
         };
-        if let (Some(_), Some(error)) = (&failure, &error) {
+        if let (Some(_), Some(error)) = (&failure, &error)
+            && !error.is_fenced()
+        {
             tracing::error!(%error, "Could not update status");
         }
         let reported = Reported {

@@ -74,6 +74,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("svm/custom", "stale:storageversionmigrations:@m#3:5"),
     // The cache lacked the first count of a quota, whose pods were then not counted again.
     ("resourcequota/scopes", "event:resourcequotas:@q#1:delay"),
+    // After the write of a pod, the loss of the Lease stopped that of the status: an error in the log.
+    ("statefulset/parallel", "stale:pods:3:2"),
     // podgc deleted a pod again while the cache still showed it.
     ("podgc/terminated", "event:pods:@e#2:stall"),
     ("podgc/out-of-service", "event:pods:@a#1:stall"),

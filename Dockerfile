@@ -2,12 +2,11 @@
 #   docker buildx build --build-arg STEERSMAN_COMMIT="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
 #     --output type=image,name=registry.example.com/steersman:0.1.0,rewrite-timestamp=true,push=true .
-# The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler and the package
-# added to it stay the same. A tag may move: for a release, name the compiler's image by the digest that `docker buildx imagetools inspect
-# rust:1.95-alpine` prints, as rust:1.95-alpine@sha256:..., and write down which version of musl-dev was added.
+# The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler, which has the
+# C library too, stays the same. A tag may move: for a release, name the compiler's image by the digest that `docker buildx imagetools
+# inspect rust:1.95-slim` prints, as rust:1.95-slim@sha256:...
 # scripts/image.sh does the same without a container engine; with --twice it builds in two places and compares the bytes.
-FROM rust:1.95-alpine AS build
-RUN apk add --no-cache musl-dev
+FROM rust:1.95-slim AS build
 WORKDIR /src
 COPY . .
 ARG STEERSMAN_COMMIT=""
@@ -23,7 +22,7 @@ LABEL org.opencontainers.image.title="steersman" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /out/ /usr/local/bin/
 ENV PATH=/usr/local/bin
-# Nobody in particular; a number, so that runAsNonRoot can be checked without a list of users.
+# A number, so that runAsNonRoot can be checked without a list of users.
 USER 65532:65532
 EXPOSE 10257
 ENTRYPOINT ["/usr/local/bin/steersman"]

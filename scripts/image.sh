@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the image's binary without a container engine. It builds as the Dockerfile does, and starts
 # the binary against the embedded API server, with chroot, as an unprivileged user, in a folder with
-# no other file. Needs root, or user namespaces.
+# no other program. Needs root, or user namespaces.
 #   scripts/image.sh [--quick] [--twice]
 # --quick omits link-time optimisation, which takes most of the time. The binary is half as large
 # again, so the size limit is higher. The image is never built this way.
@@ -60,10 +60,17 @@ size=$(stat --format=%s "$(readlink -f "$binary")")
 [ "$size" -lt "$most_bytes" ] || fail "the binary has $size bytes, more than $most_bytes"
 if readelf --program-headers "$binary" | grep -q INTERP; then fail "the binary needs a dynamic linker"; fi
 
-# Run as the image's USER, without capabilities, with no other file than the binary.
-enter=(chroot --userspec=65532:65532 "$root")
-if [ "$(id -u)" -ne 0 ]; then
-  enter=(unshare --user --map-root-user chroot "$root")
+# Run as the image's USER, without capabilities. Container engines give each container the device of
+# random numbers: the C library inside the binary hides getrandom(2) from the crate of that name.
+mkdir "$root/dev"
+if [ "$(id -u)" -eq 0 ]; then
+  mknod --mode=444 "$root/dev/urandom" c 1 9
+  mknod --mode=444 "$root/dev/random" c 1 8
+  enter=(chroot --userspec=65532:65532 "$root")
+else
+  touch "$root/dev/urandom" "$root/dev/random"
+  enter=(unshare --user --map-root-user --mount sh -c
+    'for device in urandom random; do mount --bind "/dev/$device" "$0/dev/$device"; done; exec chroot "$0" "$@"' "$root")
 fi
 version=$("${enter[@]}" /usr/local/bin/kube-controller-manager --version) || fail "it does not start in an empty root"
 
@@ -74,6 +81,12 @@ children+=($!)
 for _ in $(seq 300); do [ -f "$root/kubeconfig" ] && break; sleep 0.1; done
 [ -f "$root/kubeconfig" ] || { cat "$scratch/server" >&2; fail "the embedded API server does not start"; }
 chmod a+r "$root/kubeconfig"
+# Kubernetes gives a container these files. The name of the server shows that the resolver works.
+mkdir "$root/etc"
+echo "127.0.0.1 localhost" >"$root/etc/hosts"
+: >"$root/etc/resolv.conf"
+sed -i 's|//127.0.0.1:|//localhost:|' "$root/kubeconfig"
+grep -q '//localhost:' "$root/kubeconfig" || fail "the kubeconfig has another server than 127.0.0.1"
 "${enter[@]}" /usr/local/bin/kube-controller-manager --kubeconfig=/kubeconfig --leader-elect-resource-name=image \
   --controllers=podgc --bind-address=127.0.0.1 --secure-port=10357 >"$scratch/log" 2>&1 &
 manager=$!

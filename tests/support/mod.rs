@@ -158,6 +158,12 @@ impl Program {
         }
     }
 
+    /// Whether the log has a line that contains `part` by now.
+    pub(crate) fn has_line(&mut self, part: &str) -> bool {
+        self.seen.extend(self.lines.try_iter());
+        self.seen.iter().any(|line| line.contains(part))
+    }
+
     /// Waits until `is_so`. Prints the log if the program ends first, or after the time limit.
     pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let start = std::time::Instant::now();

@@ -79,7 +79,7 @@ def is_detected(tree: pathlib.Path, replacements, arguments) -> bool:
     try:
         # A replacement that does not compile is an error of this script, not a detection.
         subprocess.run([*cargo, "--no-run"], cwd=tree, check=True, stderr=subprocess.DEVNULL)
-        run = subprocess.run([*cargo, "--", *arguments], cwd=tree, capture_output=True, text=True)
+        run = subprocess.run([*cargo, "--", "--plans", "11", *arguments], cwd=tree, capture_output=True, text=True)
     finally:
         for file, text in originals.items():
             file.write_text(text)

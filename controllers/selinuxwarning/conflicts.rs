@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::ObjectKey;
+use steersman_runtime::object::{ObjectKey, Uid};
 
 use super::labels::{self, Use};
 
@@ -67,7 +67,14 @@ struct UsedVolume {
 #[derive(Debug, Default)]
 pub(super) struct UsedVolumes {
     volumes: HashMap<Sym, UsedVolume>,
-    by_pod: HashMap<ObjectKey, BTreeSet<Sym>>,
+    by_pod: HashMap<ObjectKey, OfPod>,
+}
+
+/// The volumes of one pod.
+#[derive(Debug)]
+struct OfPod {
+    uid: Uid,
+    volumes: BTreeSet<Sym>,
 }
 
 impl UsedVolumes {
@@ -77,7 +84,7 @@ impl UsedVolumes {
         &mut self,
         volume: &Sym,
         driver: &Sym,
-        pod: &ObjectKey,
+        (pod, uid): (&ObjectKey, &Uid),
         new: Use,
     ) -> Vec<Conflict> {
         let used = self.volumes.entry(volume.clone()).or_default();
@@ -85,10 +92,11 @@ impl UsedVolumes {
         if used.pods.get(pod) == Some(&new) {
             return Vec::new();
         }
-        self.by_pod
-            .entry(pod.clone())
-            .or_default()
-            .insert(volume.clone());
+        let of_pod = self.by_pod.entry(pod.clone()).or_insert_with(|| OfPod {
+            uid: uid.clone(),
+            volumes: BTreeSet::new(),
+        });
+        of_pod.volumes.insert(volume.clone());
         let mut found = Vec::new();
         for (other, use_of_other) in used.pods.iter().filter(|(other, _)| *other != pod) {
             let mut add = |property, value: &str, other_value: &str| {
@@ -116,9 +124,19 @@ impl UsedVolumes {
         found
     }
 
+    /// Forgets a former pod of the same name, whose deletion the watch did not show.
+    pub(super) fn remove_namesake(&mut self, pod: &ObjectKey, uid: &Uid) {
+        if self.by_pod.get(pod).is_some_and(|known| known.uid != *uid) {
+            self.remove(pod);
+        }
+    }
+
     /// Forgets a pod.
     pub(super) fn remove(&mut self, pod: &ObjectKey) {
-        for volume in self.by_pod.remove(pod).unwrap_or_default() {
+        let Some(known) = self.by_pod.remove(pod) else {
+            return;
+        };
+        for volume in known.volumes {
             let Some(used) = self.volumes.get_mut(&volume) else {
                 continue;
             };
@@ -162,17 +180,18 @@ mod tests {
         let (volume, driver) = (Sym::new("v"), Sym::new("d"));
         let (a, b) = (ObjectKey::new("ns1", "a"), ObjectKey::new("ns1", "b"));
         let mut used = UsedVolumes::default();
+        let (of_a, of_b) = (Uid::new("of-a"), Uid::new("of-b"));
         assert!(
-            used.add(&volume, &driver, &a, labelled(":::s0:c1,c2"))
+            used.add(&volume, &driver, (&a, &of_a), labelled(":::s0:c1,c2"))
                 .is_empty()
         );
-        let found = used.add(&volume, &driver, &b, labelled(":::s0:c98,c99"));
+        let found = used.add(&volume, &driver, (&b, &of_b), labelled(":::s0:c98,c99"));
         let expected = "SELinuxLabel \":::s0:c1,c2\" conflicts with pod b that uses the same volume as this pod with SELinuxLabel \":::s0:c98,c99\". If both pods land on the same node, only one of them may access the volume.";
-        let of_a = found.iter().find(|conflict| conflict.pod == a).unwrap();
-        assert_eq!((found.len(), &*of_a.message()), (2, expected));
-        assert_eq!(of_a.reason(), "SELinuxLabelConflict");
+        let told = found.iter().find(|conflict| conflict.pod == a).unwrap();
+        assert_eq!((found.len(), &*told.message()), (2, expected));
+        assert_eq!(told.reason(), "SELinuxLabelConflict");
         assert!(
-            used.add(&volume, &driver, &b, labelled(":::s0:c98,c99"))
+            used.add(&volume, &driver, (&b, &of_b), labelled(":::s0:c98,c99"))
                 .is_empty()
         );
         assert_eq!(used.conflicts().len(), 2);
@@ -181,7 +200,7 @@ mod tests {
             label: String::new(),
             policy: "Recursive".to_owned(),
         };
-        let found = used.add(&volume, &driver, &b, recursive);
+        let found = used.add(&volume, &driver, (&b, &of_b), recursive);
         let properties: Vec<&str> = found.iter().map(|conflict| conflict.property).collect();
         assert_eq!(
             properties,
@@ -193,8 +212,11 @@ mod tests {
             ]
         );
         assert_eq!(used.conflicts().len(), 4);
-        used.remove(&b);
+        used.remove_namesake(&b, &of_b);
+        assert_eq!(used.conflicts().len(), 4);
+        used.remove_namesake(&b, &Uid::new("of-another-b"));
         assert!(used.conflicts().is_empty());
+        used.remove(&b);
         used.remove(&a);
         assert!(used.pods_of_driver("d").is_empty());
     }
@@ -204,8 +226,8 @@ mod tests {
         let (volume, driver) = (Sym::new("v"), Sym::default());
         let (a, b) = (ObjectKey::new("ns1", "a"), ObjectKey::new("ns2", "b"));
         let mut used = UsedVolumes::default();
-        used.add(&volume, &driver, &a, labelled(":::s1"));
-        let found = used.add(&volume, &driver, &b, labelled(":::s2"));
+        used.add(&volume, &driver, (&a, &Uid::new("a")), labelled(":::s1"));
+        let found = used.add(&volume, &driver, (&b, &Uid::new("b")), labelled(":::s2"));
         let expected = "SELinuxLabel\":::s2\" conflicts with another pod that uses the same volume as this pod with a different SELinuxLabel. If both pods land on the same node, only one of them may access the volume.";
         assert_eq!(found[0].message(), expected);
     }

@@ -60,6 +60,7 @@ impl ObjectSyncer for SelinuxWarning {
 impl Shared {
     /// Compares all volumes of a pod that can be compared. Fails with the first error.
     fn sync_volumes(&self, key: &ObjectKey, pod: &SelinuxPod) -> Result<(), SyncError> {
+        self.used().remove_namesake(key, &pod.meta.uid);
         let mounted = labels::mounted(pod);
         let mut result = Ok(());
         for volume in pod.spec.volumes.0.iter() {
@@ -77,7 +78,9 @@ impl Shared {
                         Plugin::Csi(csi) => csi.driver.clone(),
                         Plugin::FibreChannel | Plugin::Iscsi => Sym::default(),
                     };
-                    let conflicts = self.used().add(&found.unique_name, &driver, key, used);
+                    let conflicts =
+                        self.used()
+                            .add(&found.unique_name, &driver, (key, &pod.meta.uid), used);
                     self.report(&conflicts);
                 }
                 Err(error) => {

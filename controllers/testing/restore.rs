@@ -11,7 +11,7 @@ use steersman_devcluster::faults::{Matcher, internal_error};
 use steersman_runtime::controller::Descriptor;
 
 use crate::testing::world::World;
-use crate::{deployment, garbagecollector, podgc, replicaset};
+use crate::{deployment, garbagecollector, persistentvolume, podgc, replicaset};
 
 /// Less than the lifetime of expectations (five minutes), and enough for all other work.
 const SOON: Duration = Duration::from_secs(150);
@@ -153,4 +153,52 @@ async fn a_restored_owner_does_not_count_as_absent() {
     assert_eq!(names(&world, "secrets"), ["owned"]);
     let left = &world.cluster.objects("secrets")[0]["metadata"]["ownerReferences"];
     assert_eq!(left, &json!([owned]), "the dangling reference is removed");
+}
+
+/// The binder ignores states that are older than its own writes.
+#[tokio::test(start_paused = true)]
+async fn restored_claims_and_volumes_are_bound_again() {
+    let mut world = world(persistentvolume::DESCRIPTOR).await;
+    let volume = |name: &str, size: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
+                "csi": {"driver": "csi.example.com", "volumeHandle": name},
+            },
+        })
+    };
+    let claim = |name: &str, size: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+        })
+    };
+    let phase = |world: &World, plural: &str, name: &str| -> Value {
+        world.find(plural, name).unwrap_or_default()["status"]["phase"].take()
+    };
+    let is_pending = |world: &World| {
+        phase(world, "persistentvolumes", "small") == "Available"
+            && phase(world, "persistentvolumeclaims", "waiting") == "Pending"
+    };
+    let are_bound = |world: &World| {
+        ["waiting", "new"]
+            .iter()
+            .all(|name| phase(world, "persistentvolumeclaims", name) == "Bound")
+    };
+    world.create(volume("small", "1Gi")).await;
+    world.create(claim("waiting", "2Gi")).await;
+    world
+        .until("a claim without a volume", |_| is_pending(&world))
+        .await;
+    let backup = world.cluster.snapshot();
+    for _ in 0..2 {
+        // One claim is in the backup, the volume of the other one too.
+        world.create(volume("large", "2Gi")).await;
+        world.create(claim("new", "1Gi")).await;
+        world.until("two bound claims", |_| are_bound(&world)).await;
+        world.lose_everything_since(&backup).await;
+        assert!(is_pending(&world) && !are_bound(&world));
+        tokio::time::sleep(SOON).await;
+    }
 }

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::super::pods::{Sample, Samples};
 use super::{
-    CustomError, Items, MISSING, MetricsApi, ReadError, at_least_one, group_resource, query, read,
-    time,
+    CustomError, Items, MISSING, MetricsApi, ReadError, at_least_one, decoded, group_resource,
+    milli, query, time,
 };
 
 const API: &str = "custom";
@@ -87,9 +87,37 @@ impl CustomMetrics {
             name: Some(name),
             subresource: Some(metric).filter(|metric| !metric.is_empty()),
         };
-        let list: Items<MetricValue> = read(API, &self.client, target, query).await?;
+        let answer = self.client.list(target, query).await;
+        let answer = answer.map_err(|source| ReadError::Request { api: API, source })?;
+        check_type(&decoded(API, target, &answer)?, &answer)?;
+        let list: Items<MetricValue> = decoded(API, target, &answer)?;
         Ok(list.items)
     }
+}
+
+/// Refuses an `answer` of another type than a list of values. Upstream decodes the answers of this
+/// API alone by their kind.
+fn check_type(found: &TypeMeta, answer: &[u8]) -> Result<(), CustomError> {
+    let missing = |field| CustomError::Untyped {
+        field,
+        answer: String::from_utf8_lossy(answer).into_owned(),
+        decision: MISSING,
+    };
+    if found.kind.is_empty() {
+        return Err(missing("Kind"));
+    }
+    let (group, version) = split_api_version(&found.api_version).unwrap_or_default();
+    if version.is_empty() {
+        return Err(missing("apiVersion"));
+    }
+    if found.kind == "MetricValueList" && group == GROUP && VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    Err(CustomError::OtherKind {
+        kind: found.kind.clone(),
+        version: found.api_version.clone(),
+        decision: MISSING,
+    })
 }
 
 impl MetricsApi {
@@ -113,7 +141,7 @@ impl MetricsApi {
                 .map(|number| number.try_into().unwrap_or(0));
             let window = seconds.map(Duration::from_secs);
             let sample = Sample {
-                value: value.value.milli_value(),
+                value: milli(value.value),
                 timestamp: time(value.timestamp),
                 window: window.unwrap_or(DEFAULT_WINDOW),
             };
@@ -152,7 +180,7 @@ impl MetricsApi {
             self.custom.values(namespace, path, &query).await?
         };
         match &values[..] {
-            [value] => Ok(value.value.milli_value()),
+            [value] => Ok(milli(value.value)),
             several => Err(CustomError::Count(several.len(), MISSING).into()),
         }
     }
@@ -189,6 +217,14 @@ impl Group {
     }
 }
 
+/// The type of an answer.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct TypeMeta {
+    kind: String,
+    api_version: String,
+}
+
 /// `MetricValue` of both versions.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -197,7 +233,7 @@ struct MetricValue {
     described_object: Described,
     timestamp: Option<Timestamp>,
     window_seconds: Option<i64>,
-    value: Quantity,
+    value: Option<Quantity>,
 }
 
 #[derive(Deserialize, Default)]
@@ -211,6 +247,59 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_missing_value_is_zero() {
+        for (answer, expected) in [
+            (json!({}), 0),
+            (json!({"value": null}), 0),
+            (json!({"value": "2"}), 2_000),
+        ] {
+            let value: MetricValue = serde_json::from_value(answer).unwrap();
+            assert_eq!(milli(value.value), expected);
+        }
+    }
+
+    #[test]
+    fn only_lists_of_values_are_read() {
+        let of = |kind: &str, version: &str| json!({"kind": kind, "apiVersion": version});
+        let list = |version: &str| of("MetricValueList", version);
+        let other = |kind: &str, version: &str| {
+            format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/metrics/pkg/client/custom_metrics/scheme/register.go:36\""
+            )
+        };
+        let untyped = json!({"items": []});
+        let missing = |field: &str, answer: &serde_json::Value| {
+            format!("Object '{field}' is missing in '{answer}'")
+        };
+        let without_version = list("");
+        // (answer, error)
+        let cases = [
+            (list("custom.metrics.k8s.io/v1beta1"), None),
+            (list("custom.metrics.k8s.io/v1beta2"), None),
+            (untyped.clone(), Some(missing("Kind", &untyped))),
+            (
+                without_version.clone(),
+                Some(missing("apiVersion", &without_version)),
+            ),
+            (of("PodList", "v1"), Some(other("PodList", "v1"))),
+            (
+                list("custom.metrics.k8s.io/v2"),
+                Some(other("MetricValueList", "custom.metrics.k8s.io/v2")),
+            ),
+            (
+                list("metrics.k8s.io/v1beta1"),
+                Some(other("MetricValueList", "metrics.k8s.io/v1beta1")),
+            ),
+        ];
+        for (answer, error) in cases {
+            let text = answer.to_string();
+            let found = serde_json::from_str(&text).unwrap();
+            let result = check_type(&found, text.as_bytes());
+            assert_eq!(result.err().map(|error| error.to_string()), error, "{text}");
+        }
+    }
 
     #[test]
     fn the_preferred_known_version_is_used() {

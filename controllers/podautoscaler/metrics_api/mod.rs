@@ -63,10 +63,35 @@ pub(super) enum CustomError {
         #[source]
         source: MappingError,
     },
+    /// The answer has no kind or no API version.
+    #[error("Object '{field}' is missing in '{answer}'")]
+    Untyped {
+        /// `Kind` or `apiVersion`.
+        field: &'static str,
+        /// The answer as received.
+        answer: String,
+        /// For the category of the error.
+        #[source]
+        decision: Decision,
+    },
+    /// The answer is no list of values. Upstream names the place in its source, too.
+    #[error("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")]
+    OtherKind {
+        /// Kind of the answer.
+        kind: String,
+        /// API version of the answer.
+        version: String,
+        /// For the category of the error.
+        #[source]
+        decision: Decision,
+    },
     /// The answer is about several objects, or none.
     #[error("the custom metrics API server returned {0} results when we asked for exactly one")]
     Count(usize, #[source] Decision),
 }
+
+/// The set of types that answers of the custom metrics API have, as upstream names it.
+const SCHEME: &str = "k8s.io/metrics/pkg/client/custom_metrics/scheme/register.go:36";
 
 /// The decision to propose no size without values.
 const MISSING: Decision = Decision("metrics_missing");
@@ -107,7 +132,7 @@ impl MetricsApi {
         };
         let query = query(&[("labelSelector", selector)]);
         let list: Items<ExternalValue> = read(API, &self.external, target, &query).await?;
-        let values = list.items.iter().map(|item| item.value.milli_value());
+        let values = list.items.iter().map(|item| milli(item.value));
         at_least_one(API, values.collect())
     }
 }
@@ -129,7 +154,12 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 
 #[derive(Deserialize)]
 struct ExternalValue {
-    value: Quantity,
+    value: Option<Quantity>,
+}
+
+/// A value in thousandths. As in Go, a missing one is zero.
+fn milli(value: Option<Quantity>) -> i64 {
+    value.map_or(0, Quantity::milli_value)
 }
 
 /// The time of a sample; a missing one is the earliest time, like Go's zero time.
@@ -160,12 +190,23 @@ async fn read<T: DeserializeOwned>(
     target: Target<'_>,
     query: &str,
 ) -> Result<T, ReadError> {
-    let failed = |source| ReadError::Request { api, source };
-    let answer = client.list(target, query).await.map_err(failed)?;
-    serde_json::from_slice(&answer).map_err(|source| {
+    let answer = client.list(target, query).await;
+    let answer = answer.map_err(|source| ReadError::Request { api, source })?;
+    decoded(api, target, &answer)
+}
+
+fn decoded<T: DeserializeOwned>(
+    api: &'static str,
+    target: Target<'_>,
+    answer: &[u8],
+) -> Result<T, ReadError> {
+    serde_json::from_slice(answer).map_err(|source| {
         let request = format!("GET {}", target.resource);
         let source = source.into();
-        failed(ApiError::Decode { request, source })
+        ReadError::Request {
+            api,
+            source: ApiError::Decode { request, source },
+        }
     })
 }
 

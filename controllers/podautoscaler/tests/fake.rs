@@ -312,6 +312,14 @@ fn items(items: Vec<Value>) -> Value {
     json!({ "items": items })
 }
 
+/// An answer of the custom metrics API.
+fn values(values: Vec<Value>) -> Value {
+    let mut list = items(values);
+    list["kind"] = json!("MetricValueList");
+    list["apiVersion"] = json!("custom.metrics.k8s.io/v1beta1");
+    list
+}
+
 fn pod_metrics(samples: &Value) -> Value {
     let sample = |sample: &Value| {
         let containers = sample["containers"].as_object().into_iter().flatten();
@@ -346,7 +354,7 @@ fn custom(server: &Value, parts: &[&str]) -> (u16, Value) {
             };
             (
                 200,
-                items(samples.into_iter().flatten().map(item).collect()),
+                values(samples.into_iter().flatten().map(item).collect()),
             )
         }
         ["metrics", metric] | [_, _, metric] => match &server["objectMetrics"][metric] {
@@ -359,7 +367,7 @@ fn custom(server: &Value, parts: &[&str]) -> (u16, Value) {
             }
             value => (
                 200,
-                items(vec![
+                values(vec![
                     json!({"describedObject": {"name": "x"}, "value": value}),
                 ]),
             ),

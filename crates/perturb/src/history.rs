@@ -13,7 +13,10 @@ use steersman_devcluster::requests::RequestRecord;
 use steersman_devcluster::store::EventKind;
 
 /// Resources that scenarios ignore: they change as time passes, and their number varies.
-pub(crate) const IGNORED: &[&str] = &["events", "leases"];
+pub(crate) const IGNORED: &[&str] = &[EVENTS, "leases"];
+
+/// Events are no changes, but waits and rules about the final state can read them.
+pub(crate) const EVENTS: &str = "events";
 
 /// Age up to which an old state still justifies a write. A controller with a current cache decides
 /// first and sends the request later. After a 429 with `Retry-After: 2`, the client repeats the
@@ -169,21 +172,26 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Reads the changes since the last call. Returns whether there were any.
+    /// Reads the changes and Events since the last call. Returns whether there were any.
     pub(crate) fn advance(&mut self, cluster: &DevCluster) -> bool {
         if cluster.revision() == self.position {
             return false;
         }
-        let (taken, now) = (self.changes.len(), cluster.clock().now());
+        let (taken, now, mut has_news) = (self.changes.len(), cluster.clock().now(), false);
         let changes = cluster
             .changes(self.position)
             .expect("a scenario is shorter than the history that the server keeps");
         for (plural, event) in changes {
             self.position = event.revision;
+            let id: Id = (Arc::from(&*plural), Arc::clone(&event.object().key));
+            if *plural == *EVENTS && event.kind != EventKind::Deleted {
+                let object = Arc::new(event.object().to_value());
+                self.state.objects.insert(id.clone(), object);
+                has_news = true;
+            }
             if IGNORED.contains(&&*plural) {
                 continue;
             }
-            let id: (Arc<str>, Arc<str>) = (Arc::from(plural), Arc::clone(&event.object().key));
             let change = Change {
                 revision: event.revision,
                 at: now,
@@ -201,7 +209,7 @@ impl History {
             self.state.apply(&change);
             self.changes.push(change);
         }
-        self.changes.len() > taken
+        has_news || self.changes.len() > taken
     }
 
     /// The plural resources that changed after a revision.

@@ -157,6 +157,31 @@ impl Manager {
         self.panics()
     }
 
+    /// The present samples of these families of metrics, sorted.
+    pub(crate) fn samples(&self, families: &[&str]) -> Vec<String> {
+        let gathered = self.context.registry.gather();
+        let chosen = gathered
+            .iter()
+            .filter(|family| families.contains(&family.name()));
+        let mut samples = Vec::new();
+        for family in chosen {
+            for metric in family.get_metric() {
+                let labels = metric.get_label().iter();
+                let labels: Vec<String> = labels
+                    .map(|label| format!("{}={:?}", label.name(), label.value()))
+                    .collect();
+                samples.push(format!(
+                    "{}{{{}}} {}",
+                    family.name(),
+                    labels.join(","),
+                    metric.get_gauge().get_value()
+                ));
+            }
+        }
+        samples.sort_unstable();
+        samples
+    }
+
     fn panics(&self) -> usize {
         let of_tasks = self.work.panics().get() + self.context.tasks.panics().get();
         let families = self.context.registry.gather();

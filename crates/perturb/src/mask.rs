@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::history::State;
+use crate::history::{EVENTS, State};
 
 /// Metadata fields that the server sets differently in each run.
 const METADATA: &[&str] = &["uid", "resourceVersion", "generation", "managedFields"];
@@ -30,8 +30,8 @@ const SIZES: &[&str] = &[
 ];
 
 /// Resources that mostly the simulation changes: its nodes, and the volumes of its provisioner,
-/// which are named after the UID of a claim.
-const IGNORED: &[&str] = &["nodes", "persistentvolumes"];
+/// which are named after the UID of a claim. Events vary in number.
+const IGNORED: &[&str] = &["nodes", "persistentvolumes", EVENTS];
 
 /// Masked objects as text, each with its number of occurrences.
 pub(crate) type Masked = BTreeMap<String, usize>;

@@ -25,6 +25,8 @@ pub struct Recording {
     /// Watch events that the manager received, by plural resource.
     pub events: BTreeMap<String, usize>,
     pub(crate) end: Masked,
+    /// Samples of the scenario's gauges in the final state.
+    pub(crate) gauges: Vec<String>,
     pub(crate) counts: Counts,
     /// Seed of the cluster: names, UIDs, and delays of simulated nodes.
     pub(crate) seed: u64,

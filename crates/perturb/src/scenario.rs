@@ -36,6 +36,8 @@ pub struct Scenario {
     pub rules: &'static [Rule],
     /// Rules that hold in the final state.
     pub final_rules: &'static [FinalRule],
+    /// Families of metrics whose samples in the final state equal those of the reference run.
+    pub gauges: &'static [&'static str],
 }
 
 impl Scenario {

@@ -44,6 +44,17 @@ pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> V
     violations
 }
 
+/// A violation if the gauges of the reference run, the first ones, differ from those of this run.
+pub(crate) fn other_gauges([expected, found]: [&Vec<String>; 2]) -> Option<String> {
+    (expected != found).then(|| {
+        format!(
+            "gauges: {}, in the reference {}",
+            found.join(" "),
+            expected.join(" ")
+        )
+    })
+}
+
 /// Violations of the scenario's rules, checked after each change.
 pub(crate) fn broken_rules(scenario: &Scenario, history: &History) -> Vec<String> {
     let mut state = State::default();

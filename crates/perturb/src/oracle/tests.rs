@@ -43,6 +43,7 @@ fn scenario(churn: Churn, errors: &'static [AllowedError], rules: &'static [Rule
         errors,
         rules,
         final_rules: &[],
+        gauges: &[],
     }
 }
 
@@ -439,5 +440,14 @@ fn a_fault_explains_a_limited_number_of_errors() {
             left,
             "{plan}: {errors:?}"
         );
+    }
+}
+
+#[test]
+fn other_samples_of_a_gauge_are_a_violation() {
+    let samples = ["conflict{pod=\"a\"} 1".to_owned()].to_vec();
+    assert_eq!(other_gauges([&samples, &samples]), None);
+    for pair in [[&samples, &Vec::new()], [&Vec::new(), &samples]] {
+        assert!(other_gauges(pair).is_some());
     }
 }

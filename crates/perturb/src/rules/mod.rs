@@ -24,6 +24,7 @@ mod quotas;
 mod roles;
 mod storage_versions;
 mod volumes;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -46,6 +47,7 @@ pub use self::protection::{OWN_CLAIM, PROTECTED};
 pub use self::quotas::EXACT_USAGE;
 pub use self::storage_versions::{LIVE_SERVERS, ONE_MIGRATION};
 pub use self::volumes::{BOUND_ONCE, KEPT_FOR_CLAIM};
+pub use self::warnings::TRUE_WARNINGS;
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;
 

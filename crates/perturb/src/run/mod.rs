@@ -241,7 +241,9 @@ impl<'a> Run<'a> {
         };
         let ((result, counted), (), runaway) =
             tokio::join!(steps, run.perturb(standby), hold_runaway(&cluster, &over));
+        let mut gauges = Vec::new();
         if let Some(leader) = run.leader.take() {
+            gauges = leader.samples(scenario.gauges);
             run.panics += leader.stop().await;
         }
         history.advance(&cluster);
@@ -270,6 +272,7 @@ impl<'a> Run<'a> {
             plurals,
             groups,
             end,
+            gauges,
             counts,
             ..counted
         };
@@ -307,6 +310,8 @@ impl<'a> Run<'a> {
                 &reference.counts,
                 &recording.counts,
             ));
+            let gauges = [&reference.gauges, &recording.gauges];
+            outcome.violations.extend(oracle::other_gauges(gauges));
         }
         Ok(Finished { outcome, recording })
     }

@@ -55,6 +55,7 @@ const fn scenario(controllers: &'static [Descriptor], steps: fn() -> Vec<Step>) 
         errors: &[],
         rules: &[],
         final_rules: &[],
+        gauges: &[],
     }
 }
 

@@ -32,6 +32,7 @@ mod protection;
 mod resourceclaim;
 mod resourcequota;
 mod rootca;
+mod selinuxwarning;
 mod servicecidrs;
 mod statefulset;
 mod storageversions;
@@ -157,6 +158,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         resourceclaim::scenarios(),
         rootca::scenarios(),
         accounts::scenarios(),
+        selinuxwarning::scenarios(),
         servicecidrs::scenarios(),
         storageversions::scenarios(),
         tainteviction::scenarios(),

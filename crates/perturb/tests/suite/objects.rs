@@ -18,6 +18,7 @@ pub(crate) const BLANK: Scenario = Scenario {
     errors: &[],
     rules: &[],
     final_rules: &[],
+    gauges: &[],
 };
 
 pub(crate) fn path(plural: &str, name: &str) -> String {

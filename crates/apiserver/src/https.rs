@@ -230,7 +230,9 @@ impl Listening {
         let peer = certificate.and_then(Peer::of);
         let service = service_fn(|request| {
             let (listening, peer) = (self.clone(), peer.clone());
-            async move { listening.answer(request, peer.as_ref()).await }
+            // The box is freed with the answer. The task of the stream lives as long as its body,
+            // and would keep the room for the request while a watch is open.
+            Box::pin(async move { listening.answer(request, peer.as_ref()).await })
         });
         let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
         builder.http1().timer(TokioTimer::new());

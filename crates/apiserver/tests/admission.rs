@@ -1,4 +1,5 @@
-//! Admission: quotas, limits, ServiceAccounts, priorities, tolerations, taints and storage classes.
+//! Admission: quotas, limits, ServiceAccounts, priorities, tolerations, taints, and classes of claims,
+//! Ingresses and pods.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -533,6 +534,67 @@ async fn claims_without_a_class_get_the_newest_default_class() {
     assert_eq!(class_of("newest", Value::Null).await, "newer");
     assert_eq!(class_of("own", json!("other")).await, "other");
     assert_eq!(class_of("unclassed", json!("")).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ingresses_without_a_class_get_the_default_class() {
+    let cluster = DevCluster::new(clock());
+    let class_of = async |name: &str, metadata: Value, spec: Value| {
+        let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+        let mut ingress = object(
+            "networking.k8s.io/v1",
+            "Ingress",
+            name,
+            json!({"spec": spec}),
+        );
+        ingress["spec"]["defaultBackend"] = backend;
+        ingress["metadata"]["annotations"] = metadata;
+        let made = cluster.create(ingress).await.unwrap();
+        made["spec"]["ingressClassName"].clone()
+    };
+    assert_eq!(class_of("none", json!({}), json!({})).await, Value::Null);
+    let spec = json!({"controller": "example.com/proxy"});
+    let mut class = object(
+        "networking.k8s.io/v1",
+        "IngressClass",
+        "proxy",
+        json!({"spec": spec}),
+    );
+    class["metadata"] = json!({"name": "proxy", "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}});
+    cluster.create(class).await.unwrap();
+    assert_eq!(class_of("default", json!({}), json!({})).await, "proxy");
+    let own = json!({"ingressClassName": "other"});
+    assert_eq!(class_of("own", json!({}), own).await, "other");
+    let older = json!({"kubernetes.io/ingress.class": "other"});
+    assert_eq!(class_of("older", older, json!({})).await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_follow_their_runtime_class() {
+    let cluster = DevCluster::new(clock());
+    let named = json!({"runtimeClassName": "heavy"});
+    let missing = refused(cluster.create(pod("early", named.clone())).await);
+    let why = "pods \"early\" is forbidden: pod rejected: RuntimeClass \"heavy\" not found";
+    assert_eq!(missing, (403, why.to_owned()));
+
+    let mut class = object(
+        "node.k8s.io/v1",
+        "RuntimeClass",
+        "heavy",
+        json!({"handler": "heavy"}),
+    );
+    class["metadata"] = json!({"name": "heavy"});
+    class["overhead"] = json!({"podFixed": {"cpu": "250m"}});
+    class["scheduling"] = json!({"nodeSelector": {"runtime": "heavy"}});
+    cluster.create(class).await.unwrap();
+    let made = cluster.create(pod("late", named)).await.unwrap();
+    assert_eq!(made["spec"]["overhead"], json!({"cpu": "250m"}));
+    assert_eq!(made["spec"]["nodeSelector"], json!({"runtime": "heavy"}));
+
+    let overhead = json!({"overhead": {"cpu": "1"}});
+    let (code, message) = refused(cluster.create(pod("heavier", overhead)).await);
+    let why = "pods \"heavier\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    assert_eq!((code, message.as_str()), (403, why));
 }
 
 #[tokio::test(start_paused = true)]

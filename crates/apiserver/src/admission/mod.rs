@@ -5,8 +5,8 @@
 //! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
-//! -> finalizers of storage -> mutating policies, webhooks -> validation -> limits, size of claims -> pod security
-//! -> certificates -> validating policies, webhooks -> quota -> store
+//! -> finalizers of storage -> runtime class, ingress class -> mutating policies, webhooks
+//! -> validation -> limits, size of claims, overhead -> pod security -> certificates -> validating policies, webhooks -> quota -> store
 
 mod accounts;
 mod amounts;
@@ -19,6 +19,7 @@ mod priority;
 mod quota;
 mod request;
 mod rounds;
+mod runtime_class;
 mod storage;
 mod taints;
 mod versions;
@@ -109,6 +110,9 @@ impl Server {
         if resource.is("PersistentVolumeClaim") {
             self.set_default_class(object);
         }
+        if resource.is("Ingress") {
+            self.set_default_ingress_class(object);
+        }
         if let Some(finalizer) = self.admission.protecting_finalizer(resource) {
             storage::protect(object, finalizer);
         }
@@ -130,6 +134,12 @@ impl Server {
             self.set_priority(object).map_err(refused)?;
         }
         self.admit_change(target, object);
+        if object["spec"]["runtimeClassName"] == "" {
+            return Err(Status::unclassified("resource name may not be empty"));
+        }
+        if let Some(class) = self.runtime_class_of(object).map_err(refused)? {
+            runtime_class::complete(object, &class.to_value()).map_err(refused)?;
+        }
         Ok(())
     }
 
@@ -144,6 +154,15 @@ impl Server {
     /// refuses.
     pub(crate) fn permit(&self, target: &Target, object: &Value) -> Result<(), Status> {
         self.permit_by_limits(target, object)?;
+        if target.resource().is("Pod") {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let refused = |why: &str| Status::forbidden(target.resource().named(), name, why);
+            let class = self
+                .runtime_class_of(object)
+                .map_err(|why| refused(&why))?
+                .map(|class| class.to_value());
+            runtime_class::check(object, class.as_ref()).map_err(refused)?;
+        }
         self.check_pod_security(target, object, None)
     }
 

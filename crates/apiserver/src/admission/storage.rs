@@ -1,7 +1,8 @@
-//! The storage admission plugins: the default class of claims, finalizers that protect objects while
-//! they are used, and claims that may grow.
+//! The storage admission plugins: the default class of claims and, by the same rule, of Ingresses;
+//! finalizers that protect objects while they are used; claims that may grow.
 //!
 //! Upstream: `DefaultStorageClass` in `plugin/pkg/admission/storage/storageclass/setdefault`,
+//! `DefaultIngressClass` in `plugin/pkg/admission/network/defaultingressclass`,
 //! `plugin/pkg/admission/storage/storageobjectinuseprotection`, and
 //! `plugin/pkg/admission/storage/persistentvolume/resize`.
 
@@ -19,6 +20,10 @@ const DEFAULT: [&str; 2] = [
 ];
 /// Older form of `spec.storageClassName`.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// Annotation of the default IngressClass.
+const DEFAULT_INGRESS: &str = "ingressclass.kubernetes.io/is-default-class";
+/// Older form of `spec.ingressClassName`.
+const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 
 impl Admission {
     /// The finalizer that new objects of `resource` get.
@@ -57,6 +62,27 @@ pub(super) fn protect(object: &mut Value, finalizer: &str) {
     }
 }
 
+/// The name of the newest class with one of these annotations, then of the first name.
+fn default_class(classes: Vec<Value>, marks: &[&str]) -> Option<Value> {
+    let is_default = |class: &Value| {
+        let annotations = &class["metadata"]["annotations"];
+        marks.iter().any(|mark| annotations[*mark] == "true")
+    };
+    let text = |class: &Value, field: &str| {
+        let value = class["metadata"][field].as_str();
+        value.unwrap_or_default().to_owned()
+    };
+    // Times have one format, so their order is the order of their texts.
+    let rank = |class: &Value| {
+        (
+            std::cmp::Reverse(text(class, "creationTimestamp")),
+            text(class, "name"),
+        )
+    };
+    let class = classes.into_iter().filter(is_default).min_by_key(rank)?;
+    Some(class["metadata"]["name"].clone())
+}
+
 impl Server {
     /// Gives a new claim without a class the default class, if there is one. Of several, the
     /// newest wins, then the first name.
@@ -66,24 +92,26 @@ impl Server {
         if has_class {
             return;
         }
-        let is_default = |class: &Value| {
-            let annotations = &class["metadata"]["annotations"];
-            DEFAULT.iter().any(|mark| annotations[*mark] == "true")
-        };
-        let text = |class: &Value, field: &str| {
-            let value = class["metadata"][field].as_str();
-            value.unwrap_or_default().to_owned()
-        };
-        // Times have one format, so their order is the order of their texts.
-        let rank = |class: &Value| {
-            (
-                std::cmp::Reverse(text(class, "creationTimestamp")),
-                text(class, "name"),
-            )
-        };
-        let classes = self.storage_classes().into_iter();
-        if let Some(class) = classes.filter(is_default).min_by_key(rank) {
-            claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
+        if let Some(class) = default_class(self.storage_classes(), &DEFAULT) {
+            claim["spec"]["storageClassName"] = class;
+        }
+    }
+
+    /// Likewise a new Ingress without a class.
+    pub(super) fn set_default_ingress_class(&self, ingress: &mut Value) {
+        let has_class = !ingress["spec"]["ingressClassName"].is_null()
+            || !ingress["metadata"]["annotations"][INGRESS_CLASS].is_null();
+        if has_class {
+            return;
+        }
+        let entry = self
+            .registry
+            .find("networking.k8s.io", "v1", "ingressclasses")
+            .expect("ingress classes are built in");
+        let classes = entry.store.list(&self.revisions, "").objects;
+        let classes = classes.iter().map(|class| class.to_value()).collect();
+        if let Some(class) = default_class(classes, &[DEFAULT_INGRESS]) {
+            ingress["spec"]["ingressClassName"] = class;
         }
     }
 

@@ -87,8 +87,8 @@ impl Server {
                 "ServiceAccount {namespace}/{name} has been deleted"
             ));
         }
-        if *account.uid != *names.uid {
-            let (found, uid) = (&account.uid, names.uid);
+        if *account.uid() != *names.uid {
+            let (found, uid) = (account.uid(), names.uid);
             return Err(format!(
                 "ServiceAccount UID ({found}) does not match claim ({uid})"
             ));
@@ -131,7 +131,7 @@ impl Server {
                     .store
                     .commit(resource, &self.revisions, key, Some(&secret), change);
             match (committed, secrets.store.get(key)) {
-                (Err(Raced), Some(newer)) if newer.uid == secret.uid => secret = newer,
+                (Err(Raced), Some(newer)) if newer.uid() == secret.uid() => secret = newer,
                 _ => return,
             }
         }

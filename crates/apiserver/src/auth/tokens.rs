@@ -43,7 +43,7 @@ impl Server {
         now: Timestamp,
     ) -> Result<String, ring::error::Unspecified> {
         let (namespace, name) = (claims.account.namespace(), claims.account.name());
-        let reference = |object: &Object| json!({"name": object.name(), "uid": &*object.uid});
+        let reference = |object: &Object| json!({"name": object.name(), "uid": object.uid()});
         let mut private =
             json!({"namespace": namespace, "serviceaccount": reference(claims.account)});
         if let Some((key, object)) = claims.bound {
@@ -142,10 +142,10 @@ impl Server {
         let (name, uid) = (text(account, "name"), text(account, "uid"));
         let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
         let found = found.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
-        if *found.uid != *uid {
+        if *found.uid() != *uid {
             return Err(format!(
                 "service account UID ({}) does not match claim ({uid})",
-                found.uid
+                found.uid()
             ));
         }
         if self.was_deleted(&found) {
@@ -173,8 +173,8 @@ impl Server {
                 };
                 const INVALIDATED: &str = "service account token has been invalidated";
                 let found = self.find_object(plural, &key).ok_or(INVALIDATED)?;
-                if *found.uid != *uid {
-                    let found = &found.uid;
+                if *found.uid() != *uid {
+                    let found = found.uid();
                     return Err(format!(
                         "{kind} UID ({found}) does not match service account {kind} ref claim ({uid})"
                     ));

@@ -92,7 +92,8 @@ impl Calls {
 impl Server {
     /// Makes a pending call, and keeps its answer for the next attempt of the write.
     pub(crate) async fn make_call(&self, calls: &Calls, (key, call): (String, Call)) {
-        let answer = self.call(call).await;
+        // In a box of its own, because an open watch keeps the room for its largest step.
+        let answer = Box::pin(self.call(call)).await;
         calls.state().answers.insert(key, answer);
     }
 

@@ -165,7 +165,7 @@ impl Server {
         let mut answer = if deleted.gone && resource.delete_answer == DeleteAnswer::Status {
             Answer::value(
                 200,
-                status::deleted(resource.named(), &target.name, &deleted.object.uid),
+                status::deleted(resource.named(), &target.name, deleted.object.uid()),
             )
         } else {
             let accepted = !deleted.gone && options.orphan_dependents == Some(false);
@@ -414,8 +414,8 @@ pub(super) fn check_special_preconditions(
         );
         Status::conflict(target.resource().named(), &target.name, &why)
     };
-    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
-        return Err(differs("UID", uid, &current.uid));
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != current.uid()) {
+        return Err(differs("UID", uid, current.uid()));
     }
     let found = current.revision.to_string();
     if let Some(revision) = options
@@ -436,11 +436,11 @@ pub(super) fn check_preconditions(
 ) -> Result<(), Status> {
     // Upstream names the kind in these errors, and the resource in all others.
     let kind = target.resource().named_kind();
-    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != current.uid()) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then \
              recreated",
-            current.uid
+            current.uid()
         );
         return Err(Status::conflict(kind, &target.name, &why));
     }

@@ -52,8 +52,8 @@ impl Server {
             }
         }
         let uid = metadata::text(&request, "uid");
-        if !uid.is_empty() && *uid != *account.uid {
-            let own = &account.uid;
+        if !uid.is_empty() && *uid != *account.uid() {
+            let own = account.uid();
             let why = format!(
                 "the UID in the token request ({uid}) does not match the UID of the service account ({own})"
             );
@@ -120,7 +120,7 @@ impl Server {
             "namespace".to_owned(),
             Value::from(target.namespace.as_str()),
         );
-        metadata.insert("uid".to_owned(), Value::from(&*account.uid));
+        metadata.insert("uid".to_owned(), Value::from(account.uid()));
         metadata.insert("creationTimestamp".to_owned(), metadata::time(now));
         let granted = json!({
             "kind": "TokenRequest",
@@ -185,11 +185,11 @@ impl Server {
                 .map(|name| {
                     let uid = self
                         .find_object("nodes", name)
-                        .map_or_else(String::new, |node| node.uid.to_string());
+                        .map_or_else(String::new, |node| node.uid().to_owned());
                     (name.to_owned(), uid)
                 });
         }
-        if !uid.is_empty() && *uid != *object.uid {
+        if !uid.is_empty() && *uid != *object.uid() {
             let why = format!(
                 "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and \
                  then recreated"

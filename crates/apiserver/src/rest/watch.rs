@@ -368,7 +368,7 @@ impl Watch {
                 .filter(|object| self.selection.matches(object));
             let same = before
                 .zip(after)
-                .is_some_and(|(old, new)| old.uid == new.uid);
+                .is_some_and(|(old, new)| old.uid() == new.uid());
             if before.is_some() && !same {
                 // An object with a new UID was deleted before it was created again.
                 let gone = changes

@@ -161,9 +161,16 @@ fn check(
             "json: cannot unmarshal {shown} into Go struct field {holder}.{path} of type {ty}"
         ))
     };
+    // Go's type of these two fields has a decoder of its own.
+    let is_schema_or_bool = place.holder == "JSONSchemaProps"
+        && matches!(place.name, "additionalProperties" | "additionalItems");
     let bad_number = |number: &Number| mismatch(&format!("number {number}"));
     match (ty, value) {
-        (_, Value::Null) | (Type::Any, _) => None,
+        (_, Value::Null) => None,
+        (Type::Any, Value::String(_) | Value::Number(_) | Value::Array(_)) if is_schema_or_bool => {
+            Some("boolean or JSON schema expected".to_owned())
+        }
+        (Type::Any, _) => None,
         (Type::Struct(_), Value::Object(_)) => check_struct(ty.as_struct()?, value, Some(place)),
         (Type::List(item), Value::Array(items)) => {
             let named = named.and_then(|name| name.strip_prefix("[]"));

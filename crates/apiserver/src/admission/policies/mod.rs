@@ -112,7 +112,7 @@ impl Server {
         let mut compiled = HashMap::new();
         let mut active = Active::new();
         for policy in &policies.list(&self.revisions, "").objects {
-            let key = (policy.uid.to_string(), policy.revision);
+            let key = (policy.uid().to_owned(), policy.revision);
             let found = cached.compiled.get(&key).cloned();
             let program = found.unwrap_or_else(|| Arc::new(Policy::compile(&policy.to_value())));
             compiled.insert(key, program.clone());

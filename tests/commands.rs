@@ -66,7 +66,7 @@ fn daemon_sets_are_rolled_out_undone_restarted_and_placed() {
 
 #[test]
 fn jobs_are_created_from_cron_jobs_and_waited_for() {
-    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(OWN_NODES)) else {
+    let Some(cluster) = cluster().and_then(Cluster::with_simulated_nodes) else {
         return;
     };
     let failing = include_str!("commands/failing-job.yaml");
@@ -141,11 +141,7 @@ fn certificates_are_approved_and_roles_reconciled() {
 
 #[test]
 fn aggregated_roles_contain_the_rules_of_others() {
-    let Some(cluster) =
-        cluster().and_then(|cluster| cluster.with_controllers("aggregates ClusterRoles"))
-    else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     cluster.script(include_str!("commands/aggregation.txt"));
 }
 

@@ -142,16 +142,6 @@ impl Cluster {
         self.only_if(is_so, "the nodes of this cluster are not simulated")
     }
 
-    /// The cluster, unless Steersman is its only controller manager. `what` is the task of an
-    /// upstream controller that Steersman lacks.
-    pub(crate) fn with_controllers(self, what: &str) -> Option<Self> {
-        let is_so = !matches!(self.made, Made::Real { .. });
-        self.only_if(
-            is_so,
-            &format!("no controller of this control plane {what}"),
-        )
-    }
-
     /// The cluster, if it is embedded; otherwise the test is skipped for this reason.
     pub(crate) fn embedded(self, reason: &str) -> Option<Self> {
         let is_so = self.is_embedded();

@@ -130,9 +130,7 @@ fn a_service_account_authenticates_with_its_token() {
 
 #[test]
 fn a_quota_limits_pods_and_is_shown_by_kubectl() {
-    let Some(cluster) =
-        Cluster::start().and_then(|cluster| cluster.with_controllers("counts quotas"))
-    else {
+    let Some(cluster) = Cluster::start() else {
         return;
     };
     cluster.kubectl("create quota few --hard=pods=2");

@@ -86,7 +86,7 @@ impl<'a> RemovalPatch<'a> {
 /// Whether a removal failed because the pod is gone, or because another pod has its name. An invalid
 /// update of the pod for other reasons, such as a webhook, is a failure.
 pub(super) fn is_gone(error: &ApiError) -> bool {
-    error.is_not_found() || error.is_about_another_uid()
+    error.is_object_not_found() || error.is_about_another_uid()
 }
 
 #[cfg(test)]

@@ -13,9 +13,17 @@ use steersman_runtime::object::Node;
 const OF_KUBELET: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// The patch of the status that makes all conditions of the kubelet `Unknown`.
+///
+/// The conditions keep their order, because the API server takes the order from the patch.
 pub(super) fn patch(node: &Node, now: Timestamp) -> Value {
     let now = whole_seconds(now).to_string();
-    let changed = OF_KUBELET.into_iter().filter_map(|kind| {
+    let mut kinds = OF_KUBELET;
+    kinds.sort_by_key(|kind| {
+        let mut conditions = node.status.conditions.iter();
+        let place = conditions.position(|known| known.kind == **kind);
+        place.unwrap_or(usize::MAX)
+    });
+    let changed = kinds.into_iter().filter_map(|kind| {
         let mut conditions = node.status.conditions.iter();
         match conditions.find(|known| known.kind == *kind) {
             Some(known) if known.status == *"Unknown" => None,
@@ -43,4 +51,24 @@ pub(super) fn patch(node: &Node, now: Timestamp) -> Value {
         },
         "status": {"conditions": changed.collect::<Vec<_>>()},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use steersman_runtime::object::Object;
+
+    use super::*;
+
+    #[test]
+    fn conditions_keep_the_order_of_the_node() {
+        let condition = |kind| json!({"type": kind, "status": "False"});
+        let conditions = ["MemoryPressure", "NetworkUnavailable", "Ready"].map(condition);
+        let node = json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}});
+        let node = Node::decode(node.to_string().as_bytes()).unwrap();
+        let patch = patch(&node, Timestamp::UNIX_EPOCH);
+        let changed = patch["status"]["conditions"].as_array().unwrap().iter();
+        let kinds: Vec<_> = changed.map(|condition| &condition["type"]).collect();
+        let expected = ["MemoryPressure", "Ready", "DiskPressure", "PIDPressure"];
+        assert_eq!(kinds, expected);
+    }
 }

@@ -157,7 +157,7 @@ impl ServiceCidrs {
             .await
         {
             Ok(answer) => self.record(key, &answer),
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_object_not_found() => Ok(()),
             Err(error) => Err(SyncError::Finalizer(error)),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, internal_error};
+use steersman_devcluster::status::Status;
 
 use super::DESCRIPTOR;
 use crate::testing::world::{World, condition_of};
@@ -119,6 +120,19 @@ async fn an_unused_service_cidr_goes_after_the_grace_period() {
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert!(world.find("servicecidrs", "c1").is_none());
     assert_eq!(world.writes().len(), 3, "{:#?}", world.writes());
+}
+
+/// A proxy that cannot reach the API server answers 404 as well.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_only_a_proxy_has_removed_is_removed_again() {
+    let world = World::service_cidrs().await;
+    world.create(service_cidr("c1", &["10.96.0.0/24"])).await;
+    world.until_reason("c1", "").await;
+    let proxy = Status::new(404, "NotFound", "default backend - 404");
+    let patch = Matcher::new("patch", "servicecidrs");
+    world.cluster.faults().reject(patch, proxy, Some(2));
+    world.remove("servicecidrs", "c1").await;
+    world.until_gone("c1").await;
 }
 
 #[tokio::test(start_paused = true)]

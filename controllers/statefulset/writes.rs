@@ -114,9 +114,18 @@ impl Writer {
             }
         };
         // Claims of an earlier pod may remain, also if the creation failed.
-        self.own_claims(of, &PodIdentity::new(&name)).await?;
-        self.pod_event(of, Verb::Create, &name, created.as_ref().err());
-        created
+        let owned = self.correct_owners(of, &PodIdentity::new(&name)).await;
+        match owned {
+            // The binder has just written the new claim. The next sync corrects the owners.
+            Err(error) if !error.is_conflict() => {
+                self.pod_event(of, Verb::Update, &name, Some(&error));
+                Err(error)
+            }
+            owned => {
+                self.pod_event(of, Verb::Create, &name, created.as_ref().err());
+                created.and(owned)
+            }
+        }
     }
 
     /// Deletes `pod`. A pod that is gone counts as deleted.
@@ -127,7 +136,7 @@ impl Writer {
                 record(&self.pods_written, of.key, &answer);
                 Ok(())
             }
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_object_not_found() => Ok(()),
             // Another pod has the name, and its event is on the way. Without one, the next sync
             // repeats the deletion.
             Err(error) if error.is_conflict() => return Err(PodError::Request(error)),

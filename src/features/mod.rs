@@ -93,6 +93,7 @@ const FIXED: &[(&str, bool)] = &[
     ("StaleControllerConsistencyJob", true),
     ("StaleControllerConsistencyDaemonSet", true),
     ("StaleControllerConsistencyReplicaSet", true),
+    ("StaleControllerConsistencyStatefulSet", true),
     ("WatchListClient", true),
     // Jobs get no Workload and PodGroup for gang scheduling.
     ("WorkloadWithJob", false),
@@ -443,6 +444,14 @@ mod tests {
             .flat_map(|(name, needed)| needed.iter().chain([name]));
         for name in names.copied().chain(FIXED.iter().map(|(name, _)| *name)) {
             assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_gate_lets_a_sync_act_on_an_old_cache() {
+        let names = table::GATES.iter().map(|gate| gate.name);
+        for name in names.filter(|name| name.starts_with("StaleControllerConsistency")) {
+            assert!(FIXED.contains(&(name, true)), "{name}");
         }
     }
 

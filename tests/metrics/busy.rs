@@ -68,13 +68,14 @@ impl Busy {
             .unwrap();
         // With a stale cache of pods, the ReplicaSet cannot be synced again.
         cluster.faults().stall_watches("pods");
-        self.scale(5).await;
-        self.wait_for_pods(5).await;
-        self.scale(6).await;
+        // The third batch has four creations at once, more than the throttle lets through.
+        self.scale(10).await;
+        self.wait_for_pods(10).await;
+        self.scale(11).await;
         self.until(r#"replicaset_controller_stale_sync_skips_total{group="",resource="pods"}"#)
             .await;
         cluster.faults().resume_watches("pods");
-        self.wait_for_pods(6).await;
+        self.wait_for_pods(11).await;
         self.use_services().await;
         self.use_autoscaler().await;
         self.use_volumes().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::faults::{Matcher, conflict};
 use steersman_devcluster::status::Status;
 use tracing::Level;
 
@@ -403,4 +403,18 @@ async fn an_old_revision_that_is_gone_counts_as_deleted() {
         2,
         "one sync for the spec and one for the status; none failed"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_of_a_revision_is_repeated() {
+    let world = World::running(&["n1"], agent(rolling(0, 1))).await;
+    world.set_image("v2").await;
+    world.all_available(1).await;
+    world.at_rest().await;
+    let delete = Matcher::new("delete", "controllerrevisions");
+    world.cluster.faults().reject(delete, conflict(), Some(4));
+    let limit = json!({"spec": {"revisionHistoryLimit": 0}});
+    world.patch("daemonsets", "agent", limit).await;
+    let one = |_: &_| world.cluster.objects("controllerrevisions").len() == 1;
+    world.until("one revision", one).await;
 }

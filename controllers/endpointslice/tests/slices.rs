@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
+use steersman_runtime::endpointslice::SERVICE_NAME;
 
 use super::{NAME, endpoints_of, node, pod, service, service_name, trigger_time};
 use crate::endpointslice::DESCRIPTOR;
@@ -143,6 +144,21 @@ async fn foreign_changes_of_a_slice_are_reverted() {
     let deletion = world.delete("endpointslices", &name);
     assert_eq!(world.writes_of(deletion).await, ["create 201"]);
     assert_eq!(world.endpoints(), ["10.0.0.1 ready serving"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_with_the_name_of_another_service_is_replaced() {
+    let world = World::with_service(json!({})).await;
+    world.run_pod_at("a", "node", "10.0.0.1").await;
+    world.at_rest().await;
+    let slice = world.slice();
+    let lost = slice["metadata"]["name"].as_str().unwrap();
+    let label = json!({"metadata": {"labels": {SERVICE_NAME: "other"}}});
+    let change = async { drop(world.patch("endpointslices", lost, label).await) };
+    assert_eq!(world.writes_of(change).await, ["create 201"]);
+    let mut owners: Vec<_> = world.slices().iter().map(service_name).cloned().collect();
+    owners.sort_by_key(Value::to_string);
+    assert_eq!(owners, ["other", NAME]);
 }
 
 #[tokio::test(start_paused = true)]

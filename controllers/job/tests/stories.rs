@@ -676,6 +676,20 @@ async fn a_failed_status_update_is_retried() {
     }
 }
 
+/// A proxy that cannot reach the API server answers 404 as well.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_only_a_proxy_has_removed_is_removed_again() {
+    let world = world_with(json!({"parallelism": 1, "completions": 2})).await;
+    let pod = &world.running_pods(1).await[0];
+    let proxy = Status::new(404, "NotFound", "default backend - 404");
+    let patch = Matcher::new("patch", "pods");
+    world.cluster.faults().reject(patch, proxy, Some(4));
+    world.succeed(pod).await;
+    let is_released = |_: &_| !has_finalizer(&world.find("pods", &name(pod)).unwrap());
+    world.until("the removal", is_released).await;
+    assert_eq!(world.job()["succeeded"], 1);
+}
+
 /// Every crash between two writes: each pod is counted exactly once.
 #[tokio::test(start_paused = true)]
 async fn no_crash_loses_a_pod_or_counts_it_twice() {

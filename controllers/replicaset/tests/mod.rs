@@ -6,7 +6,7 @@ mod ported;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::faults::{self, Matcher};
 use steersman_devcluster::status::Status;
 
 use super::DESCRIPTOR;
@@ -509,6 +509,18 @@ async fn a_pod_with_the_name_of_a_deleted_one_stays() {
         .expect("the second pod of that name");
     assert_eq!(found["metadata"]["uid"], second["metadata"]["uid"]);
     assert!(is_active(&found));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_is_repeated_without_an_event_of_the_pod() {
+    let proxy = Status::new(404, "NotFound", "default backend - 404");
+    for failure in [faults::conflict(), proxy] {
+        let world = world_with(2).await;
+        let delete = Matcher::new("delete", "pods");
+        world.cluster.faults().reject(delete, failure, Some(4));
+        world.scale(1).await;
+        world.settled_at(1).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -143,6 +143,28 @@ async fn conflicts_of_a_claim_are_repeated_in_the_same_sync() {
     assert_eq!(world.set_writes_since(before)[..5], expected);
 }
 
+/// The volume binder writes a new claim at the same time.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_of_a_new_claim_is_no_failure_of_its_pod() {
+    let world = world().await;
+    let update = Matcher::new("update", "persistentvolumeclaims");
+    let conflict = faults::conflict();
+    let rule = world.cluster.faults().reject(update, conflict, Some(1));
+    let set = retention(with_claims(web(1)), "Delete", "Retain");
+    world.create(set).await;
+    world.make_pods_ready().await;
+    world.at_rest().await;
+    assert_eq!(world.cluster.faults().hits(rule), 1);
+    let claim = world.find("persistentvolumeclaims", "data-web-0").unwrap();
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["name"], "web");
+    let events = world.set_events().await;
+    let created = "Create Pod web-0 in StatefulSet web successful";
+    let created = ("SuccessfulCreate".to_owned(), created.to_owned());
+    assert!(events.contains(&created), "{events:?}");
+    let failed = events.iter().find(|(reason, _)| reason == "FailedUpdate");
+    assert_eq!(failed, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn conflicts_of_a_deletion_are_repeated_without_an_event() {
     let world = world_with(web(2)).await;
@@ -183,17 +205,28 @@ async fn a_failed_deletion_is_reported_and_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_gone_counts_as_deleted() {
     let world = world_with(web(2)).await;
-    let gone = Status::new(404, "NotFound", "pods \"web-1\" not found");
-    world
-        .cluster
-        .faults()
-        .reject(Matcher::new("delete", "pods"), gone, Some(1));
+    world.cluster.faults().stall_watches("pods");
+    world.kill("web-1").await;
     world.change_set(json!({"replicas": 1})).await;
     let deleted = (
         "SuccessfulDelete".to_owned(),
         "Delete Pod web-1 in StatefulSet web successful".to_owned(),
     );
     assert!(world.set_events().await.contains(&deleted));
+}
+
+/// A proxy that cannot reach the API server answers 404 as well.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_a_proxy_answers_is_repeated() {
+    let world = world_with(web(2)).await;
+    let proxy = Status::new(404, "NotFound", "default backend - 404");
+    let delete = Matcher::new("delete", "pods");
+    world.cluster.faults().reject(delete, proxy, Some(3));
+    world.change_set(json!({"replicas": 1})).await;
+    world.until("one pod", |state| state.pods.len() == 1).await;
+    let mut events = world.set_events().await;
+    events.retain(|(reason, _)| reason == "SuccessfulDelete");
+    assert_eq!(events.len(), 1, "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]

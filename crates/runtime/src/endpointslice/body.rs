@@ -60,7 +60,7 @@ impl<'a> NewSlice<'a> {
         let mut members = Map::new();
         members.insert("metadata".to_owned(), metadata);
         members.insert("addressType".to_owned(), json!(self.address_type.as_str()));
-        members.insert("ports".to_owned(), json!(**self.ports));
+        members.insert("ports".to_owned(), json!(unless_empty(self.ports)));
         SliceBody {
             members,
             endpoints: self.endpoints,
@@ -130,9 +130,15 @@ impl Serialize for SliceBody<'_> {
                 map.serialize_entry(key, value)?;
             }
         }
-        map.serialize_entry("endpoints", self.endpoints)?;
+        map.serialize_entry("endpoints", &unless_empty(self.endpoints))?;
         map.end()
     }
+}
+
+/// `list`, or null if it is empty. The author of an empty list would own it in `managedFields`, and
+/// upstream's requests, which are no JSON, have none.
+fn unless_empty<T>(list: &[T]) -> Option<&[T]> {
+    (!list.is_empty()).then_some(list)
 }
 
 /// The `generateName` of slices for `owner`: its name and a dash.
@@ -186,7 +192,7 @@ mod tests {
             }
             let expected = json!({
                 "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata,
-                "addressType": "IPv4", "endpoints": [], "ports": null, "x": 1,
+                "addressType": "IPv4", "endpoints": null, "ports": null, "x": 1,
             });
             assert_eq!(found, expected, "{annotations}");
         }

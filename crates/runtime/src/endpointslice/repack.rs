@@ -189,6 +189,7 @@ impl fmt::Display for PortDump<'_> {
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
+    use serde_json::json;
 
     use super::*;
 
@@ -247,6 +248,206 @@ mod tests {
                 let hash = hash(format_args!("{dump}"));
                 assert_eq!(format!("{hash:032x}"), hashes.hash, "{}", case.name);
             }
+        }
+    }
+
+    /// `TestPackSubsets` of upstream: name, subsets, packed subsets.
+    ///
+    /// `!` precedes an address that is not ready, `=` the UID of its object, `@` the name of its
+    /// object, and `:` a port.
+    const PACKINGS: [(&str, &str, &str); 33] = [
+        ("empty everything", "-", ""),
+        ("empty addresses", ":111", ""),
+        ("empty ports", "1.2.3.4", "1.2.3.4"),
+        ("empty ports", "!1.2.3.4", "!1.2.3.4"),
+        ("one set, one ip, one port", "1.2.3.4 :111", "1.2.3.4 :111"),
+        (
+            "one set, one ip, one port (IPv6)",
+            "beef::1:2:3:4 :111",
+            "beef::1:2:3:4 :111",
+        ),
+        (
+            "one set, one notReady ip, one port",
+            "!1.2.3.4 :111",
+            "!1.2.3.4 :111",
+        ),
+        (
+            "one set, one ip, one UID, one port",
+            "1.2.3.4=uid-1 :111",
+            "1.2.3.4=uid-1 :111",
+        ),
+        (
+            "one set, one notReady ip, one UID, one port",
+            "!1.2.3.4=uid-1 :111",
+            "!1.2.3.4=uid-1 :111",
+        ),
+        (
+            "one set, one ip, empty UID, one port",
+            "1.2.3.4= :111",
+            "1.2.3.4= :111",
+        ),
+        (
+            "one set, one notReady ip, empty UID, one port",
+            "!1.2.3.4= :111",
+            "!1.2.3.4= :111",
+        ),
+        (
+            "one set, two ips, one port",
+            "1.2.3.4 5.6.7.8 :111",
+            "1.2.3.4 5.6.7.8 :111",
+        ),
+        (
+            "one set, two mixed ips, one port",
+            "1.2.3.4 !5.6.7.8 :111",
+            "1.2.3.4 !5.6.7.8 :111",
+        ),
+        (
+            "one set, two duplicate ips, one port, notReady is covered by ready",
+            "1.2.3.4 !1.2.3.4 :111",
+            "!1.2.3.4 :111",
+        ),
+        (
+            "one set, one ip, two ports",
+            "1.2.3.4 :111 :222",
+            "1.2.3.4 :111 :222",
+        ),
+        (
+            "one set, dup ips, one port",
+            "1.2.3.4 1.2.3.4 :111",
+            "1.2.3.4 :111",
+        ),
+        (
+            "one set, dup ips, one port (IPv6)",
+            "beef::1 beef::1 :111",
+            "beef::1 :111",
+        ),
+        (
+            "one set, dup ips with target-refs, one port",
+            "1.2.3.4@foo 1.2.3.4@bar :111",
+            "1.2.3.4@foo :111",
+        ),
+        (
+            "one set, dup mixed ips with target-refs, one port",
+            "1.2.3.4@foo !1.2.3.4@bar :111",
+            "!1.2.3.4@foo :111",
+        ),
+        (
+            "one set, one ip, dup ports",
+            "1.2.3.4 :111 :111",
+            "1.2.3.4 :111",
+        ),
+        (
+            "two sets, dup ip, dup port",
+            "1.2.3.4 :111 | 1.2.3.4 :111",
+            "1.2.3.4 :111",
+        ),
+        (
+            "two sets, dup mixed ip, dup port",
+            "1.2.3.4 :111 | !1.2.3.4 :111",
+            "!1.2.3.4 :111",
+        ),
+        (
+            "two sets, dup ip, two ports",
+            "1.2.3.4 :111 | 1.2.3.4 :222",
+            "1.2.3.4 :111 :222",
+        ),
+        (
+            "two sets, dup ip, dup uids, two ports",
+            "1.2.3.4=uid-1 :111 | 1.2.3.4=uid-1 :222",
+            "1.2.3.4=uid-1 :111 :222",
+        ),
+        (
+            "two sets, dup mixed ip, dup uids, two ports",
+            "1.2.3.4=uid-1 :111 | !1.2.3.4=uid-1 :222",
+            "1.2.3.4=uid-1 :111 | !1.2.3.4=uid-1 :222",
+        ),
+        (
+            "two sets, two ips, dup port",
+            "1.2.3.4 :111 | 5.6.7.8 :111",
+            "1.2.3.4 5.6.7.8 :111",
+        ),
+        (
+            "two set, dup ip, two uids, dup ports",
+            "1.2.3.4=uid-1 :111 | 1.2.3.4=uid-2 :111",
+            "1.2.3.4=uid-1 1.2.3.4=uid-2 :111",
+        ),
+        (
+            "two set, dup ip, with and without uid, dup ports",
+            "1.2.3.4 :111 | 1.2.3.4=uid-2 :111",
+            "1.2.3.4 1.2.3.4=uid-2 :111",
+        ),
+        (
+            "two sets, two ips, two dup ip with uid, dup port, wrong order",
+            "5.6.7.8 :111 | 5.6.7.8=uid-1 :111 | 1.2.3.4=uid-1 :111 | 1.2.3.4 :111",
+            "1.2.3.4 1.2.3.4=uid-1 5.6.7.8 5.6.7.8=uid-1 :111",
+        ),
+        (
+            "two sets, two mixed ips, two dup ip with uid, dup port, wrong order, ends up with split addresses",
+            "5.6.7.8 :111 | !5.6.7.8=uid-1 :111 | !1.2.3.4=uid-1 :111 | !1.2.3.4 :111",
+            "5.6.7.8 !1.2.3.4 !1.2.3.4=uid-1 !5.6.7.8=uid-1 :111",
+        ),
+        (
+            "two sets, two ips, two ports",
+            "1.2.3.4 :111 | 5.6.7.8 :222",
+            "1.2.3.4 :111 | 5.6.7.8 :222",
+        ),
+        (
+            "four sets, three ips, three ports, jumbled",
+            "1.2.3.4 :111 | 1.2.3.5 :222 | 1.2.3.6 :111 | 1.2.3.5 :333",
+            "1.2.3.4 1.2.3.6 :111 | 1.2.3.5 :222 :333",
+        ),
+        (
+            "four sets, three mixed ips, three ports, jumbled",
+            "1.2.3.4 :111 | !1.2.3.5 :222 | 1.2.3.6 :111 | !1.2.3.5 :333",
+            "1.2.3.4 1.2.3.6 :111 | !1.2.3.5 :222 :333",
+        ),
+    ];
+
+    fn subsets(text: &str) -> Vec<EndpointSubset> {
+        let texts = text.split(" | ").filter(|text| !text.is_empty());
+        texts.map(subset).collect()
+    }
+
+    fn subset(text: &str) -> EndpointSubset {
+        let mut subset = EndpointSubset::default();
+        for word in text.split(' ').filter(|word| *word != "-") {
+            if let Some(port) = word.strip_prefix(':') {
+                subset.ports.push(EndpointPort {
+                    port: port.parse().unwrap(),
+                    ..EndpointPort::default()
+                });
+            } else if let Some(word) = word.strip_prefix('!') {
+                subset.not_ready_addresses.push(address(word));
+            } else {
+                subset.addresses.push(address(word));
+            }
+        }
+        subset
+    }
+
+    fn address(word: &str) -> EndpointAddress {
+        let (ip, target) = match word.split_once(['=', '@']) {
+            Some((ip, name)) if word.contains('@') => (ip, json!({"name": name})),
+            Some((ip, uid)) => (ip, json!({"uid": uid})),
+            None => (word, json!(null)),
+        };
+        serde_json::from_value(json!({"ip": ip, "targetRef": target})).unwrap()
+    }
+
+    /// `subsets` without the order of subsets and ports, which the computed packings fix.
+    fn unordered(mut subsets: Vec<EndpointSubset>) -> Vec<String> {
+        let ports = subsets.iter_mut().map(|subset| &mut subset.ports);
+        ports.for_each(|ports| ports.sort_by_key(|port| port.port));
+        let mut texts: Vec<_> = subsets.iter().map(|subset| format!("{subset:?}")).collect();
+        texts.sort();
+        texts
+    }
+
+    #[test]
+    fn pack_subsets() {
+        for (case, given, expected) in PACKINGS {
+            let found = unordered(repack(&subsets(given)));
+            assert_eq!(found, unordered(subsets(expected)), "{case}");
         }
     }
 }

@@ -154,12 +154,15 @@ impl History {
         decoded("PUT", &self.client.replace(target, &body).await?)
     }
 
-    /// Deletes `revision`. A revision that is gone, or whose name another one has, is a success.
+    /// Deletes `revision`. A revision that is gone is a success.
+    ///
+    /// A conflict is an error: another revision may have the name, but the request may also have
+    /// failed for another reason. The next sync knows the difference.
     pub async fn delete(&self, revision: &ControllerRevision) -> Result<(), ApiError> {
         let (meta, options) = (&revision.meta, Delete::exactly(&revision.meta));
         let target = Target::of::<ControllerRevision>(meta);
         match self.client.delete(target, &options).await {
-            Err(error) if error.is_object_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_object_not_found() => Ok(()),
             deleted => deleted.map(drop),
         }
     }

@@ -460,8 +460,7 @@ impl PodControl {
                 self.event(about, EventType::Normal, "SuccessfulDelete", message);
                 Ok(Deleted::Now)
             }
-            // The pod is gone, or another pod has its name. Both mean that it is deleted.
-            Err(error) if error.is_not_found() || error.is_conflict() => {
+            Err(error) if error.is_object_not_found() => {
                 tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
                 Ok(Deleted::Before)
             }

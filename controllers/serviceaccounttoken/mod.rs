@@ -136,7 +136,10 @@ fn signer(ctx: &ControllerContext) -> Result<Option<Signer>, KeyError> {
         Some(key) => key.as_bytes().to_vec(),
         None => return Ok(None),
     };
-    let key = PrivateKey::from_pem(&pem).map_err(|source| KeyError::Content { file, source })?;
+    let key = PrivateKey::from_pem(&pem).map_err(|source| match source {
+        PemError::P224 => KeyError::Generator(SignerError::Curve),
+        source => KeyError::Content { file, source },
+    })?;
     Signer::new(key).map(Some).map_err(KeyError::Generator)
 }
 

@@ -12,12 +12,20 @@ use steersman_runtime::keys::{Algorithm, EcdsaForm, PrivateKey, SigningError};
 /// The issuer, which does not depend on that of the API server. Upstream: `LegacyIssuer`.
 const ISSUER: &str = "kubernetes/serviceaccount";
 
-/// A key of this type signs no tokens.
+/// A key signs no tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown private key type ed25519.PrivateKey, must be *rsa.PrivateKey, *ecdsa.PrivateKey, or jose.OpaqueSigner"
-)]
-pub(super) struct SignerError;
+pub(super) enum SignerError {
+    /// Its type is Ed25519.
+    #[error(
+        "unknown private key type ed25519.PrivateKey, must be *rsa.PrivateKey, *ecdsa.PrivateKey, or jose.OpaqueSigner"
+    )]
+    Type,
+    /// Its curve is P-224.
+    #[error(
+        "could not generate signer for ECDSA keypair: unknown private key curve, must be 256, 384, or 521"
+    )]
+    Curve,
+}
 
 /// A token could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +90,7 @@ impl Signer {
             Algorithm::P256 => "ES256",
             Algorithm::P384 => "ES384",
             Algorithm::P521 => "ES512",
-            Algorithm::Ed25519 => return Err(SignerError),
+            Algorithm::Ed25519 => return Err(SignerError::Type),
         };
         let id = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, key.public_key()));
         Ok(Self { key, algorithm, id })
@@ -216,6 +224,6 @@ mod tests {
     fn a_key_of_another_type_is_refused() {
         let pem = include_str!("testdata/ed25519.pem");
         let key = PrivateKey::from_pem(pem.as_bytes()).unwrap();
-        assert_eq!(Signer::new(key).unwrap_err(), SignerError);
+        assert_eq!(Signer::new(key).unwrap_err(), SignerError::Type);
     }
 }

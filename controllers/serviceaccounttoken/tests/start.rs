@@ -32,6 +32,7 @@ async fn files_that_cannot_be_used_end_the_start_in_upstreams_words() {
     let world = World::bare().await;
     let missing = testdata("missing.pem");
     let (json, ed25519) = (testdata("tokens.json"), testdata("ed25519.pem"));
+    let p224 = testdata("p224.pem");
     let read = "error reading key for service account token controller";
     let invalid = "data does not contain a valid RSA or ECDSA private key";
     // (flag, file, error)
@@ -42,6 +43,11 @@ async fn files_that_cannot_be_used_end_the_start_in_upstreams_words() {
             KEY_FLAG,
             &ed25519,
             "failed to build token generator: unknown private key type ed25519.PrivateKey, must be *rsa.PrivateKey, *ecdsa.PrivateKey, or jose.OpaqueSigner".to_owned(),
+        ),
+        (
+            KEY_FLAG,
+            &p224,
+            "failed to build token generator: could not generate signer for ECDSA keypair: unknown private key curve, must be 256, 384, or 521".to_owned(),
         ),
         (
             "root-ca-file",

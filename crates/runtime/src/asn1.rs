@@ -51,9 +51,16 @@ impl<'a> Elements<'a> {
         Ok(content)
     }
 
+    /// The tag of the next element, if there is a valid one.
+    pub(crate) fn tag(&self) -> Option<Tag> {
+        (!self.is_empty())
+            .then(|| Tag::peek(&self.0).ok())
+            .flatten()
+    }
+
     /// The content of the next element if it has this tag.
     pub(crate) fn optional(&mut self, tag: Tag) -> Result<Option<&'a [u8]>> {
-        if self.is_empty() || Tag::peek(&self.0)? != tag {
+        if self.tag() != Some(tag) {
             return Ok(None);
         }
         self.content(tag).map(Some)
@@ -69,11 +76,51 @@ impl<'a> Elements<'a> {
         self.0.tlv_bytes()
     }
 
+    /// Reads the next element, a bit string.
+    pub(crate) fn bit_string(&mut self) -> Result<()> {
+        match self.content(Tag::BitString)? {
+            [unused @ 0..=7, octets @ ..]
+                if octets.last().map_or(*unused == 0, |last| {
+                    last.trailing_zeros() >= u32::from(*unused)
+                }) =>
+            {
+                Ok(())
+            }
+            _ => Err(Tag::BitString.value_error().into()),
+        }
+    }
+
     /// The content of the next element, a bit string without unused bits.
     pub(crate) fn octets_of_bit_string(&mut self) -> Result<&'a [u8]> {
         match self.content(Tag::BitString)?.split_first() {
             Some((0, octets)) => Ok(octets),
             _ => Err(Tag::BitString.value_error().into()),
+        }
+    }
+
+    /// The content of the next element, an integer in its shortest form.
+    pub(crate) fn integer(&mut self) -> Result<&'a [u8]> {
+        match self.content(Tag::Integer)? {
+            [] | [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..] => {
+                Err(Tag::Integer.value_error().into())
+            }
+            content => Ok(content),
+        }
+    }
+
+    /// The content of the next element, an object identifier whose numbers have at most 31 bits, as
+    /// in Go.
+    pub(crate) fn oid(&mut self) -> Result<&'a [u8]> {
+        let content = self.content(Tag::ObjectIdentifier)?;
+        let ends = content.last().is_some_and(|byte| byte & 0x80 == 0);
+        let mut numbers = content.split_inclusive(|byte| byte & 0x80 == 0);
+        let is_number = |number: &[u8]| {
+            number[0] != 0x80 && (number.len() < 5 || (number.len() == 5 && number[0] < 0x88))
+        };
+        if ends && numbers.all(is_number) {
+            Ok(content)
+        } else {
+            Err(Tag::ObjectIdentifier.value_error().into())
         }
     }
 

@@ -83,11 +83,15 @@ mod tests {
             ("empty", String::new(), Some(none)),
             ("no certificate", key.to_owned(), Some(none)),
             ("only one with headers", headers, Some(none)),
-            ("unreadable", broken.to_owned(), Some("not a certificate")),
+            (
+                "unreadable",
+                broken.to_owned(),
+                Some("x509: malformed certificate"),
+            ),
             (
                 "one unreadable",
                 format!("{one}{broken}"),
-                Some("not a certificate"),
+                Some("x509: malformed certificate"),
             ),
         ];
         for (why, text, expected) in cases {

@@ -225,6 +225,8 @@ fn unusable_files_end_the_start() {
     files.write("other.crt", &other);
     files.write("empty", "");
     files.write("text", "x");
+    let malformed = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
+    files.write("malformed.crt", malformed);
     let headers = "CERTIFICATE-----\nProc-Type: x\n\n";
     files.write(
         "headers.crt",
@@ -271,6 +273,11 @@ fn unusable_files_end_the_start() {
                 "text",
                 "tls: failed to find any PEM data in certificate input",
             ),
+        ),
+        (
+            "malformed.crt",
+            "ca.key",
+            of_file("malformed.crt", "x509: malformed tbs certificate"),
         ),
         (
             "ca.crt",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use steersman_controllers::rootcacertpublisher;
 use steersman_perturb::{Scenario, State, Step};
 
-use crate::objects::{BLANK, delete, patch, until_caches_are_current};
+use crate::objects::{BLANK, delete, patch, path_in, until_caches_are_current};
 
 const NAME: &str = "kube-root-ca.crt";
 
@@ -33,6 +33,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "changed",
             steps: changed,
+            ..BASE
+        },
+        Scenario {
+            name: "new",
+            steps: new,
             ..BASE
         },
         Scenario {
@@ -105,6 +110,23 @@ fn changed() -> Vec<Step> {
             json!({"metadata": {"annotations": null, "labels": {"a": "b"}}}),
         ),
         published(&["default"]),
+    ]
+}
+
+/// A client changes the ConfigMap of a new namespace as soon as it exists, so the first state may
+/// reach no cache.
+fn new() -> Vec<Step> {
+    vec![
+        published(&["default"]),
+        namespace("fresh"),
+        Step::until("created", |state: &State| {
+            state.get("configmaps", "fresh/kube-root-ca.crt").is_some()
+        }),
+        Step::Patch(
+            path_in("fresh", "configmaps", NAME),
+            json!({"data": {"ca.crt": "another"}}),
+        ),
+        published(&["fresh"]),
     ]
 }
 

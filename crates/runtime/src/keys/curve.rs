@@ -17,6 +17,7 @@ pub(super) struct Curve {
     field: usize,
     open: fn(&[u8]) -> Option<EcdsaKey>,
     verify: fn(point: &[u8], digest: &[u8], fixed: &[u8]) -> bool,
+    has_point: fn(&[u8]) -> bool,
 }
 
 /// Makes the fixed form of the signature of a digest.
@@ -63,6 +64,7 @@ macro_rules! curve {
                 matches!((key, signature), (Ok(key), Ok(signature))
                     if key.verify_prehash(digest, &signature).is_ok())
             },
+            has_point: |point| $curve::ecdsa::VerifyingKey::from_sec1_bytes(point).is_ok(),
         }
     };
 }
@@ -89,6 +91,11 @@ impl Curve {
     /// The key with this secret scalar. As Go, this ignores leading zeros and their absence.
     pub(super) fn open(&self, scalar: &[u8]) -> Option<EcdsaKey> {
         (self.open)(&padded(scalar, self.field)?)
+    }
+
+    /// Whether `point` is an uncompressed point of the curve.
+    pub(super) fn has_point(&self, point: &[u8]) -> bool {
+        point.first() == Some(&4) && (self.has_point)(point)
     }
 
     /// Whether `signature` in the form of X.509 is that of `digest` by the owner of `point`.

@@ -4,12 +4,13 @@ use std::fmt;
 
 use pem::{EncodeConfig, LineEnding, Pem};
 use ring::digest;
+use ring::error::KeyRejected;
 use ring::rand::SystemRandom;
 use ring::rsa::KeyPair as RsaKeyPair;
 use ring::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256};
 
 use super::curve::{EcdsaKey, to_der};
-use super::{Algorithm, Curve, EC_PUBLIC_KEY, ED25519, RSA_ENCRYPTION, SHA256_WITH_RSA};
+use super::{Algorithm, Curve, EC_PUBLIC_KEY, ED25519, P224, RSA_ENCRYPTION, SHA256_WITH_RSA};
 use crate::asn1::{
     Elements, Error, NULL, ObjectIdentifier, Tag, bit_string, context, oid, sequence,
 };
@@ -24,6 +25,9 @@ pub enum KeyError {
     /// The last PEM block that should be a private key cannot be used.
     #[error("data does not contain a valid RSA or ECDSA private key: {0}")]
     Unusable(String),
+    /// Go has the curve of the first key, and this module lacks it.
+    #[error("keys on the curve P-224 are not supported")]
+    P224,
 }
 
 /// A signature could not be made, since the source of random numbers failed.
@@ -69,7 +73,8 @@ impl PrivateKey {
             };
             match key {
                 Ok(signer) => return Ok(Self::new(signer)),
-                Err(reason) => failure = KeyError::Unusable(reason),
+                Err(KeyError::P224) => return Err(KeyError::P224),
+                Err(other) => failure = other,
             }
         }
         Err(failure)
@@ -170,18 +175,22 @@ fn type_of(public_key: &[u8]) -> Result<&[u8], Error> {
 }
 
 /// Messages of `der` name tags and positions only.
-fn malformed(error: Error) -> String {
-    format!("malformed key: {error}")
+fn malformed(error: Error) -> KeyError {
+    KeyError::Unusable(format!("malformed key: {error}"))
+}
+
+fn rejected(kind: &str, error: KeyRejected) -> KeyError {
+    KeyError::Unusable(format!("{kind} key: {error}"))
 }
 
 /// An RSA key in PKCS#1.
-fn rsa(der: &[u8]) -> Result<Signer, String> {
-    let key = RsaKeyPair::from_der(der).map_err(|rejected| format!("RSA key: {rejected}"))?;
+fn rsa(der: &[u8]) -> Result<Signer, KeyError> {
+    let key = RsaKeyPair::from_der(der).map_err(|error| rejected("RSA", error))?;
     Ok(Signer::Rsa(Box::new(key)))
 }
 
 /// A key in PKCS#8.
-fn pkcs8(der: &[u8]) -> Result<Signer, String> {
+fn pkcs8(der: &[u8]) -> Result<Signer, KeyError> {
     let read = || {
         let mut key = Elements::of_sequence(der)?;
         let _version = key.content(Tag::Integer)?;
@@ -199,12 +208,12 @@ fn pkcs8(der: &[u8]) -> Result<Signer, String> {
     } else if is(ED25519) {
         ed25519(key)
     } else {
-        Err("unknown type of key".to_owned())
+        Err(KeyError::Unusable("unknown type of key".to_owned()))
     }
 }
 
 /// An ECDSA key in SEC1. The curve is `outer`, from PKCS#8, or named in the key.
-fn sec1(der: &[u8], outer: Option<&[u8]>) -> Result<Signer, String> {
+fn sec1(der: &[u8], outer: Option<&[u8]>) -> Result<Signer, KeyError> {
     let read = || {
         let mut key = Elements::of_sequence(der)?;
         let _version = key.content(Tag::Integer)?;
@@ -214,24 +223,28 @@ fn sec1(der: &[u8], outer: Option<&[u8]>) -> Result<Signer, String> {
         Ok((scalar, inner.transpose()?))
     };
     let (scalar, inner) = read().map_err(malformed)?;
-    let curve = outer
-        .or(inner)
-        .and_then(Curve::find)
-        .ok_or("unknown elliptic curve")?;
-    let key = curve
-        .open(scalar)
-        .ok_or("the scalar is outside the curve")?;
-    Ok(Signer::Ecdsa(curve, key))
+    let unusable = |reason: &str| KeyError::Unusable(reason.to_owned());
+    let curve = outer.or(inner).unwrap_or_default();
+    if curve == P224.as_bytes() {
+        return Err(KeyError::P224);
+    }
+    let curve = Curve::find(curve).ok_or_else(|| unusable("x509: unknown elliptic curve"))?;
+    let outside = || unusable("the scalar is outside the curve");
+    Ok(Signer::Ecdsa(
+        curve,
+        curve.open(scalar).ok_or_else(outside)?,
+    ))
 }
 
 /// The seed of an Ed25519 key, as an octet string in PKCS#8.
-fn ed25519(der: &[u8]) -> Result<Signer, String> {
+fn ed25519(der: &[u8]) -> Result<Signer, KeyError> {
     let seed = Elements::of(der)
         .and_then(|mut seed| seed.content(Tag::OctetString))
         .map_err(malformed)?;
-    let key = Ed25519KeyPair::from_seed_unchecked(seed)
-        .map_err(|rejected| format!("Ed25519 key: {rejected}"))?;
-    Ok(Signer::Ed25519(key))
+    let key = Ed25519KeyPair::from_seed_unchecked(seed);
+    Ok(Signer::Ed25519(
+        key.map_err(|error| rejected("Ed25519", error))?,
+    ))
 }
 
 #[cfg(test)]
@@ -378,8 +391,12 @@ mod tests {
                 unusable("the scalar is outside the curve"),
             ),
             (
-                pem("EC PRIVATE KEY", &sec1(&[1; 28], "1.3.132.0.33")),
-                unusable("unknown elliptic curve"),
+                pem("EC PRIVATE KEY", &sec1(&[1; 32], "1.3.132.0.10")),
+                unusable("x509: unknown elliptic curve"),
+            ),
+            (
+                pem("EC PRIVATE KEY", &sec1(&[1; 28], "1.3.132.0.33")) + KEYS[3].0,
+                KeyError::P224,
             ),
             (
                 pem("RSA PRIVATE KEY", b"x"),
@@ -391,7 +408,7 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         }
         // A later key is used, and so is a scalar without its leading zeros.
-        let [unknown, short] = [sec1(&[1; 28], "1.3.132.0.33"), sec1(&[1], p256)];
+        let [unknown, short] = [sec1(&[1; 32], "1.3.132.0.10"), sec1(&[1], p256)];
         let text = pem("EC PRIVATE KEY", &unknown) + &pem("EC PRIVATE KEY", &short);
         let key = PrivateKey::from_pem(text.as_bytes()).unwrap();
         assert_eq!(key.algorithm(), Algorithm::P256);

@@ -5,7 +5,7 @@ use ring::signature::{self as signatures, UnparsedPublicKey, VerificationAlgorit
 
 use super::{
     Curve, EC_PUBLIC_KEY, ECDSA_WITH_SHA1, ECDSA_WITH_SHA256, ECDSA_WITH_SHA384, ECDSA_WITH_SHA512,
-    ED25519, RSA_ENCRYPTION, RSA_PSS, SHA1_WITH_RSA, SHA256_WITH_RSA, SHA384_WITH_RSA,
+    ED25519, P224, RSA_ENCRYPTION, RSA_PSS, SHA1_WITH_RSA, SHA256_WITH_RSA, SHA384_WITH_RSA,
     SHA512_WITH_RSA,
 };
 use crate::asn1::{
@@ -123,6 +123,65 @@ impl Scheme {
             Self::Ecdsa(_) => "ECDSA",
             Self::Ed25519 => "Ed25519",
         }
+    }
+}
+
+/// Checks the key in a well-formed SubjectPublicKeyInfo. Keys of unknown types pass. The errors are
+/// Go's, without the prefix `x509: `. Upstream: `parsePublicKey` of crypto/x509.
+pub(crate) fn check_public_key(public_key: &[u8]) -> Result<(), &'static str> {
+    let read = || -> asn1::Result<_> {
+        let mut parts = Elements::of_sequence(public_key)?;
+        let mut algorithm = parts.sequence()?;
+        let kind = algorithm.content(Tag::ObjectIdentifier)?;
+        // Unreadable parameters are of no key, and Go shifts a key with unused bits.
+        let parameters = (!algorithm.is_empty()).then(|| algorithm.whole().unwrap_or(&[0]));
+        let key = parts.octets_of_bit_string().unwrap_or_default();
+        Ok((kind, parameters.unwrap_or_default(), key))
+    };
+    let Ok((kind, parameters, key)) = read() else {
+        return Ok(());
+    };
+    let is = |algorithm: ObjectIdentifier| kind == algorithm.as_bytes();
+    if is(RSA_ENCRYPTION) {
+        check_rsa(parameters, key)
+    } else if is(EC_PUBLIC_KEY) {
+        let curve = Elements::of(parameters).and_then(|mut parameters| parameters.oid());
+        let curve = curve.map_err(|_| "invalid ECDSA parameters")?;
+        let has_point = match Curve::find(curve) {
+            Some(curve) => curve.has_point(key),
+            None if curve == P224.as_bytes() => key.len() == 57 && key[0] == 4,
+            None => return Err("unsupported elliptic curve"),
+        };
+        let failed = "failed to unmarshal elliptic curve point";
+        has_point.then_some(()).ok_or(failed)
+    } else if is(ED25519) && !parameters.is_empty() {
+        Err("Ed25519 key encoded with illegal parameters")
+    } else if is(ED25519) && key.len() != 32 {
+        Err("wrong Ed25519 public key size")
+    } else {
+        Ok(())
+    }
+}
+
+fn check_rsa(parameters: &[u8], key: &[u8]) -> Result<(), &'static str> {
+    if parameters != NULL {
+        return Err("RSA key missing NULL parameters");
+    }
+    let numbers = Elements::of(key).and_then(|mut key| key.sequence());
+    let mut numbers = numbers.map_err(|_| "invalid RSA public key")?;
+    let modulus = numbers.integer().map_err(|_| "invalid RSA modulus")?;
+    let exponent = numbers
+        .integer()
+        .ok()
+        .filter(|exponent| exponent.len() <= 8);
+    let exponent = exponent.ok_or("invalid RSA public exponent")?;
+    let is_positive = |number: &[u8]| number != [0] && number[0] < 0x80;
+    if !is_positive(modulus) {
+        Err("RSA modulus is not a positive number")
+    } else if !is_positive(exponent) {
+        Err("RSA public exponent is not a positive number")
+    } else {
+        Ok(())
     }
 }
 

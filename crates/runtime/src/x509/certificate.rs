@@ -1,12 +1,13 @@
 //! Reads the subject, the validity period and the key of a certificate.
 //!
-//! The parser checks no signature: rustls does that.
+//! The parser checks no signature: rustls does that. Upstream: `ParseCertificate` of crypto/x509, whose
+//! errors these are. Of the extensions, only the identifier of the key is read.
 
 use jiff::civil::DateTime;
 
-use super::Name;
-use super::request::extension;
-use crate::asn1::{Elements, Error, ObjectIdentifier, Result, Tag, context};
+use super::{Name, x509};
+use crate::asn1::{Elements, ObjectIdentifier, Tag, context};
+use crate::keys;
 
 /// The extension "subject key identifier".
 const SUBJECT_KEY_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.14");
@@ -35,59 +36,170 @@ impl Certificate {
     ///
     /// # Errors
     /// If the bytes are not a certificate. The caller adds the file or connection they came from.
-    pub fn read(der: &[u8]) -> std::result::Result<Self, String> {
-        certificate(der).map_err(|error| format!("not a certificate: {error}"))
+    pub fn read(der: &[u8]) -> Result<Self, String> {
+        certificate(der).map_err(x509)
+    }
+}
+
+/// Errors lack the prefix `x509: `.
+type Result<T, E = String> = std::result::Result<T, E>;
+
+/// Names the part that cannot be read.
+trait Part<T> {
+    fn part(self, error: &str) -> Result<T>;
+}
+
+impl<T> Part<T> for der::Result<T> {
+    fn part(self, error: &str) -> Result<T> {
+        self.map_err(|_| error.to_owned())
     }
 }
 
 fn certificate(der: &[u8]) -> Result<Certificate> {
-    let mut certificate = Elements::of_sequence(der)?;
-    let mut part = certificate.sequence()?;
-    let (_algorithm, _signature) = (certificate.any()?, certificate.any()?);
-    certificate.end()?;
-    let _version = part.optional(context(0, true))?;
-    let (_serial, _algorithm, _issuer) = (part.any()?, part.any()?, part.any()?);
-    let mut validity = part.sequence()?;
+    let mut outer = Elements::of(der).part("malformed certificate")?;
+    let mut certificate = outer.sequence().part("malformed certificate")?;
+    let mut part = certificate.sequence().part("malformed tbs certificate")?;
+    let version = version(&mut part)?;
+    let serial = part.integer().part("malformed serial number")?;
+    if serial[0] >= 0x80 {
+        return Err("negative serial number".to_owned());
+    }
+    let inner = part.content(Tag::Sequence);
+    let inner = inner.part("malformed signature algorithm identifier")?;
+    let algorithm = certificate.content(Tag::Sequence);
+    if algorithm.part("malformed algorithm identifier")? != inner {
+        return Err("inner and outer signature algorithm identifiers don't match".to_owned());
+    }
+    check_algorithm(inner)?;
+    name(&mut part)?;
+    let mut validity = part.sequence().part("malformed validity")?;
     let (not_before, not_after) = (time(&mut validity)?, time(&mut validity)?);
-    validity.end()?;
-    let (subject, public_key) = (part.whole()?, part.whole()?);
+    let (subject_der, subject) = name(&mut part)?;
+    let public_key = public_key(&mut part)?;
     let mut subject_key_id = None;
-    while !part.is_empty() {
-        // Two identifiers that RFC 5280 forbids, and the extensions.
-        let (tag, content) = part.any()?;
-        if tag == context(3, true) {
-            subject_key_id = key_id(Elements::of_sequence(content)?)?;
+    if version > 0 {
+        // Two identifiers that RFC 5280 forbids.
+        for (number, error) in [
+            (1, "malformed issuerUniqueID"),
+            (2, "malformed subjectUniqueID"),
+        ] {
+            part.optional(context(number, false)).part(error)?;
         }
     }
+    if version == 2 {
+        let extensions = part
+            .optional(context(3, true))
+            .part("malformed extensions")?;
+        let extensions = extensions.map(|extensions| Elements::of(extensions)?.sequence());
+        if let Some(extensions) = extensions.transpose().part("malformed extensions")? {
+            subject_key_id = key_id(extensions)?;
+        }
+    }
+    let signature = certificate.bit_string();
+    signature.part("malformed signature")?;
+    outer.end().part("trailing data")?;
     Ok(Certificate {
-        subject: Name::read(Elements::of_sequence(subject)?)?,
+        subject,
         not_before,
         not_after,
-        subject_der: subject.to_vec(),
+        subject_der: subject_der.to_vec(),
         public_key: public_key.to_vec(),
         subject_key_id,
     })
 }
 
+/// The version, from 0 to 2.
+fn version(part: &mut Elements<'_>) -> Result<u8> {
+    let malformed = "malformed version";
+    let Some(version) = part.optional(context(0, true)).part(malformed)? else {
+        return Ok(0);
+    };
+    let version = Elements::of(version).and_then(|mut version| {
+        let number = version.integer()?;
+        version.end().map(|()| number)
+    });
+    match version.part(malformed)? {
+        [version @ 0..=2] => Ok(*version),
+        [0x80..=0xff, ..] => Err(malformed.to_owned()),
+        _ => Err("invalid version".to_owned()),
+    }
+}
+
+/// A name in DER, and its content. Go names the subject as the issuer too.
+fn name<'a>(part: &mut Elements<'a>) -> Result<(&'a [u8], Name)> {
+    let is_name = part.clone().content(Tag::Sequence);
+    is_name.part("malformed issuer")?;
+    let der = part.whole().part("malformed issuer")?;
+    let parsed = Name::parse(der);
+    let without_prefix = |error: String| error.trim_start_matches("x509: ").to_owned();
+    parsed.map(|name| (der, name)).map_err(without_prefix)
+}
+
+/// The public key in DER.
+fn public_key<'a>(part: &mut Elements<'a>) -> Result<&'a [u8]> {
+    let mut key = part.clone().sequence().part("malformed spki")?;
+    let whole = part.whole().part("malformed spki")?;
+    let algorithm = key.content(Tag::Sequence);
+    check_algorithm(algorithm.part("malformed public key algorithm identifier")?)?;
+    key.bit_string().part("malformed subjectPublicKey")?;
+    keys::check_public_key(whole)?;
+    Ok(whole)
+}
+
+fn check_algorithm(content: &[u8]) -> Result<()> {
+    let mut algorithm = Elements::of(content).part("malformed OID")?;
+    algorithm.oid().part("malformed OID")?;
+    if !algorithm.is_empty() {
+        algorithm.whole().part("malformed parameters")?;
+    }
+    Ok(())
+}
+
+/// The identifier of the key in these extensions.
 fn key_id(mut extensions: Elements<'_>) -> Result<Option<Vec<u8>>> {
-    let mut found = None;
+    let (mut seen, mut found) = (Vec::new(), None);
     while !extensions.is_empty() {
-        let (kind, value) = extension(extensions.sequence()?)?;
+        let mut extension = extensions.sequence().part("malformed extension")?;
+        let kind = extension.oid().part("malformed extension OID field")?;
+        let critical = extension.optional(Tag::Boolean);
+        let critical = match critical.part("malformed extension critical field")? {
+            None | Some([0]) => false,
+            Some([0xff]) => true,
+            Some(_) => return Err("malformed extension critical field".to_owned()),
+        };
+        let value = extension.content(Tag::OctetString);
+        let value = value.part("malformed extension value field")?;
+        if seen.contains(&kind) {
+            let kind = ObjectIdentifier::from_bytes(kind).map(|kind| kind.to_string());
+            let kind = kind.unwrap_or_default();
+            return Err(format!(
+                "certificate contains duplicate extension with OID {kind:?}"
+            ));
+        }
+        seen.push(kind);
         if kind == SUBJECT_KEY_ID.as_bytes() {
-            found = Some(Elements::of(value)?.content(Tag::OctetString)?.to_vec());
+            found = Some((critical, value));
         }
     }
-    Ok(found)
+    match found {
+        None => Ok(None),
+        Some((true, _)) => Err("subject key identifier incorrectly marked critical".to_owned()),
+        Some((false, value)) => {
+            let id = Elements::of(value).and_then(|mut value| value.content(Tag::OctetString));
+            id.part("invalid subject key identifier")
+                .map(|id| Some(id.to_vec()))
+        }
+    }
 }
 
 fn time(elements: &mut Elements<'_>) -> Result<i64> {
-    let (tag, text) = elements.any()?;
-    let seconds = match tag {
-        Tag::UtcTime => seconds(text, 2),
-        Tag::GeneralizedTime => seconds(text, 4),
-        _ => None,
+    let (tag, year_digits, error) = match elements.tag() {
+        Some(tag @ Tag::UtcTime) => (tag, 2, "malformed UTCTime"),
+        Some(tag @ Tag::GeneralizedTime) => (tag, 4, "malformed GeneralizedTime"),
+        _ => return Err("unsupported time format".to_owned()),
     };
-    seconds.ok_or_else(|| Error::from(tag.value_error()))
+    let text = elements.content(tag).part(error)?;
+    seconds(text, year_digits).ok_or_else(|| error.to_owned())
 }
 
 /// Unix seconds of `260131235959Z`, or of the form with a year of four digits.
@@ -121,22 +233,24 @@ fn seconds(text: &[u8], year_digits: usize) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asn1::{NULL, element, oid, sequence};
+    use crate::asn1::{bit_string, element, oid, sequence, unsigned};
     use crate::x509::COMMON_NAME;
 
     /// A certificate of `jane`. Its validity period ends at `text`, with the ASN.1 type `tag`.
-    /// Fields that the parser skips are empty.
     fn ends_at(tag: Tag, text: &str) -> Vec<u8> {
         let time = |tag, text: &str| element(tag, text.as_bytes());
         let common_name = sequence(&[&oid(COMMON_NAME), &element(Tag::Utf8String, b"jane")]);
+        let algorithm = sequence(&[&oid(ObjectIdentifier::new_unwrap("1.3.101.112"))]);
         let part = sequence(&[
             &element(context(0, true), &[2, 1, 2]),
-            &NULL.repeat(3),
+            &unsigned(&[1]),
+            &algorithm,
+            &sequence(&[]),
             &sequence(&[&time(Tag::UtcTime, "700101000001Z"), &time(tag, text)]),
             &sequence(&[&element(Tag::Set, &common_name)]),
-            NULL,
+            &sequence(&[&algorithm, &bit_string(&[7; 32])]),
         ]);
-        sequence(&[&part, NULL, NULL])
+        sequence(&[&part, &algorithm, &bit_string(&[0; 64])])
     }
 
     #[test]

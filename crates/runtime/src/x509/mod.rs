@@ -5,6 +5,7 @@
 //! a value or an error for all inputs, and never panic.
 
 mod certificate;
+mod fields;
 mod issue;
 mod key_pair;
 mod name;
@@ -19,3 +20,38 @@ pub use pem::{certificate_to_pem, certificates_in_pem, certificates_without_head
 pub use request::{AlternativeNames, CertificateRequest, RequestError};
 
 pub use der::asn1::ObjectIdentifier;
+
+/// An error of crypto/x509.
+fn x509(text: impl std::fmt::Display) -> String {
+    format!("x509: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_bytes_are_refused_in_the_words_of_go() {
+        let blocks = ::pem::parse_many(include_str!("testdata/malformed.pem")).unwrap();
+        let answers = include_str!("testdata/malformed.txt").lines().skip(1);
+        let mut compared = 0;
+        for answer in answers {
+            let [block, place, change, expected] = answer.splitn(4, ' ').collect::<Vec<_>>()[..]
+                .try_into()
+                .unwrap();
+            let block = &blocks[block.parse::<usize>().unwrap()];
+            let (mut der, place) = (block.contents().to_vec(), place.parse().unwrap());
+            match change {
+                "end" => der.truncate(place),
+                byte => der[place] = u8::from_str_radix(byte, 16).unwrap(),
+            }
+            let found = match block.tag() {
+                "CERTIFICATE" => Certificate::read(&der).unwrap_err(),
+                _ => CertificateRequest::from_der(&der).unwrap_err().to_string(),
+            };
+            assert_eq!(found, expected, "{answer}");
+            compared += 1;
+        }
+        assert!(compared > 100, "{compared}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Distinguished names: the subjects of certificates and of requests.
 
-use crate::asn1::{Elements, Error, ObjectIdentifier, Result, Tag, element, oid, sequence};
+use super::x509;
+use crate::asn1::{Elements, ObjectIdentifier, Tag, element, oid, sequence};
 
 /// `CN`.
 pub const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -72,17 +73,26 @@ impl Name {
         element(Tag::Sequence, &sets.collect::<Vec<_>>().concat())
     }
 
-    /// Reads the sequence of sets that a name is.
-    pub(super) fn read(mut names: Elements<'_>) -> Result<Self> {
+    /// Parses DER. Upstream: `parseName` of crypto/x509, whose errors these are.
+    pub(super) fn parse(der: &[u8]) -> Result<Self, String> {
+        let malformed = |_| x509("invalid RDNSequence");
+        let invalid = |part| move |_| x509(format_args!("invalid RDNSequence: invalid {part}"));
         let mut attributes = Vec::new();
+        let mut names = Elements::of(der).and_then(|mut name| name.sequence());
+        let names = names.as_mut().map_err(|error| malformed(*error))?;
         while !names.is_empty() {
-            let mut set = Elements::of(names.content(Tag::Set)?)?;
+            let set = names.content(Tag::Set).and_then(Elements::of);
+            let mut set = set.map_err(malformed)?;
             while !set.is_empty() {
-                let mut attribute = set.sequence()?;
-                let kind = attribute.content(Tag::ObjectIdentifier)?.to_vec();
-                let (tag, value) = attribute.any()?;
-                attribute.end()?;
-                attributes.push((kind, text(tag, value)?));
+                let mut attribute = set.sequence().map_err(invalid("attribute"))?;
+                let kind = attribute.oid().map_err(invalid("attribute type"))?;
+                let (tag, value) = attribute.any().map_err(invalid("attribute value"))?;
+                let value = text(tag, value).map_err(|reason| {
+                    x509(format_args!(
+                        "invalid RDNSequence: invalid attribute value: {reason}"
+                    ))
+                })?;
+                attributes.push((kind.to_vec(), value));
             }
         }
         Ok(Self { attributes })
@@ -90,24 +100,32 @@ impl Name {
 }
 
 /// The text of an attribute. Upstream: `parseASN1String` of crypto/x509.
-fn text(tag: Tag, value: &[u8]) -> Result<String> {
-    let of_these = |is_allowed: fn(u8) -> bool| {
+fn text(tag: Tag, value: &[u8]) -> Result<String, String> {
+    let of_these = |is_allowed: fn(u8) -> bool, kind: &str| {
         let are_allowed = value.iter().all(|byte| is_allowed(*byte));
-        String::from_utf8(value.to_vec())
-            .ok()
-            .filter(|_| are_allowed)
+        let text = String::from_utf8(value.to_vec()).ok();
+        let text = text.filter(|_| are_allowed);
+        text.ok_or_else(|| format!("invalid {kind}"))
     };
-    let text = match tag {
-        Tag::TeletexString => Some(value.iter().map(|byte| char::from(*byte)).collect()),
-        Tag::BmpString => bmp(value),
+    match tag {
+        Tag::TeletexString => Ok(value.iter().map(|byte| char::from(*byte)).collect()),
+        Tag::BmpString => bmp(value).ok_or_else(|| "invalid BMPString".to_owned()),
         // Go reads two characters that the standard does not allow.
-        Tag::PrintableString => of_these(|byte| is_printable(byte) || b"*&".contains(&byte)),
-        Tag::Ia5String => of_these(|byte| byte.is_ascii()),
-        Tag::NumericString => of_these(|byte| byte.is_ascii_digit() || byte == b' '),
-        Tag::Utf8String => of_these(|_| true),
-        _ => None,
-    };
-    text.ok_or_else(|| Error::from(tag.value_error()))
+        Tag::PrintableString => of_these(
+            |byte| is_printable(byte) || b"*&".contains(&byte),
+            "PrintableString",
+        ),
+        Tag::Ia5String => of_these(|byte| byte.is_ascii(), "IA5String"),
+        Tag::NumericString => of_these(
+            |byte| byte.is_ascii_digit() || byte == b' ',
+            "NumericString",
+        ),
+        Tag::Utf8String => of_these(|_| true, "UTF-8 string"),
+        other => Err(format!(
+            "unsupported string type: {}",
+            element(other, &[])[0]
+        )),
+    }
 }
 
 /// The text of a BMPString, without the zero at its end. `None` for surrogates and for code points
@@ -177,8 +195,8 @@ mod tests {
         ];
         for (tag, bytes, expected) in cases {
             let attribute = sequence(&[&oid(COMMON_NAME), &element(*tag, bytes)]);
-            let name = element(Tag::Set, &attribute);
-            let read = Name::read(Elements::of(&name).unwrap());
+            let name = sequence(&[&element(Tag::Set, &attribute)]);
+            let read = Name::parse(&name);
             let common_name = read.ok().map(|name| name.common_name().to_owned());
             assert_eq!(common_name.as_deref(), *expected, "{tag} {bytes:?}");
         }
@@ -197,7 +215,7 @@ mod tests {
             set(&[attribute(COMMON_NAME, "last")]),
             set(&[]),
         ];
-        let name = Name::read(Elements::of(&name.concat()).unwrap()).unwrap();
+        let name = Name::parse(&element(Tag::Sequence, &name.concat())).unwrap();
         assert_eq!(name.common_name(), "last");
         assert_eq!(name.organizations().collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(Name::default().common_name(), "");

@@ -2,12 +2,14 @@
 //!
 //! Upstream: `ParseCSR` of `pkg/apis/certificates`, and `ParseCertificateRequest` of crypto/x509. As
 //! these, the parser ignores attributes that it does not know, and requested extensions except the
-//! alternative names. It keeps URIs as they are; Go rewrites them in its own form.
+//! alternative names. Errors are Go's. The parser keeps URIs as they are; Go rewrites them in its own
+//! form.
 
 use std::net::IpAddr;
 
-use super::Name;
-use crate::asn1::{self, Elements, Error, ObjectIdentifier, Tag, context};
+use super::fields::{Fields, Kind};
+use super::{Name, x509};
+use crate::asn1::{Elements, ObjectIdentifier, Tag, context};
 use crate::keys::{self, VerifyError};
 
 /// The type of the PEM block.
@@ -25,23 +27,14 @@ pub enum RequestError {
     /// The first PEM block is absent or has another type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Block,
-    /// The block is not a request.
-    #[error("malformed certificate request: {0}")]
+    /// The block is not a request. The text is Go's.
+    #[error("{0}")]
     Malformed(String),
-    /// An extension is requested twice.
-    #[error("x509: certificate request contains duplicate requested extensions")]
-    Duplicate,
-    /// An alternative name has characters outside ASCII.
-    #[error("x509: SAN {0} is malformed")]
-    AlternativeName(&'static str),
-    /// An IP address has this many bytes.
-    #[error("x509: cannot parse IP address of length {0}")]
-    IpLength(usize),
 }
 
-impl From<Error> for RequestError {
-    fn from(error: Error) -> Self {
-        Self::Malformed(error.to_string())
+impl From<String> for RequestError {
+    fn from(text: String) -> Self {
+        Self::Malformed(text)
     }
 }
 
@@ -91,22 +84,31 @@ impl CertificateRequest {
     /// # Errors
     /// If the bytes are not a request.
     pub fn from_der(der: &[u8]) -> Result<Self, RequestError> {
-        let mut request = Elements::of_sequence(der)?;
-        let (signed, algorithm) = (request.whole()?, request.whole()?);
+        let mut outer = Fields::of(der);
+        let mut request = Fields::of(outer.content(Kind::sequence("certificateRequest"))?);
+        let info = request.field(Kind::sequence("tbsCertificateRequest"))?;
+        let signed = info.whole;
+        let mut info = Fields::of(info.content);
+        info.integer()?;
+        let subject = info.any()?.whole;
+        let public_key = info.field(Kind::sequence("publicKeyInfo"))?;
+        let mut key = Fields::of(public_key.content);
+        algorithm(key.content(Kind::sequence("AlgorithmIdentifier"))?)?;
+        key.octets_of_bit_string()?;
+        let attributes = Fields::of(info.content(Kind::TAGGED)?).values()?;
+        let signature_algorithm = request.field(Kind::sequence(""))?;
+        algorithm(signature_algorithm.content)?;
         let signature = request.octets_of_bit_string()?;
-        request.end()?;
-        let mut info = Elements::of_sequence(signed)?;
-        let _version = info.content(Tag::Integer)?;
-        let subject = Name::read(info.sequence()?)?;
-        let public_key = info.whole()?;
-        let attributes = info.optional(context(0, true))?.unwrap_or_default();
-        info.end()?;
+        outer.end()?;
+        keys::check_public_key(public_key.whole).map_err(x509)?;
+        let subject = Name::parse(subject)?;
+        let attributes = attributes.iter().map(|attribute| attribute.whole);
         Ok(Self {
             subject,
-            public_key: public_key.to_vec(),
+            public_key: public_key.whole.to_vec(),
             alternative_names: alternative_names(attributes)?,
             signed: signed.to_vec(),
-            algorithm: algorithm.to_vec(),
+            algorithm: signature_algorithm.whole.to_vec(),
             signature: signature.to_vec(),
         })
     }
@@ -125,67 +127,83 @@ impl CertificateRequest {
     }
 }
 
+/// Checks the content of an AlgorithmIdentifier.
+fn algorithm(content: &[u8]) -> Result<(), String> {
+    let mut fields = Fields::of(content);
+    fields.oid()?;
+    if !fields.is_empty() {
+        fields.any()?;
+    }
+    Ok(())
+}
+
 /// The alternative names in the attributes of a request.
-fn alternative_names(attributes: &[u8]) -> Result<AlternativeNames, RequestError> {
+fn alternative_names<'a>(
+    attributes: impl Iterator<Item = &'a [u8]>,
+) -> Result<AlternativeNames, String> {
     let (mut names, mut seen) = (AlternativeNames::default(), Vec::new());
-    let mut attributes = Elements::of(attributes)?;
-    while !attributes.is_empty() {
-        let Some(mut extensions) = requested_extensions(attributes.whole()?)? else {
-            continue;
-        };
-        while !extensions.is_empty() {
-            let (kind, value) = extension(extensions.sequence()?)?;
+    let mut found = Vec::new();
+    for extensions in attributes.filter_map(requested_extensions) {
+        let extensions = Fields::of(extensions).content(Kind::sequence(""))?;
+        let extensions = Fields::of(extensions).sequences()?;
+        let extensions: Vec<_> = extensions
+            .into_iter()
+            .map(extension)
+            .collect::<Result<_, _>>()?;
+        for (kind, value) in extensions {
             if seen.contains(&kind) {
-                return Err(RequestError::Duplicate);
+                return Err(x509(
+                    "certificate request contains duplicate requested extensions",
+                ));
             }
             seen.push(kind);
             if kind == SUBJECT_ALT_NAME.as_bytes() {
-                names.read(Elements::of_sequence(value)?)?;
+                found.push(value);
             }
         }
+    }
+    for value in found {
+        names.read(value)?;
     }
     Ok(names)
 }
 
 /// The extensions in this attribute; `None` for other attributes, and for malformed ones.
-fn requested_extensions(attribute: &[u8]) -> asn1::Result<Option<Elements<'_>>> {
-    let read = || -> asn1::Result<_> {
-        let mut attribute = Elements::of_sequence(attribute)?;
-        let kind = attribute.content(Tag::ObjectIdentifier)?;
-        let mut values = Elements::of(attribute.content(Tag::Set)?)?;
-        let value = values.whole()?;
-        attribute.end()?;
-        Ok((kind, value))
-    };
-    match read() {
-        Ok((kind, value)) if kind == EXTENSION_REQUEST.as_bytes() => {
-            Elements::of_sequence(value).map(Some)
-        }
-        _ => Ok(None),
-    }
+fn requested_extensions(attribute: &[u8]) -> Option<&[u8]> {
+    let mut outer = Fields::of(attribute);
+    let mut attribute = Fields::of(outer.content(Kind::sequence("")).ok()?);
+    let kind = attribute.oid().ok()?;
+    let values = Fields::of(attribute.content(Kind::SET).ok()?)
+        .values()
+        .ok()?;
+    outer.end().ok()?;
+    let first = values.first()?;
+    (kind == EXTENSION_REQUEST.as_bytes()).then_some(first.whole)
 }
 
-/// Object identifier and value of an extension.
-pub(super) fn extension<'a>(mut extension: Elements<'a>) -> asn1::Result<(&'a [u8], &'a [u8])> {
-    let kind = extension.content(Tag::ObjectIdentifier)?;
-    let _critical = extension.optional(Tag::Boolean)?;
-    let value = extension.content(Tag::OctetString)?;
-    extension.end()?;
-    Ok((kind, value))
+/// Object identifier and value of a requested extension.
+fn extension<'a>(mut extension: Fields<'a>) -> Result<(&'a [u8], &'a [u8]), String> {
+    let kind = extension.oid()?;
+    extension.optional_boolean()?;
+    Ok((kind, extension.content(Kind::OCTET_STRING)?))
 }
 
 impl AlternativeNames {
-    fn read(&mut self, mut names: Elements<'_>) -> Result<(), RequestError> {
+    /// Reads the value of the extension.
+    fn read(&mut self, value: &[u8]) -> Result<(), String> {
         const EMAIL: Tag = context(1, false);
         const DNS: Tag = context(2, false);
         const URI: Tag = context(6, false);
         const IP: Tag = context(7, false);
         let ascii = |bytes: &[u8], kind| match std::str::from_utf8(bytes) {
             Ok(text) if text.is_ascii() => Ok(text.to_owned()),
-            _ => Err(RequestError::AlternativeName(kind)),
+            _ => Err(x509(format_args!("SAN {kind} is malformed"))),
         };
+        let names = Elements::of(value).and_then(|mut value| value.sequence());
+        let mut names = names.map_err(|_| x509("invalid subject alternative names"))?;
         while !names.is_empty() {
-            match names.any()? {
+            let name = names.any();
+            match name.map_err(|_| x509("invalid subject alternative name"))? {
                 (EMAIL, name) => self.emails.push(ascii(name, "rfc822Name")?),
                 (DNS, name) => self.dns.push(ascii(name, "dNSName")?),
                 (URI, name) => self.uris.push(ascii(name, "uniformResourceIdentifier")?),
@@ -197,12 +215,13 @@ impl AlternativeNames {
     }
 }
 
-fn ip(address: &[u8]) -> Result<IpAddr, RequestError> {
+fn ip(address: &[u8]) -> Result<IpAddr, String> {
     let parsed = <[u8; 4]>::try_from(address).map(IpAddr::from);
+    let parsed = parsed.or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from));
+    let length = address.len();
     parsed
-        .or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from))
         .map(|ip| ip.to_canonical())
-        .map_err(|_| RequestError::IpLength(address.len()))
+        .map_err(|_| x509(format_args!("cannot parse IP address of length {length}")))
 }
 
 #[cfg(test)]
@@ -328,13 +347,14 @@ mod tests {
 
     /// A request without a valid signature, with these attributes.
     fn with_attributes(attributes: &[Vec<u8>]) -> Result<AlternativeNames, RequestError> {
+        let algorithm = sequence(&[&oid(ObjectIdentifier::new_unwrap("1.3.101.112"))]);
         let info = sequence(&[
             &unsigned(&[0]),
             &sequence(&[]),
-            NULL,
+            &sequence(&[&algorithm, &bit_string(&[7; 32])]),
             &element(context(0, true), &attributes.concat()),
         ]);
-        let der = sequence(&[&info, &sequence(&[]), &bit_string(&[])]);
+        let der = sequence(&[&info, &algorithm, &bit_string(&[])]);
         CertificateRequest::from_der(&der).map(|request| request.alternative_names)
     }
 

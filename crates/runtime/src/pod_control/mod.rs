@@ -467,8 +467,12 @@ impl PodControl {
             Err(error) => {
                 if !error.is_fenced() {
                     self.in_flight.failed(key, &error);
-                    let message = format!("Error deleting: {error}");
-                    self.event(about, EventType::Warning, "FailedDelete", message);
+                    // Another pod may have the name. Upstream sends no precondition, and so meets no
+                    // conflict that it could report.
+                    if !error.is_conflict() {
+                        let message = format!("Error deleting: {error}");
+                        self.event(about, EventType::Warning, "FailedDelete", message);
+                    }
                 }
                 Err(error)
             }

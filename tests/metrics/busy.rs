@@ -154,11 +154,9 @@ impl Busy {
     /// try.
     async fn use_volumes(&self) {
         let cluster = &self.secured.cluster;
-        cluster.faults().reject(
-            Matcher::new("update", "persistentvolumeclaims"),
-            Status::internal("no claims yet"),
-            Some(1),
-        );
+        let updates = Matcher::new("update", "persistentvolumeclaims").name("data");
+        let refused = Status::internal("no claims yet");
+        let rule = cluster.faults().reject(updates, refused, None);
         let class = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "folder"},
             "provisioner": "kubernetes.io/host-path",
@@ -188,6 +186,8 @@ impl Busy {
         ] {
             cluster.create(object).await.unwrap();
         }
+        self.until("volume_operation_errors_total{").await;
+        cluster.faults().remove(rule);
         self.until("volume_operation_total_seconds_count{").await;
         let claim = cluster.path("persistentvolumeclaims", "default", "data");
         cluster.delete(&claim).await.unwrap();

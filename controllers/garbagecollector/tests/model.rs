@@ -17,7 +17,7 @@ use super::*;
 ///
 /// A failing seed is printed, and `GC_SEED` repeats it. The seeds before it in the same cluster run
 /// again too, because their effects on the watches may matter.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 200;
 
 /// Time without requests after which the collector counts as idle.
 const QUIET: Duration = Duration::from_secs(2);

@@ -44,6 +44,8 @@ use waiting::{wait, watched};
 /// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate
 /// the measurement.
 const WITHOUT_THROTTLE: [&str; 2] = ["--kube-api-qps=100000", "--kube-api-burst=100000"];
+/// The most requests for one deletion of all objects of a type.
+const MAX_DELETIONS: usize = 10;
 /// Flags that give each node a range of pod addresses, for up to 65,536 nodes.
 const NODE_RANGES: [&str; 2] = ["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"];
 
@@ -251,9 +253,15 @@ impl Workloads {
         let options = json!({"propagationPolicy": "Background"});
         let failed = || format!("delete all {} of the load", T::RESOURCE);
         if T::RESOURCE.namespaced {
-            let deleted = self.client.delete(target::<T>(None), &options).await;
-            deleted.with_context(failed)?;
-            return Ok(());
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                match self.client.delete(target::<T>(None), &options).await {
+                    // A busy server ends the request after a minute, and objects are left.
+                    Err(error) if error.is_transient() && tries < MAX_DELETIONS => {}
+                    deleted => return deleted.map(drop).with_context(failed),
+                }
+            }
         }
         for object in ours(informer) {
             let target = target::<T>(Some(&object.meta().name));

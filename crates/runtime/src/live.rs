@@ -144,6 +144,20 @@ pub async fn named<T: Object>(
     with_fields(client, namespace, &format!("metadata.name={name}")).await
 }
 
+/// Whether a deletion that failed with `error` found no object of type `T` with the UID of `meta`. A
+/// conflict may have other reasons, so the object is read; if that fails, too, it counts as present.
+pub async fn is_gone<T: Object>(client: &ApiClient, meta: &Meta, error: &ApiError) -> bool {
+    if !error.is_conflict() {
+        return error.is_object_not_found();
+    }
+    let live = named::<T>(client, &meta.namespace, &meta.name).await;
+    live.is_ok_and(|live| {
+        live.objects
+            .iter()
+            .all(|object| object.meta().uid != meta.uid)
+    })
+}
+
 /// The objects of type `T` that the field selector `fields` matches.
 pub async fn with_fields<T: Object>(
     client: &ApiClient,

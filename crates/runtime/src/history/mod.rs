@@ -23,6 +23,7 @@ pub use self::data::{Integers, data};
 pub use self::proposal::{Proposal, Style};
 use crate::client::{ApiClient, ApiError, Target};
 use crate::labels::Selector;
+use crate::live;
 use crate::object::{ControllerRevision, Meta, Object};
 use crate::owner::{self, ByController};
 use crate::writes::{Delete, with_member};
@@ -154,15 +155,14 @@ impl History {
         decoded("PUT", &self.client.replace(target, &body).await?)
     }
 
-    /// Deletes `revision`. A revision that is gone is a success.
-    ///
-    /// A conflict is an error: another revision may have the name, but the request may also have
-    /// failed for another reason. The next sync knows the difference.
+    /// Deletes `revision`. A revision that is gone is a success, also if another one has its name.
     pub async fn delete(&self, revision: &ControllerRevision) -> Result<(), ApiError> {
         let (meta, options) = (&revision.meta, Delete::exactly(&revision.meta));
         let target = Target::of::<ControllerRevision>(meta);
         match self.client.delete(target, &options).await {
-            Err(error) if error.is_object_not_found() => Ok(()),
+            Err(error) if live::is_gone::<ControllerRevision>(&self.client, meta, &error).await => {
+                Ok(())
+            }
             deleted => deleted.map(drop),
         }
     }

@@ -460,19 +460,15 @@ impl PodControl {
                 self.event(about, EventType::Normal, "SuccessfulDelete", message);
                 Ok(Deleted::Now)
             }
-            Err(error) if error.is_object_not_found() => {
+            Err(error) if live::is_gone::<Pod>(&self.client, &pod.meta, &error).await => {
                 tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
                 Ok(Deleted::Before)
             }
             Err(error) => {
                 if !error.is_fenced() {
                     self.in_flight.failed(key, &error);
-                    // Another pod may have the name. Upstream sends no precondition, and so meets no
-                    // conflict that it could report.
-                    if !error.is_conflict() {
-                        let message = format!("Error deleting: {error}");
-                        self.event(about, EventType::Warning, "FailedDelete", message);
-                    }
+                    let message = format!("Error deleting: {error}");
+                    self.event(about, EventType::Warning, "FailedDelete", message);
                 }
                 Err(error)
             }

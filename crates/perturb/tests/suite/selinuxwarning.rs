@@ -106,14 +106,22 @@ fn until_told(pods: &'static [&'static str]) -> Step {
     })
 }
 
-/// One of three pods with different labels finishes.
-fn labels() -> Vec<Step> {
+/// Two pods with different labels use one volume.
+fn conflict() -> Vec<Step> {
     let mut steps = vec![driver()];
     steps.extend(bound("shared"));
     steps.extend([
         pod("a", "s0:c1", "shared"),
         pod("b", "s0:c2", "shared"),
         until_told(&["a", "b"]),
+    ]);
+    steps
+}
+
+/// One of three pods with different labels finishes.
+fn labels() -> Vec<Step> {
+    let mut steps = conflict();
+    steps.extend([
         pod("c", "s0:c3", "shared"),
         until_told(&["c"]),
         until_caches_are_current(),
@@ -150,12 +158,8 @@ fn changed_driver() -> Vec<Step> {
         let spec = json!({"spec": {"seLinuxMount": mounts}});
         patch("csidrivers", DRIVER, spec)
     };
-    let mut steps = vec![driver()];
-    steps.extend(bound("shared"));
+    let mut steps = conflict();
     steps.extend([
-        pod("a", "s0:c1", "shared"),
-        pod("b", "s0:c2", "shared"),
-        until_told(&["a", "b"]),
         mounts(false),
         until_caches_are_current(),
         pod("c", "s0:c3", "shared"),
@@ -169,13 +173,9 @@ fn changed_driver() -> Vec<Step> {
 
 /// A pod with the same name uses another claim.
 fn namesake() -> Vec<Step> {
-    let mut steps = vec![driver()];
-    steps.extend(bound("shared"));
+    let mut steps = conflict();
     steps.extend(bound("other"));
     steps.extend([
-        pod("a", "s0:c1", "shared"),
-        pod("b", "s0:c2", "shared"),
-        until_told(&["a", "b"]),
         delete("pods", "a", json!({"gracePeriodSeconds": 0})),
         is_gone("pods", "default/a"),
         pod("a", "s0:c1", "other"),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use steersman_options::duration::GoDuration;
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::features;
 
@@ -33,14 +34,29 @@ pub(super) struct Readiness {
     pub(super) initial_delay: Duration,
 }
 
+/// Without time between syncs, each autoscaler would be synced without a pause. Upstream panics.
+#[derive(Debug, thiserror::Error)]
+#[error("horizontal-pod-autoscaler-sync-period must be greater than 0, but got {0}")]
+pub(super) struct InvalidPeriod(GoDuration);
+
 impl Config {
-    pub(super) fn of(ctx: &ControllerContext) -> Self {
+    /// # Errors
+    ///
+    /// If the sync period is not positive.
+    pub(super) fn of(ctx: &ControllerContext) -> Result<Self, InvalidPeriod> {
         let time = |name: &str| {
             let flag = format!("horizontal-pod-autoscaler-{name}");
             ctx.options.time(&flag)
         };
-        Self {
-            period: time("sync-period"),
+        let period = time("sync-period");
+        if period.is_zero() {
+            let period = ctx
+                .options
+                .duration("horizontal-pod-autoscaler-sync-period");
+            return Err(InvalidPeriod(period));
+        }
+        Ok(Self {
+            period,
             downscale_window: time("downscale-stabilization"),
             tolerance: ctx.options.float("horizontal-pod-autoscaler-tolerance"),
             readiness: Readiness {
@@ -50,6 +66,6 @@ impl Config {
             has_own_tolerances: ctx.features.is_on(features::HPA_CONFIGURABLE_TOLERANCE),
             scales_to_zero: ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
             has_pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
-        }
+        })
     }
 }

@@ -84,13 +84,16 @@ const NAME: &str = "horizontal-pod-autoscaler-controller";
 const IDENTITY: &str = "horizontal-pod-autoscaler";
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let config = Config::of(ctx).map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
     let metrics = ctx
         .metrics(AutoscalerMetrics::register)
         .map_err(|source| InitError {
             controller: NAME,
             source: Box::new(source),
         })?;
-    let config = Config::of(ctx);
     let period = config.period;
     // The delay after a failed sync is the period too.
     let queue = WorkQueue::with_backoff_of_keys(

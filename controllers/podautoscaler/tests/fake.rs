@@ -121,7 +121,7 @@ impl Fake {
     }
 
     pub(super) fn config(&self) -> Config {
-        Config::of(&self.context)
+        Config::of(&self.context).unwrap()
     }
 
     /// The sources of metrics, with these pods of the file of cases.

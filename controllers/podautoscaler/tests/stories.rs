@@ -526,3 +526,15 @@ async fn the_metrics_count_autoscalers_and_syncs() {
         .until("none left", |_| sample(&count) == Some(0.0))
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_period_that_is_not_positive_ends_the_start() {
+    let world = World::bare().await;
+    let flag = "horizontal-pod-autoscaler-sync-period";
+    for (period, shown) in [("0s", "0s"), ("-1m", "-1m0s")] {
+        let context = world.context().with_flag(flag, period);
+        let error = (DESCRIPTOR.init)(&context).err().unwrap();
+        let expected = format!("{flag} must be greater than 0, but got {shown}");
+        assert!(error.to_string().ends_with(&expected), "{error}");
+    }
+}

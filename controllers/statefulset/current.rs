@@ -7,7 +7,8 @@
 //! - an ordered set would create or delete a pod out of order,
 //! - the status would show the pods of an earlier time,
 //! - two revisions would get the same number,
-//! - a new pod would mount a claim that the garbage collector is about to delete.
+//! - a new pod would mount a claim that the garbage collector is about to delete,
+//! - the claim of a condemned pod would not belong to the pod, and remain after its deletion.
 
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ impl CurrentCheck {
     /// True if `cached` finds the claims of the pod with this ordinal as the API server has them.
     /// If not, the key returns to the queue when the cache has caught up.
     ///
-    /// A claim can belong to the earlier pod of this ordinal only by the policy `whenScaled`.
+    /// A claim can belong to a pod only by the policy `whenScaled`.
     pub(super) async fn claims_hold(
         &self,
         of: Of<'_>,
@@ -121,6 +122,14 @@ impl CurrentCheck {
             }
         }
         Ok(true)
+    }
+
+    /// Returns the key to the queue once the cache of claims is as new as the leadership term. An
+    /// older cache may lack claims with wrong owners, and their events enqueue no set.
+    pub(super) fn revisit_claims(&self, of: Of<'_>) {
+        if !of.set.spec.claim_retention.retains_all() {
+            self.claims_written.revisit_in_term(of.key, &self.queue);
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use tokio::sync::OnceCell;
 use super::batches::in_batches;
 use super::current::CurrentCheck;
 use super::error::{PodError, SyncError};
-use super::identity::is_member;
+use super::identity::{self, is_member};
 use super::metrics::StatefulSetMetrics;
 use super::plan::{Action, Plan, Turn};
 use super::retention::PodIdentity;
@@ -237,8 +237,8 @@ impl Work<'_> {
         confirmed(checked.copied())
     }
 
-    /// Ends the sync before the creation of the pod with this ordinal if the cache lacks changes of
-    /// its claims.
+    /// Ends the sync before the creation or deletion of the pod with this ordinal if the cache lacks
+    /// changes of its claims.
     async fn confirm_claims(&self, ordinal: i64) -> Result<(), SyncError> {
         let Self { controller, of, .. } = *self;
         let cached = |name: &str| controller.writer.claim(of, name);
@@ -326,6 +326,7 @@ impl Work<'_> {
         let (deleted, failure) = if is_deleted {
             (0, None)
         } else {
+            controller.current.revisit_claims(self.of);
             self.act_on_pods(&plan, chosen).await
         };
         if failure.as_ref().is_some_and(SyncError::is_behind) {
@@ -417,8 +418,13 @@ impl Work<'_> {
 
     async fn act(&self, chosen: &Chosen, action: &Action) -> Result<(), PodError> {
         let mut checked = self.confirm().await;
-        if let (Ok(()), Action::Create { ordinal, .. }) = (&checked, action) {
-            checked = self.confirm_claims(*ordinal).await;
+        let ordinal = match action {
+            Action::Create { ordinal, .. } => Some(*ordinal),
+            Action::Delete(pod) => identity::ordinal(&pod.meta.name),
+            _ => None,
+        };
+        if let (Ok(()), Some(ordinal)) = (&checked, ordinal) {
+            checked = self.confirm_claims(ordinal).await;
         }
         checked.map_err(|error| PodError::Check(Box::new(error)))?;
         let (writer, of) = (&self.controller.writer, self.of);

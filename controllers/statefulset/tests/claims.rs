@@ -3,7 +3,7 @@
 use super::*;
 
 /// Kind and name of the owners of a claim, each with `controller: true`.
-fn owners(world: &World, claim: &str) -> Vec<String> {
+pub(super) fn owners(world: &World, claim: &str) -> Vec<String> {
     let claim = world.find("persistentvolumeclaims", claim).unwrap();
     let references = claim["metadata"]["ownerReferences"].as_array().cloned();
     let text = |owner: Value| {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::claims::owners;
 use super::*;
 
 /// Longer than any back-off of a test.
@@ -170,6 +171,50 @@ async fn a_new_leader_with_an_older_cache_of_claims_does_not_reuse_a_doomed_clai
         let renewed = world.find("persistentvolumeclaims", "data-web-1").unwrap();
         assert_ne!(renewed["metadata"]["uid"], claim["metadata"]["uid"]);
     }
+}
+
+/// The cache lacks the claim of a condemned pod. The garbage collector deletes only claims that
+/// belong to the pod.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_an_older_cache_of_claims_leaves_no_claim_of_a_condemned_pod() {
+    for set in [web(1), parallel(web(1))] {
+        let mut world = world_with(retention(with_claims(set), "Retain", "Delete")).await;
+        let before = world.cluster.revision();
+        world.change_set(json!({"replicas": 2})).await;
+        world.make_pods_ready().await;
+        world.restart(&[]).await;
+        world.change_set(json!({"replicas": 1})).await;
+        let view = world
+            .take_over_behind(&[DESCRIPTOR], "persistentvolumeclaims", before)
+            .await;
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(world.names_of("pods"), ["web-0", "web-1"]);
+        world.cluster.faults().remove(view);
+        world.at_rest().await;
+        assert_eq!(world.names_of("pods"), ["web-0"]);
+        assert_eq!(owners(&world, "data-web-1"), ["Pod web-1"]);
+    }
+}
+
+/// The previous leader ended between the creation of the claim and the write of its owner.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_an_older_cache_of_claims_gives_a_new_claim_its_owner() {
+    let mut world = world_with(retention(with_claims(web(1)), "Delete", "Retain")).await;
+    let before = world.cluster.revision();
+    world.change_set(json!({"replicas": 2})).await;
+    world.make_pods_ready().await;
+    world.restart(&[]).await;
+    let ownerless = json!({"metadata": {"ownerReferences": null}});
+    world
+        .patch("persistentvolumeclaims", "data-web-1", ownerless)
+        .await;
+    let view = world
+        .take_over_behind(&[DESCRIPTOR], "persistentvolumeclaims", before)
+        .await;
+    tokio::time::sleep(A_WHILE).await;
+    world.cluster.faults().remove(view);
+    world.at_rest().await;
+    assert_eq!(owners(&world, "data-web-1"), ["StatefulSet web"]);
 }
 
 #[tokio::test(start_paused = true)]

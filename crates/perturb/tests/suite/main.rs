@@ -77,6 +77,15 @@ const KNOWN: &[(&str, &str)] = &[
     ("resourcequota/scopes", "event:resourcequotas:@q#1:delay"),
     // After the write of a pod, the loss of the Lease stopped that of the status: an error in the log.
     ("statefulset/parallel", "stale:pods:3:2"),
+    // A new leader deleted a pod whose claim its cache lacked, and left the claim without an owner.
+    (
+        "statefulset/retention",
+        "lag:persistentvolumeclaims:create/pods#3:3",
+    ),
+    (
+        "statefulset/retention",
+        "lag:persistentvolumeclaims:create/pods#4:3",
+    ),
     // podgc deleted a pod again while the cache still showed it.
     ("podgc/terminated", "event:pods:@e#2:stall"),
     ("podgc/out-of-service", "event:pods:@a#1:stall"),

@@ -188,6 +188,19 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
         }
     }
 
+    /// Returns `owner` to `queue` as soon as the cache is as new as this leadership term, for
+    /// decisions that nothing else repeats. Does nothing if the cache is new enough already.
+    pub fn revisit_in_term(&self, owner: &K, queue: &WorkQueue<K>) {
+        let start = self.writes.term_start_rv;
+        let Some(cache) = self.cache.upgrade() else {
+            return;
+        };
+        if cache.resource_version() < start {
+            let (queue, owner) = (queue.clone(), owner.clone());
+            cache.when_seen(start, Box::new(move || queue.add(owner)));
+        }
+    }
+
     /// True if the cache is older than this leadership term. It may then lack writes of the
     /// previous leader.
     pub fn predates_term(&self) -> bool {

@@ -3,6 +3,8 @@
 //! The parser checks no signature: rustls does that. Upstream: `ParseCertificate` of crypto/x509, whose
 //! errors these are. Of the extensions, only the identifier of the key is read.
 
+use std::collections::HashSet;
+
 use jiff::civil::DateTime;
 
 use super::{Name, x509};
@@ -157,7 +159,7 @@ fn check_algorithm(content: &[u8]) -> Result<()> {
 
 /// The identifier of the key in these extensions.
 fn key_id(mut extensions: Elements<'_>) -> Result<Option<Vec<u8>>> {
-    let (mut seen, mut found) = (Vec::new(), None);
+    let (mut seen, mut found) = (HashSet::new(), None);
     while !extensions.is_empty() {
         let mut extension = extensions.sequence().part("malformed extension")?;
         let kind = extension.oid().part("malformed extension OID field")?;
@@ -169,14 +171,13 @@ fn key_id(mut extensions: Elements<'_>) -> Result<Option<Vec<u8>>> {
         };
         let value = extension.content(Tag::OctetString);
         let value = value.part("malformed extension value field")?;
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             let kind = ObjectIdentifier::from_bytes(kind).map(|kind| kind.to_string());
             let kind = kind.unwrap_or_default();
             return Err(format!(
                 "certificate contains duplicate extension with OID {kind:?}"
             ));
         }
-        seen.push(kind);
         if kind == SUBJECT_KEY_ID.as_bytes() {
             found = Some((critical, value));
         }

@@ -3,7 +3,10 @@
 //! bytes -> [`Fields`] -> content of each field
 //!
 //! A certificate request that cannot be parsed is reported to its requester, so the errors are Go's
-//! letter for letter. As in Go, more fields than expected are ignored.
+//! letter for letter. As in Go, more fields than expected are ignored. The rules are those of Go 1.26,
+//! which upstream's 1.36 is built with.
+
+use super::name::{bmp, is_numeric, is_printable_in_go};
 
 /// The fields in some bytes, in order.
 #[derive(Clone)]
@@ -13,15 +16,14 @@ pub(super) struct Fields<'a> {
 }
 
 /// A field with any tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Field<'a> {
-    header: Header,
     pub(super) content: &'a [u8],
     /// The field with its tag and length.
     pub(super) whole: &'a [u8],
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 struct Header {
     class: u8,
     tag: u32,
@@ -109,7 +111,7 @@ impl<'a> Fields<'a> {
 
     /// The next field, which is of this kind.
     pub(super) fn field(&mut self, kind: Kind) -> Result<Field<'a>, String> {
-        let mut header = self.header()?;
+        let header = self.header()?;
         if kind.is(header.0) {
             return self.take(header, "data truncated");
         }
@@ -121,7 +123,7 @@ impl<'a> Fields<'a> {
                 length,
             },
             offset,
-        ) = &mut header;
+        ) = header;
         let params = "{optional:false explicit:false application:false private:false \
                       defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false omitEmpty:false}";
         structure(&format!(
@@ -139,12 +141,12 @@ impl<'a> Fields<'a> {
         self.content(kind).map(Some)
     }
 
-    /// The elements of a sequence of sequences.
-    pub(super) fn sequences(mut self) -> Result<Vec<Self>, String> {
+    /// The fields of each element of a sequence of elements of this kind.
+    pub(super) fn elements(mut self, kind: Kind) -> Result<Vec<Self>, String> {
         let mut elements = Vec::new();
         while !self.is_empty() {
             let header = self.header()?;
-            if !Kind::sequence("").is(header.0) {
+            if !kind.is(header.0) {
                 return structure("sequence tag mismatch");
             }
             elements.push(Self::of(self.take(header, "truncated sequence")?.content));
@@ -165,47 +167,57 @@ impl<'a> Fields<'a> {
     /// The content of the next field, an object identifier.
     pub(super) fn oid(&mut self) -> Result<&'a [u8], String> {
         let content = self.content(Kind::OID)?;
-        if content.is_empty() {
-            return syntax("zero length OBJECT IDENTIFIER");
-        }
-        let mut at = 0;
-        while at < content.len() {
-            base_128(content, &mut at)?;
-        }
-        Ok(content)
+        check_oid(content).map(|()| content)
     }
 
     /// The octets of the next field, a bit string.
     pub(super) fn octets_of_bit_string(&mut self) -> Result<&'a [u8], String> {
-        match self.content(Kind::BIT_STRING)? {
-            [] => syntax("zero length BIT STRING"),
-            [padding, octets @ ..] => {
-                let last = octets.last().copied().unwrap_or(u8::MAX);
-                if *padding > 7 || u32::from(last).trailing_zeros() < u32::from(*padding) {
-                    return syntax("invalid padding bits in BIT STRING");
-                }
-                Ok(octets)
-            }
-        }
+        octets_of_bit_string(self.content(Kind::BIT_STRING)?)
     }
 
     /// The next field is an integer of 64 bits.
     pub(super) fn integer(&mut self) -> Result<(), String> {
-        match self.content(Kind::INTEGER)? {
-            [] => structure("empty integer"),
-            [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..] => {
-                structure("integer not minimally-encoded")
-            }
-            content if content.len() > 8 => structure("integer too large"),
-            _ => Ok(()),
-        }
+        check_integer(self.content(Kind::INTEGER)?)
     }
 
     /// Whether the next field, if it is a boolean, is valid.
     pub(super) fn optional_boolean(&mut self) -> Result<(), String> {
-        match self.optional(Kind::BOOLEAN)? {
-            None | Some([0 | 0xff]) => Ok(()),
-            Some(_) => syntax("invalid boolean"),
+        self.optional(Kind::BOOLEAN)?.map_or(Ok(()), check_boolean)
+    }
+
+    /// The next field, whatever its type, as text. `None` if it is no string. Upstream: `parseField`
+    /// for Go's type `any`.
+    pub(super) fn text(&mut self) -> Result<Option<String>, String> {
+        let header = self.header()?;
+        let content = self.take(header, "data truncated")?.content;
+        let (Header { class, tag, .. }, _) = header;
+        if class != 0 || header.0.is_compound {
+            return Ok(None);
+        }
+        let of_these = |is_allowed: fn(u8) -> bool, kind: &str| {
+            if content.iter().all(|byte| is_allowed(*byte)) {
+                Ok(Some(content.iter().map(|byte| char::from(*byte)).collect()))
+            } else {
+                syntax(&format!("{kind} contains invalid character"))
+            }
+        };
+        match tag {
+            1 => check_boolean(content).map(|()| None),
+            2 => check_integer(content).map(|()| None),
+            3 => octets_of_bit_string(content).map(|_| None),
+            6 => check_oid(content).map(|()| None),
+            12 => String::from_utf8(content.to_vec())
+                .map(Some)
+                .map_err(|_| "asn1: invalid UTF-8 string".to_owned()),
+            18 => of_these(is_numeric, "NumericString"),
+            19 => of_these(is_printable_in_go, "PrintableString"),
+            20 => of_these(|_| true, "T61String"),
+            22 => of_these(|byte| byte.is_ascii(), "IA5String"),
+            30 => bmp(content)
+                .map(Some)
+                .ok_or_else(|| "invalid BMPString".to_owned()),
+            // Times are no text, and nothing reads them.
+            _ => Ok(None),
         }
     }
 
@@ -217,11 +229,7 @@ impl<'a> Fields<'a> {
         };
         let whole = &self.bytes[self.at..end];
         self.at = end;
-        Ok(Field {
-            header,
-            content,
-            whole,
-        })
+        Ok(Field { content, whole })
     }
 
     /// The header of the next field, and the place of its content. Upstream: `parseTagAndLength`.
@@ -274,6 +282,47 @@ impl<'a> Fields<'a> {
             length,
         };
         Ok((header, at))
+    }
+}
+
+fn check_boolean(content: &[u8]) -> Result<(), String> {
+    match content {
+        [0 | 0xff] => Ok(()),
+        _ => syntax("invalid boolean"),
+    }
+}
+
+/// Whether `content` is an integer of 64 bits.
+fn check_integer(content: &[u8]) -> Result<(), String> {
+    match content {
+        [] => structure("empty integer"),
+        [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..] => structure("integer not minimally-encoded"),
+        content if content.len() > 8 => structure("integer too large"),
+        _ => Ok(()),
+    }
+}
+
+fn check_oid(content: &[u8]) -> Result<(), String> {
+    if content.is_empty() {
+        return syntax("zero length OBJECT IDENTIFIER");
+    }
+    let mut at = 0;
+    while at < content.len() {
+        base_128(content, &mut at)?;
+    }
+    Ok(())
+}
+
+fn octets_of_bit_string(content: &[u8]) -> Result<&[u8], String> {
+    match content {
+        [] => syntax("zero length BIT STRING"),
+        [padding, octets @ ..] => {
+            let last = octets.last().copied().unwrap_or(u8::MAX);
+            if *padding > 7 || u32::from(last).trailing_zeros() < u32::from(*padding) {
+                return syntax("invalid padding bits in BIT STRING");
+            }
+            Ok(octets)
+        }
     }
 }
 

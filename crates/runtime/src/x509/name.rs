@@ -1,5 +1,6 @@
 //! Distinguished names: the subjects of certificates and of requests.
 
+use super::fields::{Fields, Kind};
 use super::x509;
 use crate::asn1::{Elements, ObjectIdentifier, Tag, element, oid, sequence};
 
@@ -73,7 +74,22 @@ impl Name {
         element(Tag::Sequence, &sets.collect::<Vec<_>>().concat())
     }
 
-    /// Parses DER. Upstream: `parseName` of crypto/x509, whose errors these are.
+    /// Parses the subject of a request. Values that are no strings do not count. Upstream:
+    /// `asn1.Unmarshal` into `pkix.RDNSequence`, whose errors these are.
+    pub(super) fn of_request(der: &[u8]) -> Result<Self, String> {
+        let mut attributes = Vec::new();
+        let names = Fields::of(der).content(Kind::sequence("RDNSequence"))?;
+        for set in Fields::of(names).elements(Kind::SET)? {
+            for mut attribute in set.elements(Kind::sequence(""))? {
+                let kind = attribute.oid()?.to_vec();
+                attributes.extend(attribute.text()?.map(|value| (kind, value)));
+            }
+        }
+        Ok(Self { attributes })
+    }
+
+    /// Parses the subject of a certificate. Upstream: `parseName` of crypto/x509, whose errors these
+    /// are.
     pub(super) fn parse(der: &[u8]) -> Result<Self, String> {
         let malformed = |_| x509("invalid RDNSequence");
         let invalid = |part| move |_| x509(format_args!("invalid RDNSequence: invalid {part}"));
@@ -110,16 +126,9 @@ fn text(tag: Tag, value: &[u8]) -> Result<String, String> {
     match tag {
         Tag::TeletexString => Ok(value.iter().map(|byte| char::from(*byte)).collect()),
         Tag::BmpString => bmp(value).ok_or_else(|| "invalid BMPString".to_owned()),
-        // Go reads two characters that the standard does not allow.
-        Tag::PrintableString => of_these(
-            |byte| is_printable(byte) || b"*&".contains(&byte),
-            "PrintableString",
-        ),
+        Tag::PrintableString => of_these(is_printable_in_go, "PrintableString"),
         Tag::Ia5String => of_these(|byte| byte.is_ascii(), "IA5String"),
-        Tag::NumericString => of_these(
-            |byte| byte.is_ascii_digit() || byte == b' ',
-            "NumericString",
-        ),
+        Tag::NumericString => of_these(is_numeric, "NumericString"),
         Tag::Utf8String => of_these(|_| true, "UTF-8 string"),
         other => Err(format!(
             "unsupported string type: {}",
@@ -130,7 +139,7 @@ fn text(tag: Tag, value: &[u8]) -> Result<String, String> {
 
 /// The text of a BMPString, without the zero at its end. `None` for surrogates and for code points
 /// that are no characters.
-fn bmp(value: &[u8]) -> Option<String> {
+pub(super) fn bmp(value: &[u8]) -> Option<String> {
     let value = value.strip_suffix(&[0, 0]).unwrap_or(value);
     let (pairs, []) = value.as_chunks::<2>() else {
         return None;
@@ -145,6 +154,16 @@ fn bmp(value: &[u8]) -> Option<String> {
 /// Whether a PrintableString may contain the character.
 fn is_printable(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') || b" '()+,-./:=?".contains(&byte)
+}
+
+/// The same for Go, which reads two more characters.
+pub(super) fn is_printable_in_go(byte: u8) -> bool {
+    is_printable(byte) || b"*&".contains(&byte)
+}
+
+/// Whether a NumericString may contain the character.
+pub(super) fn is_numeric(byte: u8) -> bool {
+    byte.is_ascii_digit() || byte == b' '
 }
 
 /// A PrintableString if the characters allow it, else a UTF8String.
@@ -199,6 +218,49 @@ mod tests {
             let read = Name::parse(&name);
             let common_name = read.ok().map(|name| name.common_name().to_owned());
             assert_eq!(common_name.as_deref(), *expected, "{tag} {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn values_without_text_do_not_count_in_the_subject_of_a_request() {
+        // (type of the value, bytes, common name or error)
+        let cases: &[(Tag, &[u8], Result<&str, &str>)] = &[
+            (Tag::Utf8String, "é".as_bytes(), Ok("é")),
+            (Tag::Utf8String, b"\xff", Err("asn1: invalid UTF-8 string")),
+            (Tag::PrintableString, b"*.a & b", Ok("*.a & b")),
+            (
+                Tag::PrintableString,
+                b"a_b",
+                Err("asn1: syntax error: PrintableString contains invalid character"),
+            ),
+            (Tag::TeletexString, b"\xe9", Ok("é")),
+            (Tag::BmpString, b"\0a\0b", Ok("ab")),
+            (Tag::BmpString, b"\xd8\0", Err("invalid BMPString")),
+            (Tag::VisibleString, b"a", Ok("")),
+            (Tag::OctetString, b"a", Ok("")),
+            (Tag::Integer, &[7], Ok("")),
+            (
+                Tag::Integer,
+                &[],
+                Err("asn1: structure error: empty integer"),
+            ),
+            (
+                Tag::Boolean,
+                &[1],
+                Err("asn1: syntax error: invalid boolean"),
+            ),
+            (Tag::Sequence, b"", Ok("")),
+        ];
+        for (tag, bytes, expected) in cases {
+            let attribute = sequence(&[&oid(COMMON_NAME), &element(*tag, bytes)]);
+            let name = sequence(&[&element(Tag::Set, &attribute)]);
+            let read = Name::of_request(&name);
+            let found = read.as_ref().map(Name::common_name);
+            assert_eq!(
+                found.map_err(|error| &**error),
+                *expected,
+                "{tag} {bytes:?}"
+            );
         }
     }
 

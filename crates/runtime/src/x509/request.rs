@@ -5,6 +5,7 @@
 //! alternative names. Errors are Go's. The parser keeps URIs as they are; Go rewrites them in its own
 //! form.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::fields::{Fields, Kind};
@@ -96,12 +97,12 @@ impl CertificateRequest {
         algorithm(key.content(Kind::sequence("AlgorithmIdentifier"))?)?;
         key.octets_of_bit_string()?;
         let attributes = Fields::of(info.content(Kind::TAGGED)?).values()?;
-        let signature_algorithm = request.field(Kind::sequence(""))?;
+        let signature_algorithm = request.field(Kind::sequence("AlgorithmIdentifier"))?;
         algorithm(signature_algorithm.content)?;
         let signature = request.octets_of_bit_string()?;
         outer.end()?;
         keys::check_public_key(public_key.whole).map_err(x509)?;
-        let subject = Name::parse(subject)?;
+        let subject = Name::of_request(subject)?;
         let attributes = attributes.iter().map(|attribute| attribute.whole);
         Ok(Self {
             subject,
@@ -141,22 +142,21 @@ fn algorithm(content: &[u8]) -> Result<(), String> {
 fn alternative_names<'a>(
     attributes: impl Iterator<Item = &'a [u8]>,
 ) -> Result<AlternativeNames, String> {
-    let (mut names, mut seen) = (AlternativeNames::default(), Vec::new());
+    let (mut names, mut seen) = (AlternativeNames::default(), HashSet::new());
     let mut found = Vec::new();
     for extensions in attributes.filter_map(requested_extensions) {
         let extensions = Fields::of(extensions).content(Kind::sequence(""))?;
-        let extensions = Fields::of(extensions).sequences()?;
+        let extensions = Fields::of(extensions).elements(Kind::sequence(""))?;
         let extensions: Vec<_> = extensions
             .into_iter()
             .map(extension)
             .collect::<Result<_, _>>()?;
         for (kind, value) in extensions {
-            if seen.contains(&kind) {
+            if !seen.insert(kind) {
                 return Err(x509(
                     "certificate request contains duplicate requested extensions",
                 ));
             }
-            seen.push(kind);
             if kind == SUBJECT_ALT_NAME.as_bytes() {
                 found.push(value);
             }
@@ -410,6 +410,29 @@ mod tests {
         };
         assert_eq!(with_attributes(&attributes), Ok(expected));
         assert_eq!(with_attributes(&[]), Ok(AlternativeNames::default()));
+    }
+
+    /// Any user may send a request, and one thread reads it.
+    #[test]
+    fn a_request_may_have_a_hundred_thousand_extensions() {
+        let kind = |n: u32| {
+            let arc = [
+                0x80 | (n >> 14) as u8,
+                0x80 | (n >> 7) as u8,
+                n as u8 & 0x7f,
+            ];
+            let oid = element(Tag::ObjectIdentifier, &[&[0x2a, 0x81], &arc[..]].concat());
+            sequence(&[&oid, &element(Tag::OctetString, &[])])
+        };
+        let all: Vec<u8> = (0..100_000).flat_map(kind).collect();
+        let extensions = sequence(&[
+            &oid(EXTENSION_REQUEST),
+            &element(Tag::Set, &element(Tag::Sequence, &all)),
+        ]);
+        assert_eq!(
+            with_attributes(&[extensions]),
+            Ok(AlternativeNames::default())
+        );
     }
 
     #[test]

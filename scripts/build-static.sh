@@ -3,8 +3,9 @@
 # reproducible: the same sources, compiler and C library give the same bytes in any folder. The
 # Dockerfile and scripts/image.sh run this script.
 #   scripts/build-static.sh <folder for the binary>
-# The C library is that of this machine. glibc needs version 2.34: older ones read DNS servers and
-# /etc/hosts with libraries that the image lacks. User agents contain STEERSMAN_COMMIT.
+# The C library is that of this machine. glibc needs version 2.36: older ones cannot start a binary with
+# packed relocations, and those before 2.34 read DNS servers and /etc/hosts with libraries that the
+# image lacks. User agents contain STEERSMAN_COMMIT.
 # With PROFILE_RUNS, a folder, the binary counts there how often its code runs (scripts/profile.sh).
 set -eu
 out=$(mkdir -p "${1:?which folder shall the binary go to?}" && cd "$1" && pwd)
@@ -14,10 +15,11 @@ target=$(rustc --version --verbose | sed -n 's/^host: //p')
 # Panic messages of Rust and C must not contain the path of the sources.
 cargo_home="${CARGO_HOME:-$HOME/.cargo}"
 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=/src --remap-path-prefix=$cargo_home=/cargo"
-# Equal functions share their code, and relocations take 10 KB instead of 1.7 MB. The linkers of other
-# targets may lack these options.
-case "$target" in
-  x86_64-*) RUSTFLAGS="$RUSTFLAGS -C link-arg=-Wl,--icf=all,-z,pack-relative-relocs" ;;
+# Equal functions share their code, and relocations take 10 KB instead of 1.7 MB. Rust has a linker with
+# these options on this target since 1.90.
+case "$target $(rustc --version | cut -d . -f 2)" in
+  "x86_64-unknown-linux-gnu "9[0-9] | "x86_64-unknown-linux-gnu "???)
+    RUSTFLAGS="$RUSTFLAGS -C link-arg=-Wl,--icf=all,-z,pack-relative-relocs" ;;
 esac
 # The profile holds the symbols of one compiler, and another one may refuse its format.
 compiler=$(rustc --version)
@@ -26,6 +28,8 @@ if [ -n "${PROFILE_RUNS:-}" ]; then
 elif [ "$compiler" = "$(cat profile/compiler)" ]; then
   mkdir -p target/image
   gunzip --stdout profile/steersman.profdata.gz >target/image/steersman.profdata
+  # All crates depend on the file, and an equal one must not make them build again.
+  touch -r profile/steersman.profdata.gz target/image/steersman.profdata
   RUSTFLAGS="$RUSTFLAGS -C profile-use=$PWD/target/image/steersman.profdata"
 else
   echo "build-static: no profile of $compiler, so the binary takes more CPU time" >&2

@@ -90,6 +90,14 @@ pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<S
         ..Recording::default()
     };
     let first = without_violations(execute(scenario, &Plan::Nothing, &nothing)?)?;
+    let mut families = scenario.gauges.iter();
+    let is_absent = |family: &&&str| {
+        let start = format!("{family}{{");
+        !first.gauges.iter().any(|sample| sample.starts_with(&start))
+    };
+    if let Some(family) = families.find(is_absent) {
+        return Err(vec![format!("gauges: no sample of {family}")]);
+    }
     without_violations(execute(scenario, &Plan::Nothing, &first)?)
 }
 
@@ -241,9 +249,9 @@ impl<'a> Run<'a> {
         };
         let ((result, counted), (), runaway) =
             tokio::join!(steps, run.perturb(standby), hold_runaway(&cluster, &over));
-        let mut gauges = Vec::new();
+        let mut gauges = None;
         if let Some(leader) = run.leader.take() {
-            gauges = leader.samples(scenario.gauges);
+            gauges = Some(leader.samples(scenario.gauges));
             run.panics += leader.stop().await;
         }
         history.advance(&cluster);
@@ -272,7 +280,7 @@ impl<'a> Run<'a> {
             plurals,
             groups,
             end,
-            gauges,
+            gauges: gauges.clone().unwrap_or_default(),
             counts,
             ..counted
         };
@@ -282,6 +290,7 @@ impl<'a> Run<'a> {
             .iter()
             .filter_map(|rule| cluster.faults().last_hit(*rule))
             .collect();
+        let is_final = result.is_ok();
         match result {
             Ok(()) => outcome
                 .violations
@@ -310,8 +319,10 @@ impl<'a> Run<'a> {
                 &reference.counts,
                 &recording.counts,
             ));
-            let gauges = [&reference.gauges, &recording.gauges];
-            outcome.violations.extend(oracle::other_gauges(gauges));
+            if let Some(gauges) = gauges.filter(|_| is_final) {
+                let gauges = [&reference.gauges, &gauges];
+                outcome.violations.extend(oracle::other_gauges(gauges));
+            }
         }
         Ok(Finished { outcome, recording })
     }

@@ -124,12 +124,12 @@ impl CurrentCheck {
         Ok(true)
     }
 
-    /// Returns the key to the queue once the cache of claims is as new as the leadership term. An
-    /// older cache may lack claims with wrong owners, and their events enqueue no set.
-    pub(super) fn revisit_claims(&self, of: Of<'_>) {
-        if !of.set.spec.claim_retention.retains_all() {
-            self.claims_written.revisit_in_term(of.key, &self.queue);
-        }
+    /// True if the cache of claims is older than the leadership term, and claims may need owners. The
+    /// key then returns to the queue once the cache is new enough: an older one may lack claims with
+    /// wrong owners, and their events enqueue no set.
+    pub(super) fn revisits_claims(&self, of: Of<'_>) -> bool {
+        !of.set.spec.claim_retention.retains_all()
+            && self.claims_written.revisit_in_term(of.key, &self.queue)
     }
 }
 

@@ -112,6 +112,7 @@ impl StatefulSetController {
             revisions: &revisions,
             now: self.clock.now(),
             is_current: OnceCell::new(),
+            has_old_claims: self.current.revisits_claims(Of { key, set }),
         };
         let (chosen, failure) = match work.choose_revisions().await {
             Ok(chosen) => (Some(chosen), None),
@@ -226,6 +227,8 @@ struct Work<'a> {
     now: Timestamp,
     /// The answer of the live check, after the first write asked for it.
     is_current: OnceCell<bool>,
+    /// Whether the cache of claims was older than the leadership term when the sync began.
+    has_old_claims: bool,
 }
 
 impl Work<'_> {
@@ -237,12 +240,28 @@ impl Work<'_> {
         confirmed(checked.copied())
     }
 
-    /// Ends the sync before the creation or deletion of the pod with this ordinal if the cache lacks
-    /// changes of its claims.
-    async fn confirm_claims(&self, ordinal: i64) -> Result<(), SyncError> {
+    /// Ends the sync before the creation or deletion of a pod if the cache lacked changes of its
+    /// claims when the plan was made. A cache that has caught up since may change the plan.
+    async fn confirm_claims(&self, plan: &Plan<'_>, action: &Action) -> Result<(), SyncError> {
         let Self { controller, of, .. } = *self;
-        let cached = |name: &str| controller.writer.claim(of, name);
-        confirmed(controller.current.claims_hold(of, ordinal, cached).await)
+        let (current, cached) = (&controller.current, plan.claims);
+        let ordinal = match action {
+            Action::Create { ordinal, .. } => Some(*ordinal),
+            Action::Delete(pod) => identity::ordinal(&pod.meta.name),
+            _ => None,
+        };
+        let Some(ordinal) = ordinal.filter(|_| self.has_old_claims) else {
+            return Ok(());
+        };
+        confirmed(current.claims_hold(of, ordinal, cached).await)?;
+        let is_planned = match action {
+            Action::Delete(pod) => plan.has_right_owners(pod),
+            _ => !plan.has_stale_claim(ordinal),
+        };
+        if !is_planned {
+            current.queue.add(of.key.clone());
+        }
+        confirmed(Ok(is_planned))
     }
 
     /// Finds current and update revision. Creates or renumbers the update revision if needed.
@@ -326,7 +345,6 @@ impl Work<'_> {
         let (deleted, failure) = if is_deleted {
             (0, None)
         } else {
-            controller.current.revisit_claims(self.of);
             self.act_on_pods(&plan, chosen).await
         };
         if failure.as_ref().is_some_and(SyncError::is_behind) {
@@ -359,7 +377,7 @@ impl Work<'_> {
     /// of pods that the rolling update deleted, and the first failure.
     async fn act_on_pods(&self, plan: &Plan<'_>, chosen: &Chosen) -> (usize, Option<SyncError>) {
         for turns in plan.loops() {
-            match self.take_turns(plan.is_ordered(), chosen, turns).await {
+            match self.take_turns(plan, chosen, turns).await {
                 Ok(Flow::Wait) => return (0, None),
                 Ok(Flow::Next) => {}
                 Err(errors) => return (0, Some(SyncError::Pods(Aggregate(errors)))),
@@ -380,7 +398,7 @@ impl Work<'_> {
                 pod = &*pod.meta.name,
                 "Pod of StatefulSet is terminating for update"
             );
-            if let Err(error) = self.act(chosen, &Action::Delete(pod)).await {
+            if let Err(error) = self.act(plan, chosen, &Action::Delete(pod)).await {
                 return (deleted, Some(SyncError::Pods(Aggregate(vec![error]))));
             }
             deleted += 1;
@@ -391,14 +409,14 @@ impl Work<'_> {
     /// Takes the turns of a loop: in order until one has to wait, or all of them in batches.
     async fn take_turns(
         &self,
-        is_ordered: bool,
+        plan: &Plan<'_>,
         chosen: &Chosen,
         turns: impl Iterator<Item = Turn>,
     ) -> Result<Flow, Vec<PodError>> {
-        if !is_ordered {
+        if !plan.is_ordered() {
             let take = |Turn { actions, .. }| async move {
                 for action in actions {
-                    self.act(chosen, &action).await?;
+                    self.act(plan, chosen, &action).await?;
                 }
                 Ok(())
             };
@@ -406,7 +424,7 @@ impl Work<'_> {
         }
         for Turn { actions, wait } in turns {
             for action in actions {
-                let acted = self.act(chosen, &action).await;
+                let acted = self.act(plan, chosen, &action).await;
                 acted.map_err(|error| vec![error])?;
             }
             if wait {
@@ -416,15 +434,10 @@ impl Work<'_> {
         Ok(Flow::Next)
     }
 
-    async fn act(&self, chosen: &Chosen, action: &Action) -> Result<(), PodError> {
+    async fn act(&self, plan: &Plan<'_>, chosen: &Chosen, action: &Action) -> Result<(), PodError> {
         let mut checked = self.confirm().await;
-        let ordinal = match action {
-            Action::Create { ordinal, .. } => Some(*ordinal),
-            Action::Delete(pod) => identity::ordinal(&pod.meta.name),
-            _ => None,
-        };
-        if let (Ok(()), Some(ordinal)) = (&checked, ordinal) {
-            checked = self.confirm_claims(ordinal).await;
+        if checked.is_ok() {
+            checked = self.confirm_claims(plan, action).await;
         }
         checked.map_err(|error| PodError::Check(Box::new(error)))?;
         let (writer, of) = (&self.controller.writer, self.of);

@@ -15,6 +15,7 @@ use serde_json::Map;
 use steersman_runtime::client::{Aggregate, ApiClient, ApiError, Target};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
+use steersman_runtime::live;
 use steersman_runtime::object::{
     ControllerRevision, Document, Identity, Object, ObjectKey, ObjectReference,
     PersistentVolumeClaim, Pod, StatefulSet,
@@ -136,9 +137,8 @@ impl Writer {
                 record(&self.pods_written, of.key, &answer);
                 Ok(())
             }
-            Err(error) if error.is_object_not_found() => Ok(()),
-            // Another pod has the name, and its event is on the way. Without one, the next sync
-            // repeats the deletion.
+            Err(error) if live::is_gone::<Pod>(&self.client, &pod.meta, &error).await => Ok(()),
+            // The next sync repeats the deletion.
             Err(error) if error.is_conflict() => return Err(PodError::Request(error)),
             Err(error) => Err(PodError::Request(error)),
         };

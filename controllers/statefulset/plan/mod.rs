@@ -215,7 +215,8 @@ impl Plan<'_> {
             .all(|claim| owners.are_right(&claim))
     }
 
-    fn has_stale_claim(&self, ordinal: i64) -> bool {
+    /// Whether a claim of an earlier pod with this ordinal remains.
+    pub(super) fn has_stale_claim(&self, ordinal: i64) -> bool {
         let name = super::identity::pod_name(&self.set.meta.name, ordinal);
         let owners = Owners::new(self.set, PodIdentity::new(&name));
         self.claims_of(&name)

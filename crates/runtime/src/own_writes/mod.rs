@@ -9,7 +9,7 @@
 
 mod objects;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -83,6 +83,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
         WritesTo {
             writes: self.clone(),
             cache: Arc::downgrade(&cache),
+            revisits: Arc::default(),
         }
     }
 
@@ -143,8 +144,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
 
 impl<K> Records<K> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Vec<Record>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Record {
@@ -159,6 +164,8 @@ impl Record {
 pub struct WritesTo<K = ObjectKey> {
     writes: OwnWrites<K>,
     cache: Weak<dyn VersionedCache>,
+    /// The owners that return to the queue when the cache is as new as this leadership term.
+    revisits: Arc<Mutex<HashSet<K>>>,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
@@ -189,16 +196,27 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
     }
 
     /// Returns `owner` to `queue` as soon as the cache is as new as this leadership term, for
-    /// decisions that nothing else repeats. Does nothing if the cache is new enough already.
-    pub fn revisit_in_term(&self, owner: &K, queue: &WorkQueue<K>) {
-        let start = self.writes.term_start_rv;
-        let Some(cache) = self.cache.upgrade() else {
-            return;
+    /// decisions that nothing else repeats. All calls have the same queue. False if the cache is new
+    /// enough already.
+    pub fn revisit_in_term(&self, owner: &K, queue: &WorkQueue<K>) -> bool {
+        let cache = self.cache.upgrade();
+        let Some(cache) = cache.filter(|_| self.predates_term()) else {
+            return false;
         };
-        if cache.resource_version() < start {
-            let (queue, owner) = (queue.clone(), owner.clone());
-            cache.when_seen(start, Box::new(move || queue.add(owner)));
+        let is_first = {
+            let mut revisits = locked(&self.revisits);
+            revisits.insert(owner.clone());
+            revisits.len() == 1
+        };
+        if is_first {
+            let (revisits, queue) = (Arc::clone(&self.revisits), queue.clone());
+            let enqueue = move || {
+                let owners = std::mem::take(&mut *locked(&revisits));
+                owners.into_iter().for_each(|owner| queue.add(owner));
+            };
+            cache.when_seen(self.writes.term_start_rv, Box::new(enqueue));
         }
+        true
     }
 
     /// True if the cache is older than this leadership term. It may then lack writes of the

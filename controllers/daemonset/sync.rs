@@ -103,6 +103,9 @@ impl ObjectSyncer for DaemonSetSyncer {
         };
         // Read before the pods, for the reason in `PodControl::expectations`.
         let is_settled = self.control.expectations().satisfied(key);
+        // Events of revisions enqueue no DaemonSet. One that the cache lacks may need another number.
+        let revisions = &self.revisions.written;
+        revisions.revisit_in_term(key, &self.queue);
         let constructed = self.revisions.construct(owner, &self.control).await;
         let Some(constructed) = constructed.map_err(SyncError::History)? else {
             return Ok(Requeue::Never);
@@ -192,8 +195,9 @@ impl DaemonSetSyncer {
         if changes.is_empty() {
             return Ok(true);
         }
-        // A terminating pod blocks its node.
-        let state = |pod: &Pod| is_present(pod).then_some(pod.meta.is_terminating());
+        // A terminating pod blocks its node. A rolling update counts available pods, and deletes pods
+        // that are not ready beyond its limits.
+        let state = |pod: &Pod| is_present(pod).then_some((pod.meta.is_terminating(), pod.ready));
         let agrees = self.control.cache_agrees(owner, pods, state).await;
         if !agrees.map_err(SyncError::Check)? {
             return Ok(false);

@@ -287,6 +287,49 @@ async fn a_new_leader_with_a_stale_cache_creates_no_second_pod() {
     assert_eq!(targets, ["n1", "n2"]);
 }
 
+/// The cache shows the pods as not ready, and a rolling update replaces such pods beyond its limits.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_a_stale_cache_keeps_ready_pods_in_a_rolling_update() {
+    let nodes = ["n1", "n2", "n3"];
+    let mut world = World::of_nodes(&nodes).await;
+    world.create(agent(rolling(0, 1))).await;
+    world.until("3 pods", |_| world.agents().len() == 3).await;
+    world.bind_pods().await;
+    let before = world.cluster.revision();
+    world.all_available(3).await;
+    world.at_rest().await;
+    world.restart(&[]).await;
+    world.set_image("v2").await;
+    let view = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.sent("delete", "pods"), 0, "{:#?}", world.writes());
+    world.cluster.faults().remove(view);
+    world.all_available(3).await;
+    assert_eq!(world.sent("delete", "pods"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_with_a_stale_cache_of_revisions_gives_a_rollback_its_number() {
+    let mut world = World::running(&["n1"], agent(rolling(0, 1))).await;
+    let before = world.cluster.revision();
+    world.set_image("v2").await;
+    world.all_available(1).await;
+    world.at_rest().await;
+    world.restart(&[]).await;
+    world.set_image("v1").await;
+    let view = world
+        .take_over_behind(&[DESCRIPTOR], "controllerrevisions", before)
+        .await;
+    world.all_available(1).await;
+    world.cluster.faults().remove(view);
+    world.at_rest().await;
+    let revisions = world.cluster.objects("controllerrevisions");
+    let numbers = revisions
+        .iter()
+        .map(|revision| revision["revision"].as_i64());
+    assert_eq!(numbers.max(), Some(Some(3)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_with_an_old_cache_of_nodes_deletes_no_pod_of_a_fitting_node() {
     let mut world = World::of_nodes(&["n1"]).await;

@@ -75,6 +75,16 @@ const KNOWN: &[(&str, &str)] = &[
     ("svm/custom", "stale:storageversionmigrations:@m#3:5"),
     // The cache lacked the first count of a quota, whose pods were then not counted again.
     ("resourcequota/scopes", "event:resourcequotas:@q#1:delay"),
+    // A new leader replaced ready pods, which its cache showed as not ready, beyond the limit of a
+    // rolling update. It also took the second newest revision for the newest one.
+    (
+        "daemonset/rollout",
+        "lag:pods:create/controllerrevisions#2:3",
+    ),
+    (
+        "daemonset/rollback",
+        "lag:controllerrevisions:create/controllerrevisions#2:1",
+    ),
     // After the write of a pod, the loss of the Lease stopped that of the status: an error in the log.
     ("statefulset/parallel", "stale:pods:3:2"),
     // A new leader deleted a pod whose claim its cache lacked, and left the claim without an owner.

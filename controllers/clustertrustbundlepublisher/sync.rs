@@ -148,7 +148,9 @@ impl<T: TrustBundle> Publisher<T> {
             }
             let target = Target::of::<T>(meta);
             match self.client.delete(target, &Delete::exactly(meta)).await {
-                Err(error) if !error.is_not_found() => deleted = Err(SyncError::Delete(error)),
+                Err(error) if !error.is_object_not_found() => {
+                    deleted = Err(SyncError::Delete(error))
+                }
                 _ => {}
             }
         }

@@ -461,7 +461,7 @@ impl Work<'_> {
                 );
                 match self.controller.writer.delete_replica_set(&rs).await {
                     Ok(()) => continue,
-                    Err(error) if error.is_not_found() => {}
+                    Err(error) if error.is_object_not_found() => {}
                     Err(source) => {
                         outcome = Err(SyncError::Delete {
                             name: rs.meta.name.to_string(),

@@ -249,7 +249,7 @@ impl Cleaner {
         };
         match done {
             Ok(()) => tracing::info!(secret = %secret.key(), action, "old token Secret"),
-            Err(error) if error.is_fenced() || error.is_not_found() => {}
+            Err(error) if error.is_fenced() || error.is_object_not_found() => {}
             Err(source) => {
                 let secret = secret.key();
                 return Err(SweepError::Write {

@@ -144,7 +144,7 @@ impl Terminator {
     async fn get(&self, name: &str) -> Result<Option<Live>, SyncError> {
         match self.client.get(target(name, None)).await {
             Ok(body) => Ok(Some(Live::decode(&body)?)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_object_not_found() => Ok(None),
             Err(error) => Err(SyncError::Get(error)),
         }
     }
@@ -167,7 +167,7 @@ impl Terminator {
                     tracing::debug!(part, "Updated namespace");
                     return Ok(Some(Live::decode(&answer)?));
                 }
-                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_object_not_found() => return Ok(None),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(SyncError::Write(error)),
             }

@@ -89,7 +89,8 @@ impl Publisher {
                 match self.client.create(target, &map).await {
                     // The namespace is gone, or its deletion has begun.
                     Err(error)
-                        if error.is_not_found() || error.has_cause("NamespaceTerminating") =>
+                        if error.is_object_not_found()
+                            || error.has_cause("NamespaceTerminating") =>
                     {
                         return Ok(());
                     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, internal_error};
-use steersman_devcluster::status::Status;
+use steersman_devcluster::status::{Qualified, Status};
 
 use super::DESCRIPTOR;
 use crate::testing::world::World;
@@ -237,7 +237,11 @@ async fn syncs_are_counted_by_the_status_of_their_request() {
     assert_eq!(world.syncs(), only(&[("200", 4)]));
     let faults = world.cluster.faults();
     let create = || Matcher::new("create", "configmaps");
-    let not_found = Status::new(404, "NotFound", "the namespace is gone");
+    let namespaces = Qualified {
+        group: "",
+        name: "namespaces",
+    };
+    let not_found = Status::not_found(namespaces, "default");
     for status in [internal_error(), not_found] {
         faults.reject(create(), status, Some(1));
         world.cluster.delete(&world.map_path()).await.unwrap();

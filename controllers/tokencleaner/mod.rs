@@ -85,7 +85,7 @@ impl ObjectSyncer for TokenCleaner {
         let options = Delete::exactly(&token.meta).unchanged_since(token.meta.resource_version);
         let target = Target::of::<BootstrapToken>(&token.meta);
         match self.client.delete(target, &options).await {
-            Err(error) if error.is_not_found() => Ok(Requeue::Never),
+            Err(error) if error.is_object_not_found() => Ok(Requeue::Never),
             // After a conflict, the next sync sees the change, or deletes.
             deleted => deleted.map(|_| Requeue::Never),
         }

@@ -358,7 +358,7 @@ async fn adopt<O: Object, T: Object>(
                 source: None,
             }),
         },
-        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) if error.is_object_not_found() => Ok(None),
         Err(error) => Err(ClaimError {
             message: error.to_string(),
             source: Some(error.into()),
@@ -407,7 +407,7 @@ async fn release<T: Object>(
         .await
     {
         Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
+        Err(error) if error.is_object_not_found() || error.is_invalid() => Ok(()),
         Err(error) => Err(ClaimError {
             message: error.to_string(),
             source: Some(error.into()),

@@ -467,6 +467,9 @@ impl PodControl {
             Err(error) => {
                 if !error.is_fenced() {
                     self.in_flight.failed(key, &error);
+                }
+                // Upstream sends no Event about a 404.
+                if !error.is_fenced() && !error.is_not_found() {
                     let message = format!("Error deleting: {error}");
                     self.event(about, EventType::Warning, "FailedDelete", message);
                 }

@@ -6,7 +6,7 @@
 //! letter for letter. As in Go, more fields than expected are ignored. The rules are those of Go 1.26,
 //! which upstream's 1.36 is built with.
 
-use super::name::{bmp, is_numeric, is_printable_in_go};
+use super::strings::{bmp, is_numeric, is_printable_in_go};
 
 /// The fields in some bytes, in order.
 #[derive(Clone)]

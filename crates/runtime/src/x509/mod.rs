@@ -11,6 +11,7 @@ mod key_pair;
 mod name;
 mod pem;
 mod request;
+mod strings;
 
 pub use certificate::Certificate;
 pub use issue::{KeyUsages, Template, issue, serial_number};

@@ -1,6 +1,7 @@
 //! Distinguished names: the subjects of certificates and of requests.
 
 use super::fields::{Fields, Kind};
+use super::strings::{bmp, is_numeric, is_printable, is_printable_in_go};
 use super::x509;
 use crate::asn1::{Elements, ObjectIdentifier, Tag, element, oid, sequence};
 
@@ -135,35 +136,6 @@ fn text(tag: Tag, value: &[u8]) -> Result<String, String> {
             element(other, &[])[0]
         )),
     }
-}
-
-/// The text of a BMPString, without the zero at its end. `None` for surrogates and for code points
-/// that are no characters.
-pub(super) fn bmp(value: &[u8]) -> Option<String> {
-    let value = value.strip_suffix(&[0, 0]).unwrap_or(value);
-    let (pairs, []) = value.as_chunks::<2>() else {
-        return None;
-    };
-    let character = |pair: &[u8; 2]| match u16::from_be_bytes(*pair) {
-        0xfdd0..=0xfdef | 0xfffe | 0xffff => None,
-        code => char::from_u32(code.into()),
-    };
-    pairs.iter().map(character).collect()
-}
-
-/// Whether a PrintableString may contain the character.
-fn is_printable(byte: u8) -> bool {
-    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') || b" '()+,-./:=?".contains(&byte)
-}
-
-/// The same for Go, which reads two more characters.
-pub(super) fn is_printable_in_go(byte: u8) -> bool {
-    is_printable(byte) || b"*&".contains(&byte)
-}
-
-/// Whether a NumericString may contain the character.
-pub(super) fn is_numeric(byte: u8) -> bool {
-    byte.is_ascii_digit() || byte == b' '
 }
 
 /// A PrintableString if the characters allow it, else a UTF8String.

@@ -102,6 +102,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     };
     handlers.register(&cron_jobs, &jobs);
     let syncer = CronJobController {
+        queue: keyed.queue(),
         jobs: ByController::of(&jobs.store()),
         cron_jobs_written: keyed.writes_to(&cron_jobs),
         jobs_written: keyed.writes_to(&jobs),

@@ -20,6 +20,7 @@ use steersman_runtime::object::{
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::ByController;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::workqueue::WorkQueue;
 use steersman_runtime::writes::{Delete, OnFailure, Propagation, StatusError, write_status};
 
 use super::error::SyncError;
@@ -31,6 +32,7 @@ use super::{history, job};
 
 /// Syncs CronJobs.
 pub(super) struct CronJobController {
+    pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) jobs: ByController<Job>,
     /// Own writes of CronJobs, which are status updates.
     pub(super) cron_jobs_written: WritesTo,
@@ -64,7 +66,13 @@ impl ObjectSyncer for CronJobController {
             is_current: !self.cron_jobs_written.predates_term(),
         };
         match work.run().await {
-            Err(SyncError::Behind) => Ok(Requeue::Never),
+            Err(SyncError::Behind) => {
+                // The event of another schedule enqueues the key for a later run only.
+                if !self.cron_jobs_written.revisit_in_term(key, &self.queue) {
+                    self.queue.add(key.clone());
+                }
+                Ok(Requeue::Never)
+            }
             outcome => outcome,
         }
     }

@@ -1,12 +1,14 @@
 //! The active pods that a Job deletes first.
 //!
-//! Pods that have done least are deleted first. An Indexed Job keeps one pod per index. Upstream:
-//! `ActivePods` in `controller_utils.go`, and `activePodsForRemoval` in `job_controller.go`.
+//! Pods without the finalizer come first, since their end would not be counted: a manager has taken it
+//! off and ended before the deletion. Then come pods that have done least. An Indexed Job keeps one pod
+//! per index. Upstream: `ActivePods` in `controller_utils.go`, and `activePodsForRemoval` in
+//! `job_controller.go`; they do not look at the finalizer.
 
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{Phase, Pod};
+use steersman_runtime::object::Phase;
 
 use super::pods::JobPod;
 
@@ -18,7 +20,7 @@ pub(super) fn choose(active: &[JobPod], completions: Option<i64>, at_least: usiz
         None => (Vec::new(), active.to_vec()),
     };
     if victims.len() < at_least {
-        rest.sort_by(|a, b| first_to_go(a, b));
+        rest.sort_by(first_to_go);
         let missing = at_least - victims.len();
         victims.extend(rest.into_iter().take(missing));
     }
@@ -44,10 +46,10 @@ fn split_duplicates(active: &[JobPod], completions: i64) -> (Vec<JobPod>, Vec<Jo
 }
 
 /// Compares two active pods; the lesser one is deleted first.
-fn first_to_go(p: &Pod, q: &Pod) -> Ordering {
-    p.node
-        .is_some()
-        .cmp(&q.node.is_some())
+fn first_to_go(p: &JobPod, q: &JobPod) -> Ordering {
+    p.is_tracked
+        .cmp(&q.is_tracked)
+        .then_with(|| p.node.is_some().cmp(&q.node.is_some()))
         .then_with(|| rank(p.phase).cmp(&rank(q.phase)))
         .then_with(|| p.is_ready().cmp(&q.is_ready()))
         .then_with(|| {

@@ -97,6 +97,9 @@ fn pods_that_have_done_least_are_deleted_first() {
     let pod = |name: &str| pod_of_web(name).node("n");
     // From the first to the last that is deleted.
     let order = [
+        pod("ready, without the finalizer")
+            .metadata("finalizers", serde_json::Value::Null)
+            .ready_since(1),
         pod("unscheduled").node("").ready_since(1),
         pod("pending").phase("Pending"),
         pod("unknown").phase("Unknown"),

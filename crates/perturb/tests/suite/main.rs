@@ -85,6 +85,10 @@ const KNOWN: &[(&str, &str)] = &[
         "daemonset/rollback",
         "lag:controllerrevisions:create/controllerrevisions#2:1",
     ),
+    // A new leader had missed a change of the schedule, and the run before it was never recorded.
+    ("cronjob/rescheduled", "lag:cronjobs:1:1"),
+    // A scale-down had taken the finalizer off a pod. The next manager deleted another pod instead.
+    ("job/scale", "crash:before:delete/pods#1"),
     // After the write of a pod, the loss of the Lease stopped that of the status: an error in the log.
     ("statefulset/parallel", "stale:pods:3:2"),
     // A new leader deleted a pod whose claim its cache lacked, and left the claim without an owner.

@@ -222,6 +222,32 @@ async fn a_new_schema_applies_to_existing_objects() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_selectable_field_applies_to_existing_objects() {
+    let cluster = with_widgets(json!({"color": {"type": "string"}})).await;
+    for (name, labels, color) in [("a", json!({"red": "x"}), "blue"), ("b", json!({}), "red")] {
+        let mut widget = widget(json!({"color": color}));
+        widget["metadata"]["name"] = json!(name);
+        widget["metadata"]["labels"] = labels;
+        cluster.create(widget).await.unwrap();
+    }
+    let mut version = version("v1", json!({"color": {"type": "string"}}));
+    version["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
+    let versions = json!({"spec": {"versions": [version]}});
+    cluster.patch(DEFINITION, versions).await.unwrap();
+    for (selector, expected) in [
+        ("spec.color%3Dred", &["b"][..]),
+        ("spec.color!%3Dred", &["a"]),
+        ("spec.color%3D", &[]),
+    ] {
+        let path = format!("{WIDGETS}?fieldSelector={selector}");
+        let list = cluster.get(&path).await.unwrap();
+        let items = list["items"].as_array().unwrap().iter();
+        let names: Vec<_> = items.map(|item| &item["metadata"]["name"]).collect();
+        assert_eq!(names, expected, "{selector}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_custom_kind_may_be_named_like_a_built_in_one() {
     let cluster = cluster();
     let mut service = definition(json!([version("v1", json!({"image": {"type": "string"}}))]));

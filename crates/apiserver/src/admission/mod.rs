@@ -6,7 +6,8 @@
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
 //! -> finalizers of storage -> runtime class, ingress class -> mutating policies, webhooks
-//! -> validation -> limits, size of claims, overhead -> pod security -> certificates -> validating policies, webhooks -> quota -> store
+//! -> validation -> limits, size of claims -> pod security -> overhead -> certificates
+//! -> validating policies, webhooks -> quota -> store
 
 mod accounts;
 mod amounts;
@@ -134,8 +135,8 @@ impl Server {
             self.set_priority(object).map_err(refused)?;
         }
         self.admit_change(target, object);
-        if object["spec"]["runtimeClassName"] == "" {
-            return Err(Status::unclassified("resource name may not be empty"));
+        if let Some(why) = runtime_class::unusable_name(object) {
+            return Err(Status::unclassified(&why));
         }
         if let Some(class) = self.runtime_class_of(object).map_err(refused)? {
             runtime_class::complete(object, &class.to_value()).map_err(refused)?;
@@ -154,6 +155,7 @@ impl Server {
     /// refuses.
     pub(crate) fn permit(&self, target: &Target, object: &Value) -> Result<(), Status> {
         self.permit_by_limits(target, object)?;
+        self.check_pod_security(target, object, None)?;
         if target.resource().is("Pod") {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let refused = |why: &str| Status::forbidden(target.resource().named(), name, why);
@@ -163,7 +165,7 @@ impl Server {
                 .map(|class| class.to_value());
             runtime_class::check(object, class.as_ref()).map_err(refused)?;
         }
-        self.check_pod_security(target, object, None)
+        Ok(())
     }
 
     /// Runs the validating plugins except quota on a change of the spec. 403 if one of them refuses.

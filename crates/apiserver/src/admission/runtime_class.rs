@@ -30,6 +30,27 @@ impl Server {
     }
 }
 
+/// Why no request can name the class of the pod. Upstream's client does not send it.
+pub(super) fn unusable_name(pod: &Value) -> Option<String> {
+    let name = pod["spec"]["runtimeClassName"].as_str()?;
+    let why = match name {
+        "" => return Some("resource name may not be empty".to_owned()),
+        "." | ".." => format!("may not be '{name}'"),
+        _ => {
+            let letters = ["/", "%"].into_iter();
+            let found = letters.filter(|letter| name.contains(letter));
+            let why: Vec<_> = found
+                .map(|letter| format!("may not contain '{letter}'"))
+                .collect();
+            if why.is_empty() {
+                return None;
+            }
+            why.join(" ")
+        }
+    };
+    Some(format!("invalid resource name {name:?}: [{why}]"))
+}
+
 /// Gives a new pod the overhead, node selector and tolerations of its class.
 pub(super) fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
     let spec = &mut pod["spec"];
@@ -89,7 +110,7 @@ pub(super) fn check(pod: &Value, class: Option<&Value>) -> Result<(), &'static s
                 Err(OTHER_OVERHEAD)
             }
         }
-        _ if given.is_empty() => Ok(()),
+        _ if pod["spec"]["overhead"].is_null() => Ok(()),
         _ => Err(OVERHEAD_WITHOUT_CLASS),
     }
 }
@@ -192,8 +213,30 @@ mod tests {
         );
         let pod = json!({"spec": {"overhead": {"cpu": "1"}}});
         assert_eq!(check(&pod, Some(&class())), Err(OTHER_OVERHEAD));
+        let empty = json!({"spec": {"overhead": {}}});
         for class in [None, Some(&json!({}))] {
             assert_eq!(check(&pod, class), Err(OVERHEAD_WITHOUT_CLASS));
+            assert_eq!(check(&empty, class), Err(OVERHEAD_WITHOUT_CLASS));
         }
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_in_a_path_is_unusable() {
+        for (name, expected) in [
+            ("", Some("resource name may not be empty")),
+            (
+                "..",
+                Some("invalid resource name \"..\": [may not be '..']"),
+            ),
+            (
+                "a/b%",
+                Some("invalid resource name \"a/b%\": [may not contain '/' may not contain '%']"),
+            ),
+            ("Heavy", None),
+        ] {
+            let pod = json!({"spec": {"runtimeClassName": name}});
+            assert_eq!(unusable_name(&pod).as_deref(), expected);
+        }
+        assert_eq!(unusable_name(&json!({"spec": {}})), None);
     }
 }

@@ -126,7 +126,35 @@ fn check_struct(shape: &Struct, object: &Value, above: Option<&Place<'_>>) -> Op
             name,
         };
         check(&field.ty, field.go_type, value, &place)
+            .or_else(|| inner_schemas(shape, value, &place))
     })
+}
+
+/// The first wrong value in schemas below fields of type `any`, which Go reads with decoders of their
+/// own.
+fn inner_schemas(shape: &Struct, value: &Value, place: &Place<'_>) -> Option<String> {
+    if shape.short_name() != "JSONSchemaProps" {
+        return None;
+    }
+    let schemas: Vec<&Value> = match (place.name, value) {
+        ("items" | "additionalItems" | "additionalProperties", Value::Object(_)) => vec![value],
+        ("items", Value::Array(schemas)) => schemas.iter().collect(),
+        ("dependencies", Value::Object(entries)) => {
+            entries.values().filter(|entry| entry.is_object()).collect()
+        }
+        _ => Vec::new(),
+    };
+    schemas.into_iter().find_map(|schema| match schema {
+        Value::Null => None,
+        Value::Object(_) => check_struct(shape, schema, Some(place)),
+        other => Some(mismatch(json_type(other), place, "v1.JSONSchemaProps")),
+    })
+}
+
+/// The error about a value of another JSON type than the Go type `ty`.
+fn mismatch(shown: &str, place: &Place<'_>, ty: &str) -> String {
+    let (holder, path) = (place.holder, place.path());
+    format!("json: cannot unmarshal {shown} into Go struct field {holder}.{path} of type {ty}")
 }
 
 /// Position of a value for messages: the nearest type with fields, and the path from the top.
@@ -155,11 +183,8 @@ fn check(
     place: &Place<'_>,
 ) -> Option<String> {
     let mismatch = |shown: &str| {
-        let (holder, path) = (place.holder, place.path());
         let ty = named.map_or_else(|| go_type(ty), str::to_owned);
-        Some(format!(
-            "json: cannot unmarshal {shown} into Go struct field {holder}.{path} of type {ty}"
-        ))
+        Some(mismatch(shown, place, &ty))
     };
     // Go's type of these two fields has a decoder of its own.
     let is_schema_or_bool = place.holder == "JSONSchemaProps"
@@ -324,6 +349,34 @@ mod tests {
                 decode_check("Deployment", &object),
                 Err(expected.to_owned())
             );
+        }
+        let schema = |schema: Value| {
+            let version = json!({"schema": {"openAPIV3Schema": {"properties": {"spec": schema}}}});
+            let definition = json!({"spec": {"versions": [version]}});
+            decode_error("CustomResourceDefinition", &definition)
+        };
+        for inner in [
+            json!({"items": {"additionalProperties": "text"}}),
+            json!({"items": [{}, {"additionalItems": 1}]}),
+            json!({"additionalProperties": {"additionalProperties": "text"}}),
+            json!({"dependencies": {"a": ["b"], "c": {"additionalProperties": "text"}}}),
+        ] {
+            let expected = Some("boolean or JSON schema expected");
+            assert_eq!(schema(inner.clone()).as_deref(), expected, "{inner}");
+        }
+        let path = "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties.items";
+        for (items, below, ty) in [
+            (
+                json!({"properties": {"a": {"type": 5}}}),
+                ".properties.type",
+                "string",
+            ),
+            (json!([5]), "", "v1.JSONSchemaProps"),
+        ] {
+            let expected = format!(
+                "json: cannot unmarshal number into Go struct field {path}{below} of type {ty}"
+            );
+            assert_eq!(schema(json!({ "items": items })), Some(expected));
         }
         assert_eq!(
             decode_error("ConfigMap", &json!({"data": {"a": 1}})).as_deref(),

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::Resource;
+use crate::kinds::{Resource, SelectableField};
 use crate::status::Status;
 use crate::store::Object;
 
@@ -26,12 +26,14 @@ struct FieldTerm {
     value: String,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Field {
     Name,
     Namespace,
-    /// Position in the resource's list of selectable fields.
-    Own(usize),
+    /// Position in the list of selectable fields of a built-in resource.
+    BuiltIn(usize),
+    /// A field of a custom resource.
+    Custom(SelectableField),
 }
 
 impl Selection {
@@ -70,12 +72,13 @@ impl Selection {
     pub fn matches(&self, object: &Object) -> bool {
         self.labels.matches(|key| object.label(key))
             && self.fields.iter().all(|term| {
-                let value = match term.field {
-                    Field::Name => object.name(),
-                    Field::Namespace => object.namespace(),
-                    Field::Own(position) => object.field(position),
+                let is_equal = match &term.field {
+                    Field::Name => object.name() == term.value,
+                    Field::Namespace => object.namespace() == term.value,
+                    Field::BuiltIn(position) => object.field(*position) == term.value,
+                    Field::Custom(field) => object.custom_field(field) == term.value,
                 };
-                (value == term.value) == term.equal
+                is_equal == term.equal
             })
     }
 }
@@ -97,7 +100,10 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, Strin
                 .iter()
                 .position(|field| field.label == label)
             {
-                Some(position) => Field::Own(position),
+                Some(position) if resource.custom.is_some() => {
+                    Field::Custom(resource.fields[position].clone())
+                }
+                Some(position) => Field::BuiltIn(position),
                 None if resource.own_field_labels => {
                     return Err(format!("field label not supported: {label}"));
                 }

@@ -32,6 +32,7 @@ use super::{history, job};
 
 /// Syncs CronJobs.
 pub(super) struct CronJobController {
+    /// The keys of CronJobs.
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) jobs: ByController<Job>,
     /// Own writes of CronJobs, which are status updates.

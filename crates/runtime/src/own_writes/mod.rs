@@ -205,8 +205,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
         };
         let is_first = {
             let mut revisits = locked(&self.revisits);
+            let is_first = revisits.is_empty();
             revisits.insert(owner.clone());
-            revisits.len() == 1
+            is_first
         };
         if is_first {
             let (revisits, queue) = (Arc::clone(&self.revisits), queue.clone());

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use super::*;
 use crate::resource;
 use crate::resource::ResourceType;
+use crate::workqueue::QueueMetrics;
 
 type Callbacks<T> = Mutex<Vec<T>>;
 
@@ -60,6 +61,30 @@ fn owner() -> ObjectKey {
 
 fn resource_of(behind: Option<Behind>) -> Option<String> {
     behind.map(|behind| behind.resource)
+}
+
+#[tokio::test]
+async fn owners_return_once_when_the_cache_is_as_new_as_the_term() {
+    let cache = Arc::new(Cache::of(&resource::PODS));
+    let to_pods = OwnWrites::new(5).to(Arc::clone(&cache) as Arc<_>);
+    let metrics = QueueMetrics::register(&prometheus::Registry::new()).unwrap();
+    let queue = WorkQueue::new("test", &metrics);
+    for owner in [owner(), owner(), ObjectKey::new("default", "db")] {
+        assert!(to_pods.revisit_in_term(&owner, &queue));
+    }
+    assert!(queue.is_empty());
+    let mut waiting = std::mem::take(&mut *cache.waiting.lock().unwrap());
+    let (version, enqueue) = waiting.pop().unwrap();
+    assert_eq!(
+        (version, waiting.len()),
+        (5, 0),
+        "one callback for all owners"
+    );
+    cache.version.store(5, SeqCst);
+    enqueue();
+    assert_eq!(queue.len(), 2);
+    assert!(!to_pods.revisit_in_term(&owner(), &queue));
+    assert_eq!(queue.len(), 2);
 }
 
 #[test]

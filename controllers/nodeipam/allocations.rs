@@ -377,10 +377,14 @@ impl Allocations {
         }
     }
 
-    /// The cache is as new as the accepted PATCH, so it shows the blocks or the node is gone.
-    pub(super) fn settled(&mut self, key: &ObjectKey) {
-        let is_confirmed = |r: &Reservation| r.state == Sent::Confirmed;
-        if self.reserved.get(key).is_some_and(is_confirmed) {
+    /// The cache is as new as the accepted PATCH, and has this state of the node. It shows the blocks,
+    /// or the node is gone. A cache that shows neither has lost an event, and a list brings it.
+    pub(super) fn settled(&mut self, key: &ObjectKey, cached: Option<&Node>) {
+        let is_over = |r: &Reservation| {
+            let shows_none = |node: &Node| node.meta.uid == r.uid && node.spec.pod_cidrs.is_empty();
+            r.state == Sent::Confirmed && !cached.is_some_and(shows_none)
+        };
+        if self.reserved.get(key).is_some_and(is_over) {
             self.drop_reservation(key);
         }
     }

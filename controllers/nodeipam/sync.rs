@@ -95,6 +95,12 @@ impl NodeIpam {
             {
                 Ok(answer) => return self.accepted(key, &answer),
                 Err(error) if error.is_fenced() => break error,
+                // The node is gone, and no PATCH for it takes effect any more. Its namesake is in the
+                // queue when the cache shows it.
+                Err(error) if error.is_about_another_uid() => {
+                    self.pool.with(|allocations| allocations.abandon(key));
+                    return Ok(());
+                }
                 Err(error) => {
                     if may_have_taken_effect(&error) {
                         self.pool.with(|allocations| allocations.doubted(key));
@@ -119,9 +125,10 @@ impl NodeIpam {
         let version = written.resource_version;
         self.pool.with(|allocations| allocations.confirmed(key));
         self.written.record(key, version);
-        let (pool, key) = (self.pool.clone(), key.clone());
+        let (pool, nodes, key) = (self.pool.clone(), self.nodes.store(), key.clone());
         self.nodes.when_seen(version, move || {
-            pool.with(|allocations| allocations.settled(&key));
+            let cached = nodes.get(&key);
+            pool.with(|allocations| allocations.settled(&key, cached.as_deref()));
         });
         Ok(())
     }

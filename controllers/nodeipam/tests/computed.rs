@@ -145,8 +145,9 @@ fn sync(
     let blocks = blocks.map_err(|e| e.to_string())?;
     let blocks: Vec<String> = blocks.unwrap().iter().map(ToString::to_string).collect();
     allocations.confirmed(&key);
-    allocations.observe(&node(name, &blocks));
-    allocations.settled(&key);
+    let after = node(name, &blocks);
+    allocations.observe(&after);
+    allocations.settled(&key, Some(&after));
     let patch = patch_of(&blocks);
     Ok((blocks, Some(patch)))
 }

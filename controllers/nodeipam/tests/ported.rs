@@ -19,6 +19,13 @@ fn node(name: &str, cidrs: &[&str]) -> Node {
     Node::decode(node.to_string().as_bytes()).unwrap()
 }
 
+/// A node with this UID.
+fn without_block(uid: &str) -> Node {
+    let mut node = node("a", &[]);
+    node.meta.uid = Uid::new(uid);
+    node
+}
+
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new("", name)
 }
@@ -324,7 +331,7 @@ fn a_reserved_block_is_given_to_no_other_node() {
     let second = Some(vec!["10.0.1.0/24".to_owned()]);
     type Change = fn(&mut Allocations);
     // (case, changes after the reservation of "a", the only other block goes to "b" as well)
-    let cases: [(&str, &[Change], bool); 8] = [
+    let cases: [(&str, &[Change], bool); 10] = [
         ("refused", &[|all| all.refused(&key("a"))], true),
         ("no answer", &[|all| all.doubted(&key("a"))], false),
         (
@@ -343,16 +350,32 @@ fn a_reserved_block_is_given_to_no_other_node() {
             &[
                 |all| all.confirmed(&key("a")),
                 |all| all.observe(&node("a", &["10.0.0.0/24"])),
-                |all| all.settled(&key("a")),
+                |all| all.settled(&key("a"), Some(&node("a", &["10.0.0.0/24"]))),
             ],
             false,
+        ),
+        (
+            "accepted, and the cache has lost the event with the block",
+            &[
+                |all| all.confirmed(&key("a")),
+                |all| all.settled(&key("a"), Some(&without_block("a"))),
+            ],
+            false,
+        ),
+        (
+            "accepted, and the cache skipped to another node of the name",
+            &[
+                |all| all.confirmed(&key("a")),
+                |all| all.settled(&key("a"), Some(&without_block("another"))),
+            ],
+            true,
         ),
         (
             "accepted, and the cache skipped to the deletion of the node",
             &[
                 |all| all.confirmed(&key("a")),
                 |all| all.forget(&key("a")),
-                |all| all.settled(&key("a")),
+                |all| all.settled(&key("a"), None),
             ],
             true,
         ),

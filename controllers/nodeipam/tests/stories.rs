@@ -192,6 +192,23 @@ async fn a_patch_names_the_uid_of_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_for_a_replaced_node_is_no_failure() {
+    let world = World::ipam("10.0.0.0/24").await;
+    let patches = Matcher::new("patch", "nodes").name("a");
+    let faults = world.cluster.faults();
+    faults.on_request(patches, RequestFault::HangAfterwards, Some(1));
+    world.create(node("a", &[])).await;
+    // The PATCH has taken effect, and the controller awaits its answer.
+    world.until_given("a").await;
+    world.remove_node("a").await;
+    world.create(node("a", &[])).await;
+    assert_eq!(world.until_given("a").await, ["10.0.0.0/24"]);
+    world.at_rest().await;
+    let events = world.cluster.objects("events");
+    assert!(events.is_empty(), "{events:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_patch_is_sent_three_times_and_reported() {
     let world = World::ipam("10.0.0.0/22").await;
     let patches = Matcher::new("patch", "nodes").name("a");

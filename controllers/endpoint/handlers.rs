@@ -1,8 +1,9 @@
 //! The Services that a change enqueues.
 //!
 //! Every change of a Service enqueues it. A change of a pod enqueues the Services that select it,
-//! after the batch period. The deletion of an Endpoints object enqueues the Service of its name. As
-//! upstream, other changes of Endpoints enqueue nothing, so edits of users stay until the next sync.
+//! after the batch period. The deletion of an Endpoints object enqueues the Service of its name, and so
+//! does a new one of this controller whose Service is gone. As upstream, other changes of Endpoints
+//! enqueue nothing, so edits of users stay until the next sync.
 
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use steersman_runtime::endpointslice::ServicesByPod;
 use steersman_runtime::informer::{Change, InformerFactory};
 use steersman_runtime::object::{Endpoints, Object, ObjectKey, Pod, Service};
 use steersman_runtime::workqueue::WorkQueue;
+
+use super::write::has_mark;
 
 /// Registers the handlers of Services, pods and Endpoints.
 pub(super) fn register(
@@ -28,9 +31,18 @@ pub(super) fn register(
         }
     });
     let keys = queue.clone();
+    let known = services.store();
     informers.shared::<Endpoints>().add_handler(move |change| {
-        if let Change::Deleted { object, .. } = change {
-            keys.add(object.key());
+        let needs_sync = match &change {
+            // The cache of Endpoints was behind when the Service went.
+            Change::Added { object, .. } => {
+                has_mark(&object.meta.labels) && known.get(&object.key()).is_none()
+            }
+            Change::Updated { .. } => false,
+            Change::Deleted { .. } => true,
+        };
+        if needs_sync {
+            keys.add(change.object().key());
         }
     });
 }

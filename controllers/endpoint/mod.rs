@@ -14,6 +14,8 @@
 //!   deletion carries the UID. An object that the cache lacks causes no request.
 //! - While the caches of a new leader are older than its term, it compares them with the API server
 //!   before a write, and looks for Endpoints of deleted Services there.
+//! - An Endpoints object of this controller that comes into the cache after its Service is gone is
+//!   deleted. Upstream deletes it at the next start.
 //! - A pod that finishes without having been ready counts as a change, too.
 
 mod capacity;
@@ -95,6 +97,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         services_seen: keyed.writes_to(&services),
         pods_seen: keyed.writes_to(&pods),
         written: keyed.writes_to(&endpoints),
+        queue: queue.clone(),
         triggers,
         recorder: ctx.recorder(COMPONENT, client.clone()),
         client,

@@ -16,6 +16,7 @@ use steersman_runtime::object::{
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::workqueue::WorkQueue;
 use steersman_runtime::writes::Delete;
 
 use super::subsets::{is_managed, subsets};
@@ -59,6 +60,7 @@ pub(super) struct EndpointsSyncer {
     /// The same for the cache of pods.
     pub(super) pods_seen: WritesTo,
     pub(super) written: WritesTo,
+    pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) triggers: Arc<TriggerTimes>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -85,6 +87,10 @@ impl ObjectSyncer for EndpointsSyncer {
         let needs_write = !stored.is_some_and(|stored| is_current(stored, &service, &subsets));
         if needs_write {
             self.check_caches(key, &cached).await?;
+        } else if cached.endpoints_behind {
+            // The previous leader may have written addresses that are wrong by now, and an update of
+            // Endpoints enqueues nothing.
+            self.written.revisit_in_term(key, &self.queue);
         }
         let trigger = self.triggers.observe(key, &service, pods);
         if needs_write {

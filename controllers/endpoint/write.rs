@@ -61,11 +61,16 @@ fn are_equal(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
 fn labels_are_current(labels: &Labels, of_service: &Labels) -> bool {
     let is_own = |key: &str| key == HEADLESS || key == MANAGED_BY;
     let copied = || labels.iter().filter(|(key, _)| !is_own(key));
+    has_mark(labels)
+        && copied().all(|(key, value)| of_service.get(key) == Some(value))
+        && copied().count() == of_service.iter().count()
+}
+
+/// True for the labels of an Endpoints object that this controller writes.
+pub(super) fn has_mark(labels: &Labels) -> bool {
     labels
         .get(MANAGED_BY)
         .is_some_and(|manager| *manager == *MANAGER)
-        && copied().all(|(key, value)| of_service.get(key) == Some(value))
-        && copied().count() == of_service.iter().count()
 }
 
 /// The body of a POST or a PUT.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steersman_controllers::endpointslice;
-use steersman_perturb::{Rule, Scenario, State, Step, rules};
+use steersman_perturb::{Churn, Rule, Scenario, State, Step, rules};
 
 use crate::objects::{BLANK, delete, patch, path, pod_on, until_caches_are_current};
 
@@ -51,6 +51,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "two-services",
             steps: two_services,
+            // A slice whose first event is lost, while those of the other Service come, gets a twin,
+            // which goes after the next list.
+            churn: Churn::Within(&[("endpointslices", 0..=1)]),
             ..BASE
         },
     ]

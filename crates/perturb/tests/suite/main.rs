@@ -127,6 +127,18 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     // The cache of a new leader lacked the Endpoints of a deleted Service, which stayed for ever.
     ("endpoint/deleted", "lag:endpoints:create/endpoints#2:1"),
+    // The Endpoints of a Service came into the cache after its deletion, and stayed for ever.
+    ("endpoint/deleted", "event:endpoints:1:drop"),
+    // The cache of a new leader showed former addresses, which equalled the present ones. The
+    // previous leader had written others.
+    ("endpoint/readiness", "lag:endpoints:update/endpoints#1:1"),
+    ("endpoint/relabelled", "lag:endpoints:update/endpoints#1:1"),
+    // The cache had lost the event with the range of a node, and another node got the same range.
+    ("nodeipam/recreated", "event:nodes:1:drop"),
+    ("nodeipam/exhausted", "event:nodes:1:drop"),
+    // A node was replaced while the answer about its range was awaited: an error in the log.
+    ("nodeipam/recreated", "answer:3:timeout-after"),
+    ("nodeipam/recreated", "answer:4:timeout-after"),
     // The cache of a new leader still showed a deleted Service, and its Endpoints were created
     // again.
     ("endpoint/deleted", "lag:services:delete/endpoints#1:1"),

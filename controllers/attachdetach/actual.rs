@@ -50,32 +50,34 @@ impl Actual {
     /// The node has the volume, and reports it. `volume` is known unless the status of the node is
     /// the only source. True if the report changed.
     pub(super) fn attached(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> bool {
-        self.note(name, node, volume).is_confirmed = true;
+        if self.note(name, node, volume) {
+            // Until the next status of the kubelet, the node counts as using the volume.
+            let in_use = self.in_use.entry(node.clone()).or_default();
+            in_use.insert(name.clone());
+        }
+        self.attachment(name, node).is_confirmed = true;
         let report = self.reports.entry(node.clone()).or_default();
         report.leaving.remove(name);
         report.volumes.insert(name.clone())
     }
 
-    /// The node may have the volume.
+    /// The node may have the volume. A kubelet uses no volume that the status of its node lacks, so
+    /// one that was never confirmed is not in use; upstream waits for the kubelet to say so.
     pub(super) fn uncertain(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) {
-        self.note(name, node, volume).is_confirmed = false;
+        self.note(name, node, volume);
+        self.attachment(name, node).is_confirmed = false;
     }
 
-    fn note(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> &mut Attachment {
+    /// True if the attachment is new.
+    fn note(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> bool {
         let attached = self.volumes.entry(name.clone()).or_default();
         attached.volume = volume.or(attached.volume.take());
-        if self
-            .by_node
-            .entry(node.clone())
-            .or_default()
-            .insert(name.clone())
-        {
-            // Until the next status of the kubelet, the node counts as using the volume.
-            self.in_use
-                .entry(node.clone())
-                .or_default()
-                .insert(name.clone());
-        }
+        let on_node = self.by_node.entry(node.clone()).or_default();
+        on_node.insert(name.clone())
+    }
+
+    fn attachment(&mut self, name: &Sym, node: &Sym) -> &mut Attachment {
+        let attached = self.volumes.entry(name.clone()).or_default();
         attached.nodes.entry(node.clone()).or_default()
     }
 

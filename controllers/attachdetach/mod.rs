@@ -23,7 +23,9 @@
 //! - The check of attachments does not count a failed request as a lost attachment.
 //! - FlexVolume drivers are not supported.
 //! - A leader whose caches are older than its term reads nodes and VolumeAttachments from the API
-//!   server at its start, and the pods of a node before it detaches a volume from there.
+//!   server at its start, the pods of a node before it detaches a volume from there, and the pods of
+//!   a volume before it attaches that.
+//! - A node counts as using a volume only after its attachment was confirmed.
 
 mod actual;
 mod attachment;
@@ -136,6 +138,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         attachments: attachments.store(),
         nodes_written: writes.to(nodes.versioned()),
         pods_seen: writes.to(pods.versioned()),
+        claims_seen: writes.to(claims.versioned()),
         volumes_seen: writes.to(volumes.versioned()),
         attachments_seen: writes.to(attachments.versioned()),
         writes,
@@ -197,6 +200,7 @@ struct Shared {
     nodes_written: WritesTo<Sym>,
     /// Tell whether these caches may lack writes of the former leader.
     pods_seen: WritesTo<Sym>,
+    claims_seen: WritesTo<Sym>,
     volumes_seen: WritesTo<Sym>,
     attachments_seen: WritesTo<Sym>,
     recorder: EventRecorder,

@@ -17,7 +17,7 @@ use steersman_runtime::volume::Volume;
 use super::Shared;
 
 /// Pause after a failed read.
-const RETRY: Duration = Duration::from_secs(5);
+pub(super) const RETRY: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Reads the state of the former leader, and queues all volumes. Volumes that no pod wants any

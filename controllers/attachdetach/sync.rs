@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiError, Category, PatchKind, Target};
 use steersman_runtime::events::EventType;
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
@@ -14,12 +14,15 @@ use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
     AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Pod, Uid, VolumeAttachment,
 };
+use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::volume::Plugin;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::writes::Delete;
 use tokio::time::Instant;
 
+use super::desired::PodRef;
 use super::operations::Force;
+use super::start::RETRY;
 use super::world::{Effect, Step, Surroundings, is_out_of_service};
 use super::{Shared, Work};
 use crate::storage_metrics::Finished;
@@ -64,6 +67,11 @@ impl Shared {
     /// Takes the steps of a volume until it has to wait.
     async fn sync_volume(&self, name: &Sym) -> Requeue {
         loop {
+            if let Err(error) = self.drop_gone_pods(name).await {
+                let category = Category::of(&error).as_str();
+                tracing::error!(volume = &**name, category, %error, "pods of the volume not read");
+                return Requeue::After(RETRY);
+            }
             let (step, effects) = {
                 let mut world = self.world();
                 let step = world.step(name, &self.surroundings());
@@ -139,6 +147,24 @@ impl Shared {
         }
     }
 
+    /// Drops the pods that wait for the volume and are gone. The cache of a new leader may still show
+    /// them.
+    async fn drop_gone_pods(&self, name: &Sym) -> Result<(), LiveError> {
+        if !self.pods_seen.predates_term() {
+            return Ok(());
+        }
+        let waiting = self.world().waiting_pods(name);
+        for PodRef { key, uid } in waiting {
+            let live = live::named::<Pod>(&self.lists, &key.namespace, &key.name).await?;
+            let mut live = live.objects.iter();
+            if !live.any(|pod| pod.meta.uid == uid && !pod.is_terminated()) {
+                let volumes = self.world().desired.remove_pod(&uid);
+                self.enqueue_volumes(volumes.into_iter().filter(|other| other != name));
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes a VolumeAttachment, unless the live cluster still needs the volume on the node.
     async fn detach(
         &self,
@@ -152,9 +178,11 @@ impl Shared {
         self.delete(attachment).await
     }
 
-    /// Fails if a pod on the node wants the volume that the cache of a new leader may lack.
+    /// Fails if a pod on the node wants the volume. The caches of a new leader may lack the pod, its
+    /// claim or its volume.
     async fn check_pods(&self, name: &Sym, node: &Sym) -> Result<(), String> {
-        if !self.pods_seen.predates_term() {
+        let seen = [&self.pods_seen, &self.claims_seen, &self.volumes_seen];
+        if !seen.into_iter().any(WritesTo::predates_term) {
             return Ok(());
         }
         let on_node = format!("spec.nodeName={node}");

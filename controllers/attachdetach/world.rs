@@ -166,6 +166,13 @@ impl World {
         self.attachments.get(attachment)
     }
 
+    /// The pods that want the volume on nodes that do not surely have it.
+    pub(super) fn waiting_pods(&self, name: &Sym) -> Vec<PodRef> {
+        let mut nodes = self.desired.nodes_of(name);
+        nodes.retain(|node| !self.actual.is_confirmed(name, node));
+        self.desired.pods_on(name, &nodes).cloned().collect()
+    }
+
     /// The next step of a volume. The caller performs it, and tells the result to
     /// [`created`](Self::created) or [`deleted`](Self::deleted).
     pub(super) fn step(&mut self, name: &Sym, around: &Surroundings<'_>) -> Step {

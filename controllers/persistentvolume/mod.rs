@@ -18,6 +18,8 @@
 //! - Syncs of claims and volumes take turns, so their writes do not conflict.
 //! - Deletions carry the UID, and a live read confirms the UID before a volume is reclaimed.
 //! - A live read of the volume confirms that a claim has lost it.
+//! - While the caches of a new leader are older than its term, it reads a claim before it binds a
+//!   volume to it, and once the versions of all volumes before it chooses one.
 //! - The state of a volume is known before its key leaves the queue.
 //! - The folder of a provisioned volume has the name of the volume, and not a random one.
 //! - Each recycler pod is made from the template, which upstream's recyclers share and change.
@@ -39,6 +41,7 @@ mod plugins;
 mod provision;
 mod reclaim;
 mod recycler;
+mod seen;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -64,6 +67,7 @@ use self::config::Config;
 use self::known::{Caches, KnownType};
 use self::metrics::{BinderMetrics, Timers};
 use self::operations::Operations;
+use self::seen::Seen;
 use self::sync::{Binder, Claims, Volumes};
 use self::writes::Objects;
 use crate::storage_metrics::StorageMetrics;
@@ -129,6 +133,7 @@ fn binder(
     follow(&volumes, &volume_queue, &caches);
     let client = ctx.client(DESCRIPTOR.identity);
     Ok(Arc::new(Binder {
+        seen: Seen::of(ctx),
         stored_claims: claims.store(),
         stored_volumes: volumes.store(),
         classes: ctx.informers.shared::<StorageClass>().store(),

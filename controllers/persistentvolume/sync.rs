@@ -4,15 +4,16 @@
 //! has a worker for each, and their conflicts delay a binding by up to the sync period.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use steersman_runtime::client::is_path_name;
+use steersman_runtime::client::{ApiError, is_path_name};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::object::{
     Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeClaimRef,
 };
 use steersman_runtime::pods_by_claim::PodsByClaim;
-use steersman_runtime::workers::{Requeue, Syncer};
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 use tokio::sync::Mutex;
 
@@ -25,9 +26,13 @@ use super::metrics::{BinderMetrics, Timers};
 use super::migration;
 use super::notice::Notice;
 use super::operations::Operations;
+use super::seen::Seen;
 use super::volume;
 use super::writes::{Objects, Part, WriteError};
 use crate::storage_metrics::StorageMetrics;
+
+/// Time after which the caches of a new leader are compared with the API server again.
+const CACHE_CHECK: Duration = Duration::from_secs(1);
 
 /// The state that syncs and operations share.
 pub(super) struct Binder {
@@ -47,6 +52,7 @@ pub(super) struct Binder {
     pub(super) storage_metrics: StorageMetrics,
     /// Held during each sync.
     pub(super) turn: Mutex<()>,
+    pub(super) seen: Seen,
 }
 
 /// Syncs claims.
@@ -62,6 +68,13 @@ impl Syncer for Claims {
         let _turn = self.0.turn.lock().await;
         self.0.sync_claim(key).await?;
         Ok(Requeue::Never)
+    }
+
+    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
+        match error {
+            SyncError::Behind(_) => Retry::After(CACHE_CHECK),
+            _ => Retry::after_request(ApiError::within(error)),
+        }
     }
 }
 
@@ -113,6 +126,7 @@ impl Binder {
         };
         match step {
             claim::Step::Bind(volume) => {
+                self.check_volumes(&claim).await?;
                 let bound = self.bind(&volume, &claim).await;
                 let key = key.to_string();
                 match &bound {
@@ -164,6 +178,7 @@ impl Binder {
     ) -> Result<(), SyncError> {
         let (mut volume, mut claim) = (Arc::clone(volume), Arc::clone(claim));
         if let Some(body) = edits::volume_of(&volume, &claim) {
+            self.check_claim(&claim).await?;
             volume = self.objects.put_volume(&volume, Part::Main, &body).await?;
         }
         volume = self.enter(&volume, "Bound", "").await?;
@@ -174,6 +189,22 @@ impl Binder {
             self.objects.put_claim(&claim, Part::Status, &body).await?;
         }
         Ok(())
+    }
+
+    /// Fails if the cache shows an old state of `claim`, which may be gone.
+    async fn check_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), SyncError> {
+        match self.seen.has_claim(&self.objects.client, claim).await? {
+            true => Ok(()),
+            false => Err(SyncError::Behind(claim.key())),
+        }
+    }
+
+    /// Fails if the cache may lack a volume that fits `claim` better than those it shows.
+    async fn check_volumes(&self, claim: &PersistentVolumeClaim) -> Result<(), SyncError> {
+        match self.seen.has_volumes(&self.stored_volumes).await? {
+            true => Ok(()),
+            false => Err(SyncError::Behind(claim.key())),
+        }
     }
 
     async fn classify(&self, claim: &PersistentVolumeClaim, class: &str) -> Result<(), SyncError> {

@@ -26,6 +26,7 @@ use crate::persistentvolume::config::Config;
 use crate::persistentvolume::known::Caches;
 use crate::persistentvolume::metrics::{BinderMetrics, Timers};
 use crate::persistentvolume::operations::Operations;
+use crate::persistentvolume::seen::Seen;
 use crate::persistentvolume::sync::{Binder, Claims, Volumes};
 use crate::persistentvolume::writes::Objects;
 use crate::storage_metrics::StorageMetrics;
@@ -123,6 +124,7 @@ impl Fake {
         let classes = decoded::<StorageClass>(objects, "StorageClass", in_store);
         let nodes = decoded::<Node>(objects, "Node", in_store);
         let binder = Arc::new(Binder {
+            seen: Seen::of(&context),
             stored_claims: claims.into_iter().collect(),
             stored_volumes: volumes.into_iter().collect(),
             classes: classes.into_iter().collect(),

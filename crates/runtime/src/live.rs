@@ -90,7 +90,8 @@ pub async fn is_as_cached<T: Object>(
     Ok(live == cached.map(|object| object.meta().resource_version))
 }
 
-/// True if the API server has exactly the objects `cached` with these labels, in these versions.
+/// True if the API server has exactly the objects `cached` with these labels, in these versions. An
+/// empty `namespace` means all namespaces, or none.
 pub async fn are_current<T: Object>(
     client: &ApiClient,
     namespace: &str,
@@ -98,7 +99,7 @@ pub async fn are_current<T: Object>(
     cached: &[Arc<T>],
 ) -> Result<bool, LiveError> {
     let query = label_query(&Selector::of_labels(labels));
-    let mut pages = Pages::new(client, T::RESOURCE, Some(namespace)).filtered(&query);
+    let mut pages = pages::<T>(client, namespace).filtered(&query);
     let version = |meta: &Meta| (meta.uid.clone(), meta.resource_version);
     let mut unseen: HashSet<_> = cached.iter().map(|object| version(object.meta())).collect();
     while let Some(items) = pages

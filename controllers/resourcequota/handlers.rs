@@ -23,6 +23,11 @@ use super::usage::Usage;
 /// usage before it stores an object. A sync before its watch event may have lowered the usage again.
 const RECOUNT: Duration = Duration::from_secs(1);
 
+/// Time from a change of the usage to the count of its quota. The last count may have found no
+/// difference, because the cache showed the object and not yet its charge. An object is stored long
+/// before this time, so the count does not lower a charge whose object is on the way.
+const RECHECK: Duration = Duration::from_secs(30);
+
 /// Enqueues quotas.
 pub(super) struct Replenisher {
     pub(super) quotas: Store<ResourceQuota>,
@@ -123,7 +128,10 @@ pub(super) fn register(
             Change::Updated { old, new } if status::limits(old) != status::limits(new) => {
                 own.enqueue(new);
             }
-            // All other updates come from this controller and from the API server.
+            // The last count may have seen the objects, and not this change.
+            Change::Updated { old, new } if old.status.used != new.status.used => {
+                own.primary.add_after(new.key(), RECHECK);
+            }
             Change::Updated { .. } => {}
             Change::Deleted { object, .. } => own.primary.add(object.key()),
         }

@@ -20,8 +20,9 @@
 //!   workers.
 //! - Quotas that name a new type are counted as soon as its objects are known, and not at the next
 //!   full resync.
-//! - A quota is counted again one second after an object was added. A sync between admission and the
-//!   watch event of the object lowers the usage by mistake, and upstream repairs it after minutes.
+//! - A quota is counted again one second after an object was added, and half a minute after its usage
+//!   has changed. A sync between the watch events of both leaves a wrong usage, and upstream repairs it
+//!   after minutes.
 //! - Updates of claims that change no usage cause no sync.
 
 mod handlers;

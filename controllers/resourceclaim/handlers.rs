@@ -34,6 +34,7 @@ pub(super) fn register(
         if let Change::Deleted { .. } = change {
             of_claims.writes.forget(&Key::Claim(key.clone()));
         } else {
+            of_claims.claim_seen(change.object());
             of_claims.queue.add(Key::Claim(key.clone()));
         }
         let users = of_claims
@@ -82,12 +83,24 @@ impl Shared {
         }
     }
 
+    /// The cache shows a claim, which may be one that this controller made.
+    fn claim_seen(&self, claim: &ResourceClaim) {
+        let names = claim
+            .meta
+            .controller()
+            .zip(claim.annotations.pod_claim_name.as_ref());
+        if let Some((pod, pod_claim)) = names {
+            let pod = ObjectKey::new(&claim.meta.namespace, &pod.name);
+            self.seen(&pod, pod_claim);
+        }
+    }
+
     /// Queues the claims of a pod that is gone.
     fn pod_deleted(&self, pod: &Pod) {
         if has_claims(pod) {
             self.deleted.add(&pod.meta.uid);
             self.writes.forget(&Key::Pod(pod.key()));
-            self.doubts().remove(&pod.key());
+            self.unseen().remove(&pod.key());
             self.queue_claims(pod);
         }
     }

@@ -35,16 +35,19 @@ mod release;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use steersman_runtime::client::ApiClient;
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::controller::{
+    Controller, ControllerContext, Descriptor, INFORMERS, InitError,
+};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::features;
 use steersman_runtime::informer::{Index, SharedInformer, Store};
+use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::owner::ByController;
@@ -125,10 +128,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         deleted: DeletedPods::default(),
         claims_written: writes.to(claims.versioned()),
         pods_written: writes.to(pods.versioned()),
+        templates_seen: writes.to(templates.versioned()),
         writes,
-        in_doubt: Mutex::default(),
+        unseen: Mutex::default(),
         recorder: ctx.recorder(COMPONENT, client.clone()),
         client,
+        lists: ctx.client(INFORMERS),
         metrics,
         has_prioritized_lists: ctx.features.is_on(features::DRA_PRIORITIZED_LIST),
     });
@@ -155,19 +160,34 @@ struct Shared {
     writes: OwnWrites<Key>,
     claims_written: WritesTo<Key>,
     pods_written: WritesTo<Key>,
-    /// Pods with a creation that the API server may have done without an answer.
-    in_doubt: Mutex<HashSet<ObjectKey>>,
+    /// Tells whether the cache of templates may lack changes from before the leadership term.
+    templates_seen: WritesTo<Key>,
+    /// The creations of claims, by pod and name within the pod, until the cache has shown the claim. The
+    /// answer of a creation may be lost, and so may its watch event.
+    unseen: Mutex<HashMap<ObjectKey, HashSet<Sym>>>,
     recorder: EventRecorder,
     client: ApiClient,
+    /// Reads in place of caches, with the rights of the informers.
+    lists: ApiClient,
     metrics: ClaimMetrics,
     /// The feature gate `DRAPrioritizedList`.
     has_prioritized_lists: bool,
 }
 
 impl Shared {
-    /// The pods with a creation of unknown result.
-    fn doubts(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
-        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unseen(&self) -> MutexGuard<'_, HashMap<ObjectKey, HashSet<Sym>>> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cache shows the claim of a pod.
+    fn seen(&self, pod: &ObjectKey, claim: &Sym) {
+        let mut unseen = self.unseen();
+        if let Some(claims) = unseen.get_mut(pod) {
+            claims.remove(claim);
+            if claims.is_empty() {
+                unseen.remove(pod);
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The sync of a pod: its claims exist, its status names them, and a pod that no scheduler bound has
 //! its reservations. Upstream: `syncPod`, `handleClaim` and `reserveFor`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiError, Target};
 use steersman_runtime::events::EventType;
@@ -9,7 +11,7 @@ use steersman_runtime::labels::{Labels, Selector};
 use steersman_runtime::live;
 use steersman_runtime::object::{
     Identity, Object, ObjectKey, ObjectReference, Pod, PodClaimName, PodResourceClaim,
-    ResourceClaim,
+    ResourceClaim, ResourceClaimTemplate,
 };
 use steersman_runtime::writes::with_member;
 
@@ -32,9 +34,11 @@ impl Shared {
     pub(super) async fn sync_pod(&self, key: &ObjectKey) -> Result<(), SyncError> {
         let Some(pod) = self.pods.get(key) else {
             self.writes.forget(&Key::Pod(key.clone()));
+            self.unseen().remove(key);
             return Ok(());
         };
         if pod.meta.is_terminating() || pod.is_finished() {
+            self.unseen().remove(key);
             return Ok(());
         }
         let mut found: Vec<Entry> = Vec::new();
@@ -72,7 +76,10 @@ impl Shared {
                     .store()
                     .get(&ObjectKey::new(&pod.meta.namespace, name));
                 match cached {
-                    Some(claim) if claim.meta.is_controlled_by(&pod.meta.uid) => return Ok(None),
+                    Some(claim) if claim.meta.is_controlled_by(&pod.meta.uid) => {
+                        self.seen(&pod.key(), &pod_claim.name);
+                        return Ok(None);
+                    }
                     Some(_) => tracing::error!(
                         claim = %name,
                         "Claim that was created for the pod is no longer owned by the pod, creating a new one"
@@ -87,6 +94,7 @@ impl Shared {
         };
         let cached = self.claims.controlled_by_uid(&pod.meta.uid);
         if let Some(claim) = cached.iter().find(|claim| is_for(claim, pod, pod_claim)) {
+            self.seen(&pod.key(), &pod_claim.name);
             return Ok(Some(Sym::new(&claim.meta.name)));
         }
         if self.pods_written.predates_term() && !self.is_current(pod).await? {
@@ -105,15 +113,19 @@ impl Shared {
         live.map_err(ClaimError::Read)
     }
 
-    /// The claim of `pod` that the cache may lack: the former leader made it, or the answer to its
-    /// creation was lost.
+    /// The claim of `pod` that the cache may lack: the former leader made it, or the cache has not shown
+    /// an own creation.
     async fn unseen_claim(
         &self,
         pod: &Pod,
         pod_claim: &PodResourceClaim,
     ) -> Result<Option<Sym>, ClaimError> {
-        let is_in_doubt = self.doubts().contains(&pod.key());
-        if !is_in_doubt && !self.claims_written.predates_term() {
+        let is_unseen = {
+            let unseen = self.unseen();
+            let of_pod = unseen.get(&pod.key());
+            of_pod.is_some_and(|claims| claims.contains(&pod_claim.name))
+        };
+        if !is_unseen && !self.claims_written.predates_term() {
             return Ok(None);
         }
         let namespace = &pod.meta.namespace;
@@ -124,7 +136,6 @@ impl Shared {
         if let Some(claim) = found {
             self.claims_written
                 .record(&Key::Pod(pod.key()), claim.meta.resource_version);
-            self.doubts().remove(&pod.key());
         }
         Ok(found.map(|claim| Sym::new(&claim.meta.name)))
     }
@@ -137,7 +148,7 @@ impl Shared {
         template: &Sym,
     ) -> Result<Sym, ClaimError> {
         let key = ObjectKey::new(&pod.meta.namespace, template);
-        let template = self.templates.get(&key);
+        let template = self.template(&key).await?;
         let template = template.ok_or_else(|| ClaimError::NoTemplate(Sym::new(&key.name)))?;
         let spec = &template.spec.spec;
         let mut requests = spec.devices.requests.iter();
@@ -146,6 +157,11 @@ impl Shared {
         }
         let body = from_template(pod, &pod_claim.name, &template);
         let target = Target::collection::<ResourceClaim>(&pod.meta.namespace);
+        let claim_name = pod_claim.name.clone();
+        self.unseen()
+            .entry(pod.key())
+            .or_default()
+            .insert(claim_name);
         let created = self.client.create(target, &body).await;
         self.metrics
             .created(created.is_ok(), spec.wants_admin_access());
@@ -154,17 +170,30 @@ impl Shared {
                 let claim = Identity::decode(&claim).map_err(ClaimError::Answer)?;
                 self.claims_written
                     .record(&Key::Pod(pod.key()), claim.resource_version);
-                self.doubts().remove(&pod.key());
                 tracing::debug!(claim = &*claim.name, "Created ResourceClaim");
                 Ok(Sym::new(&claim.name))
             }
             Err(error) => {
-                if error.may_be_done() {
-                    self.doubts().insert(pod.key());
+                if !error.may_be_done() {
+                    self.seen(&pod.key(), &pod_claim.name);
                 }
                 Err(ClaimError::Create(error))
             }
         }
+    }
+
+    /// The template with this key. The cache of a new leader may lack it.
+    async fn template(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<Arc<ResourceClaimTemplate>>, ClaimError> {
+        let cached = self.templates.get(key);
+        if cached.is_some() || !self.templates_seen.predates_term() {
+            return Ok(cached);
+        }
+        let live = live::named(&self.lists, &key.namespace, &key.name).await;
+        let live = live.map_err(ClaimError::Read)?.objects;
+        Ok(live.into_iter().next().map(Arc::new))
     }
 
     /// Reports that a claim is missing.

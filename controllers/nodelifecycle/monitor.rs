@@ -283,12 +283,16 @@ impl Monitor {
         let mut work = Vec::new();
         for (seen, zone) in seen.iter().zip(zones) {
             let taints = match disruption {
-                Disruption::Begins => TaintStep::remove_from(&seen.node, Premise::Always),
-                _ => self.taint_step(seen, zone, now.at),
+                // A removal that failed is tried again. Upstream tries it once, and pods of an
+                // unreachable cluster are evicted after it has failed.
+                Disruption::Begins | Disruption::Continues => {
+                    TaintStep::remove_from(&seen.node, Premise::Always)
+                }
+                Disruption::None | Disruption::Ends => self.taint_step(seen, zone, now.at),
             };
             work.extend(self.work(seen, taints));
         }
-        if disruption == Disruption::Begins {
+        if matches!(disruption, Disruption::Begins | Disruption::Continues) {
             work.extend(skipped.into_iter().filter_map(|node| {
                 let taints = TaintStep::remove_from(node, Premise::Always);
                 (taints != TaintStep::None).then(|| Work {

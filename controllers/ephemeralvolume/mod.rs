@@ -19,7 +19,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::controller::{
+    Controller, ControllerContext, Descriptor, INFORMERS, InitError,
+};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{PersistentVolumeClaim, Pod};
 use steersman_runtime::pods_by_claim::PodsByClaim;
@@ -66,8 +68,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = EphemeralVolumes {
         claims: claims.store(),
         written: keyed.writes_to(&claims),
+        pods_seen: keyed.writes_to(&pods),
         recorder: ctx.recorder(COMPONENT, client.clone()),
         client,
+        lists: ctx.client(INFORMERS),
         metrics,
     };
     let workers = ctx.options.workers("concurrent-ephemeralvolume-syncs");

@@ -9,6 +9,7 @@ use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::keyed::ObjectSyncer;
+use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{
     DecodeError, Identity, Object, ObjectKey, ObjectReference, PersistentVolumeClaim, Pod,
     PodVolume, VolumeSource,
@@ -47,6 +48,9 @@ pub(super) enum ClaimError {
     /// The answer of the API server is no object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
+    /// The pod could not be read.
+    #[error("{0}")]
+    Read(#[source] LiveError),
 }
 
 impl ClaimError {
@@ -65,7 +69,11 @@ impl ClaimError {
 pub(super) struct EphemeralVolumes {
     pub(super) claims: Store<PersistentVolumeClaim>,
     pub(super) written: WritesTo,
+    /// Tells whether the cache of pods may lack changes from before the leadership term.
+    pub(super) pods_seen: WritesTo,
     pub(super) client: ApiClient,
+    /// Reads in place of caches, with the rights of the informers.
+    pub(super) lists: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) metrics: EphemeralVolumeMetrics,
 }
@@ -108,8 +116,21 @@ impl EphemeralVolumes {
                 claim,
                 pod: key.clone(),
             }),
+            // The cache of a new leader may still show a pod that is gone. Its next event brings back
+            // one that has changed.
+            None if self.pods_seen.predates_term() && !self.is_current(pod).await? => Ok(()),
             None => self.create(key, pod, &claim, source).await,
         }
+    }
+
+    /// Whether the API server has this version of `pod`.
+    async fn is_current(&self, pod: &Pod) -> Result<bool, ClaimError> {
+        let meta = &pod.meta;
+        let live = live::named::<Pod>(&self.lists, &meta.namespace, &meta.name).await;
+        let live = live.map_err(ClaimError::Read)?.objects;
+        Ok(live.iter().any(|live| {
+            live.meta.uid == meta.uid && live.meta.resource_version == meta.resource_version
+        }))
     }
 
     async fn create(

@@ -144,7 +144,8 @@ fn is_conflict<T>(answer: &Result<T, ApiError>) -> bool {
 
 /// Whether the API server refuses the object for good. Upstream: `isRetriableError`.
 fn is_refusal(error: &ApiError) -> bool {
-    error.code().is_some() && !error.is_transient()
+    // 410 tells of an old resource version, and not of the object.
+    error.code().is_some_and(|code| code != 410) && !error.is_transient()
 }
 
 /// Whether a resource version is later than another one. Both are numbers of any length.

@@ -84,8 +84,12 @@ impl ObjectSyncer for PolicyStatus {
             "status": {"observedGeneration": generation, "typeChecking": type_checking},
         });
         let target = Target::of::<ValidatingAdmissionPolicy>(&policy.meta).status();
-        let applied = self.client.apply(target, MANAGER, &configuration).await;
-        let applied = Identity::decode(&applied.map_err(SyncError::Status)?);
+        let applied = match self.client.apply(target, MANAGER, &configuration).await {
+            Ok(applied) => Identity::decode(&applied),
+            // Its namesake is in the queue as soon as the cache shows it.
+            Err(error) if error.is_about_another_uid() => return Ok(Requeue::Never),
+            Err(error) => return Err(SyncError::Status(error)),
+        };
         let version = applied.map_err(SyncError::Answer)?.resource_version;
         self.written.record(key, version);
         Ok(Requeue::Never)

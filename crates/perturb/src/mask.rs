@@ -133,6 +133,16 @@ fn forget(plural: &str, object: &mut Value) {
                 }
             }
         }
+        // The names of claims from templates are random, also without `generateName`.
+        "pods" => {
+            let claims = object.pointer_mut("/status/resourceClaimStatuses");
+            let claims = claims.and_then(Value::as_array_mut);
+            for claim in claims.into_iter().flatten() {
+                if let Some(name) = claim.get_mut("resourceClaimName") {
+                    *name = Value::from("of a claim");
+                }
+            }
+        }
         // The simulated provisioner names a volume after the UID of the claim.
         "persistentvolumeclaims" => {
             if let Some(spec) = object["spec"].as_object_mut() {

@@ -222,8 +222,9 @@ const HIDDEN_DISCOVERY: &[AllowedError] = &[
     AllowedError::of(Category::Server, 32 + STARTS).from(NAMESPACES),
     AllowedError::of(Category::Server, 10).from(AUTOSCALERS),
     AllowedError::of(Category::Server, 3).from(QUOTAS),
-    // It needs the schemas of the types; its back-off begins with 5 ms.
-    AllowedError::of(Category::Server, 14).from(POLICIES),
+    // It needs the schemas of the types; its back-off begins with 5 ms. No scenario has more than two
+    // policies.
+    AllowedError::of(Category::Server, 2 * 14).from(POLICIES),
     AllowedError::of(Category::Server, 3 * 14).from(MIGRATOR),
     no_resources(STARTS),
 ];

@@ -139,6 +139,47 @@ const KNOWN: &[(&str, &str)] = &[
     // A node was replaced while the answer about its range was awaited: an error in the log.
     ("nodeipam/recreated", "answer:3:timeout-after"),
     ("nodeipam/recreated", "answer:4:timeout-after"),
+    // A removal of NoExecute taints failed when all nodes were lost, and the pods were evicted.
+    ("nodelifecycle/all-lost", "answer:14:500"),
+    ("nodelifecycle/all-lost", "event:nodes:5:stall"),
+    // A new leader bound a claim to a large volume, because its cache lacked the volume that fits.
+    (
+        "persistentvolume-binder/static",
+        "lag:persistentvolumes:1:1",
+    ),
+    // A new leader bound a volume to a claim that was gone, so no other claim got it.
+    (
+        "persistentvolume-binder/retained",
+        "lag:persistentvolumeclaims:7:3",
+    ),
+    // A new leader made claims for pods that were gone.
+    ("ephemeral-volume/deleted", "lag:pods:5:3"),
+    // The cache of a new leader lacked the template of a claim: an error, and an Event.
+    (
+        "resource-claim-controller/templates",
+        "lag:resourceclaimtemplates:1:3",
+    ),
+    // The watch event of an own claim was lost, and the pod got a second claim.
+    (
+        "resource-claim-controller/templates",
+        "event:resourceclaims:2:drop",
+    ),
+    // A count before the event of the last charge saw no difference, and none followed.
+    ("resourcequota/release", "event:resourcequotas:3:close"),
+    ("resourcequota/types", "lag:resourcequotas:2:3"),
+    // A new leader attached volumes of pods that were gone.
+    ("attachdetach/detach", "lag:pods:5:1"),
+    ("attachdetach/move", "lag:pods:5:1"),
+    ("attachdetach/detach", "stale:nodes:3:12"),
+    // A new leader detached a volume in use, because its cache lacked the claim.
+    ("attachdetach/late-claim", "lag:persistentvolumeclaims:1:1"),
+    // An attachment without an answer counted as used until the next status of the kubelet.
+    ("attachdetach/slow-driver", "answer:7:timeout-after"),
+    // A status for the namesake of a deleted policy was refused: an error in the log.
+    (
+        "validatingadmissionpolicy-status/recreated",
+        "lag:validatingadmissionpolicies:1:3",
+    ),
     // The cache of a new leader still showed a deleted Service, and its Endpoints were created
     // again.
     ("endpoint/deleted", "lag:services:delete/endpoints#1:1"),

@@ -6,25 +6,31 @@
 
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use steersman_runtime::informer::InformerFactory;
-use steersman_runtime::metrics::Registry;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cluster;
-use crate::manager::{self, Manager};
-use crate::plane::{Plane, PlaneArgs};
-use crate::report::{Report, write_between_marks};
+use crate::manager::Manager;
+use crate::plane::{Nodes, Plane, PlaneArgs};
+use crate::report::{Report, write_after_mark};
 use crate::row::{Row, Workload};
 use crate::run::{Bench, Phase, idle};
+use crate::session::Session;
 use crate::workloads::{self, Workloads};
 
 /// The load before the measurement. Under the first load, the watches of a new kube-apiserver are
 /// seconds late.
 const WARM_UP: &str = "deployments:10x20";
+
+/// Line before the table in a document.
+const MARK: &str = "<!-- comparison: written by steersman-bench compare -->";
+
+/// The simulated nodes.
+const NODES: Nodes = Nodes {
+    count: 100,
+    zones: 0,
+};
 
 /// Compares two managers: time, CPU, memory and requests.
 #[derive(Debug, Args)]
@@ -70,67 +76,21 @@ pub(crate) struct CompareArgs {
     flags: Vec<String>,
 }
 
-/// The signals that end the command early.
-struct Interrupts([Signal; 2]);
-
-impl Interrupts {
-    fn listen() -> Result<Self> {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-        let [interrupt, terminate] = kinds.map(signal);
-        let failed = "listen to signals";
-        Ok(Self([
-            interrupt.context(failed)?,
-            terminate.context(failed)?,
-        ]))
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    }
-}
-
 /// Runs the comparison. Files are in `folder`, which the caller deletes.
 pub(crate) async fn run(args: &CompareArgs, folder: &Path) -> Result<()> {
-    let mut interrupts = Interrupts::listen()?;
     let rows = Row::list(&args.rows, args.scale)?;
     ensure!(args.repeat > 0, "--repeat is 0, so nothing would run");
-    for binary in args.binaries() {
-        manager::check(binary).await?;
-    }
-    let plane = tokio::select! {
-        started = args.plane.start(folder) => started?,
-        () = interrupts.next() => bail!("interrupted"),
+    let managers: Vec<&Path> = args.binaries().collect();
+    let session = Session {
+        managers: &managers,
+        plane: &args.plane,
+        nodes: NODES,
+        folder,
     };
-    let measured = tokio::select! {
-        measured = args.measure(&rows, &plane, folder) => measured,
-        () = interrupts.next() => Err(anyhow!("interrupted")),
-    };
-    let cleaned = if plane.outlives_us() {
-        eprintln!("deleting the objects of the loads");
-        tokio::select! {
-            cleaned = clean(args, &plane, folder) => cleaned,
-            () = interrupts.next() => Err(anyhow!("interrupted")),
-        }
-        .context("delete the objects of the loads")
-    } else {
-        Ok(())
-    };
-    match (measured, cleaned) {
-        (Ok(report), cleaned) => args.publish(&report).and(cleaned),
-        (Err(error), Ok(())) => Err(error),
-        (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
-    }
-}
-
-/// Deletes the objects of the loads while a manager works.
-async fn clean(args: &CompareArgs, plane: &Plane, folder: &Path) -> Result<()> {
-    let flags = workloads::flags(Workload::Idle, folder)?;
-    let _manager = Manager::start(&args.manager, &flags, plane, folder).await?;
-    cluster::clean(&plane.client).await
+    let (report, cleaned) = session
+        .run(async |plane| args.measure(&rows, plane, folder).await)
+        .await?;
+    args.publish(&report).and(cleaned)
 }
 
 impl CompareArgs {
@@ -142,12 +102,7 @@ impl CompareArgs {
     async fn measure(&self, rows: &[Row], plane: &Plane, folder: &Path) -> Result<Report> {
         let managers = self.binaries().map(|path| path.display().to_string());
         let mut report = Report::new(plane.description(), managers.collect());
-        let registry = Registry::new();
-        let informers = InformerFactory::new(plane.client.clone(), Duration::ZERO, &registry)?;
-        let loads = Workloads::new(plane.client.clone(), &informers);
-        informers.start(&plane.tasks, &plane.stop);
-        informers.wait_synced(&plane.stop).await;
-        loads.prepare().await?;
+        let loads = Workloads::start(plane).await?;
         eprintln!("{}", plane.description());
         let run = Run {
             args: self,
@@ -173,7 +128,6 @@ impl CompareArgs {
                 }
             }
         }
-        plane.end_tasks().await;
         Ok(report)
     }
 
@@ -198,7 +152,7 @@ impl CompareArgs {
                 "{} CPUs; {}. {} runs of each row.",
                 report.cpus, report.api_server, self.repeat
             );
-            write_between_marks(path, &format!("{about}\n\n{table}\n{link}"))?;
+            write_after_mark(path, MARK, &format!("{about}\n\n{table}\n{link}"))?;
         }
         Ok(())
     }

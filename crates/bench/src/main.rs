@@ -1,8 +1,8 @@
 //! Benchmarks of a controller manager, of failover, and of the embedded API server.
 //!
 //! `compare` measures one manager, or two in turn, under the same loads: wall time, CPU time, memory
-//! and requests. `failover` measures the time until a standby takes over. `apiserver` measures the
-//! embedded API server.
+//! and requests. `large` measures one in a cluster of 150,000 pods. `failover` measures the time until a
+//! standby takes over. `apiserver` measures the embedded API server.
 //!
 //! Managers run as processes of their own, so that their CPU time and memory are separate.
 //! `docs/performance.md` has the results.
@@ -11,14 +11,18 @@ mod apiserver;
 mod cluster;
 mod compare;
 mod failover;
+mod large;
 mod manager;
+mod metrics;
 mod plane;
 mod process;
 mod report;
 mod requests;
 mod row;
 mod run;
+mod session;
 mod slices;
+mod svg;
 mod workloads;
 
 use std::path::PathBuf;
@@ -37,6 +41,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(Box<compare::CompareArgs>),
+    Large(Box<large::LargeArgs>),
     /// Measures the failover from an ended leader to a standby.
     Failover {
         /// Measurements of each signal.
@@ -70,6 +75,7 @@ async fn main() -> Result<()> {
     let folder = scratch.path();
     match &cli.command {
         Command::Compare(args) => compare::run(args, folder).await,
+        Command::Large(args) => large::run(args, folder).await,
         Command::Failover {
             rounds,
             manager,

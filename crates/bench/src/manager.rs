@@ -148,8 +148,27 @@ impl Manager {
 
     /// The requests since the start.
     pub(crate) async fn requests(&mut self) -> Result<RequestCounts> {
-        self.counter.count(&self.client).await
+        let Self {
+            counter, client, ..
+        } = self;
+        counter.count(page(client)).await
     }
+
+    /// The page `/metrics`.
+    pub(crate) async fn metrics(&self) -> Result<String> {
+        page(&self.client).await
+    }
+
+    /// Sends a signal to the process, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        Ok(self.program.signal(name)?)
+    }
+}
+
+async fn page(client: &ApiClient) -> Result<String> {
+    let answer = client.get_path_as("/metrics", "text/plain").await;
+    let answer = answer.context("read the manager's metrics")?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// A client of the manager on this local port.

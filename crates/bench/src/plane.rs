@@ -40,9 +40,18 @@ pub(crate) struct PlaneArgs {
     #[arg(long, value_name = "FOLDER", conflicts_with = "kubeconfig")]
     assets: Option<PathBuf>,
     /// Simulated nodes, unless the cluster is that of `--kubeconfig`. They also bind pods, as a
-    /// scheduler does.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    nodes: usize,
+    /// scheduler does. The default is 100, and 5,000 for a large cluster.
+    #[arg(long, value_name = "N")]
+    nodes: Option<usize>,
+}
+
+/// The simulated nodes of a benchmark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nodes {
+    /// Their number, if the user chooses none.
+    pub(crate) count: usize,
+    /// Their zones: `a`, `b`, ...; 0 for nodes without a zone.
+    pub(crate) zones: u8,
 }
 
 /// A running API server. Its nodes and itself end on drop.
@@ -70,7 +79,7 @@ enum Server {
 impl PlaneArgs {
     /// Starts the API server and its nodes, or connects to the user's cluster and checks it. Files are
     /// in `folder`.
-    pub(crate) async fn start(&self, folder: &Path) -> Result<Plane> {
+    pub(crate) async fn start(&self, default: Nodes, folder: &Path) -> Result<Plane> {
         if let Some(kubeconfig) = &self.kubeconfig {
             let config = load_config(Some(kubeconfig), None)?;
             let client = client(connect(&config)?)?;
@@ -81,14 +90,15 @@ impl PlaneArgs {
                 Server::Given(self.apiserver_pid),
             ));
         }
-        let default = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let assets = self.assets.clone().or(default);
+        let of_environment = || std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        let assets = self.assets.clone().or_else(of_environment);
         let plane = match assets.filter(|assets| !assets.as_os_str().is_empty()) {
             Some(assets) => own(&assets, folder).await?,
             None => embedded(folder).await?,
         };
         let config = NodesConfig {
-            count: self.nodes,
+            count: self.nodes.unwrap_or(default.count),
+            zones: default.zones,
             latency: Latency::total(Duration::from_millis(100)),
             // The managers under measurement bind claims and attach volumes.
             binds_claims: false,

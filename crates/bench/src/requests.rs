@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use steersman_runtime::client::ApiClient;
+
+use crate::metrics;
 
 /// Number of requests by verb and resource, such as `create pods`, or by method and status code,
 /// such as `POST 201`.
@@ -32,15 +33,14 @@ impl Counter {
         })
     }
 
-    /// The requests so far. `manager` serves the metrics.
-    pub(crate) async fn count(&mut self, manager: &ApiClient) -> Result<RequestCounts> {
+    /// The requests so far. `page` reads the manager's metrics.
+    pub(crate) async fn count(
+        &mut self,
+        page: impl Future<Output = Result<String>>,
+    ) -> Result<RequestCounts> {
         match self {
             Self::Audit(log) => log.read(),
-            Self::Metrics => {
-                let answer = manager.get_path_as("/metrics", "text/plain").await;
-                let answer = answer.context("read the manager's metrics")?;
-                Ok(of_metrics(&String::from_utf8_lossy(&answer)))
-            }
+            Self::Metrics => Ok(of_metrics(&page.await?)),
         }
     }
 }
@@ -135,20 +135,11 @@ impl AuditEvent {
     }
 }
 
-fn of_metrics(metrics: &str) -> RequestCounts {
+fn of_metrics(page: &str) -> RequestCounts {
     let mut counts = RequestCounts::new();
-    let lines = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("rest_client_requests_total{"));
-    for (labels, value) in lines.filter_map(|line| line.split_once("} ")) {
-        let label = |name: &str| {
-            let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
-            let found = pairs.find(|(key, _)| *key == name);
-            found.map_or("", |(_, text)| text.trim_matches('"'))
-        };
-        let count = value.parse::<f64>().unwrap_or_default() as u64;
-        let name = format!("{} {}", label("method"), label("code"));
-        *counts.entry(name).or_default() += count;
+    for sample in metrics::samples(page, "rest_client_requests_total") {
+        let name = format!("{} {}", sample.label("method"), sample.label("code"));
+        *counts.entry(name).or_default() += sample.value as u64;
     }
     counts
 }

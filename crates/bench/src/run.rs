@@ -49,7 +49,7 @@ pub(crate) struct Bench<'a> {
 }
 
 /// Costs at a moment, since the start of the manager.
-struct Costs {
+pub(crate) struct Costs {
     usage: Usage,
     requests: RequestCounts,
     api_server: Option<f64>,
@@ -87,8 +87,7 @@ impl<'a> Bench<'a> {
         pods: usize,
         work: impl Future<Output = Result<()>>,
     ) -> Result<()> {
-        self.manager.reset_peak()?;
-        let (before, started) = (self.costs().await?, Instant::now());
+        let (before, started) = (self.begin().await?, Instant::now());
         tokio::select! {
             done = work => done.with_context(|| format!("phase {name:?}"))?,
             ended = self.manager.ended() => return Err(ended.context(format!("phase {name:?}"))),
@@ -96,7 +95,14 @@ impl<'a> Bench<'a> {
         self.finish(name, pods, started.elapsed(), &before).await
     }
 
-    async fn finish(
+    /// The costs before a phase.
+    pub(crate) async fn begin(&mut self) -> Result<Costs> {
+        self.manager.reset_peak()?;
+        self.costs().await
+    }
+
+    /// Records the costs of a phase since [`Self::begin`]. `wall` is the time of its work.
+    pub(crate) async fn finish(
         &mut self,
         name: &'static str,
         pods: usize,
@@ -128,6 +134,16 @@ impl<'a> Bench<'a> {
         if let Some(phase) = self.phases.last_mut() {
             phase.sample.slices = Some(costs);
         }
+    }
+
+    /// The latest phase.
+    pub(crate) fn last(&self) -> Option<&Phase> {
+        self.phases.last()
+    }
+
+    /// The manager under measurement.
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
     }
 
     /// Ends the manager. Returns the phases.

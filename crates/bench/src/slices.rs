@@ -136,7 +136,7 @@ impl State {
 }
 
 /// The delay in milliseconds that this percentage of the sorted delays does not exceed.
-fn percentile(delays: &[Duration], percent: usize) -> f64 {
+pub(crate) fn percentile(delays: &[Duration], percent: usize) -> f64 {
     let rank = (delays.len() * percent).div_ceil(100);
     let delay = delays.get(rank.saturating_sub(1)).copied();
     delay.unwrap_or_default().as_secs_f64() * 1000.0

@@ -1,30 +1,26 @@
-//! The part of a document that the command writes.
+//! The parts of a document that the commands write.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The marks around that part.
-const MARKS: (&str, &str) = (
-    "<!-- comparison: written by steersman-bench compare -->",
-    "<!-- end -->",
-);
+/// The mark after such a part.
+const END: &str = "<!-- end -->";
 
-/// Replaces the text between the marks of the document at `path`.
-pub(crate) fn write_between_marks(path: &Path, text: &str) -> Result<()> {
+/// Replaces the text between the line `begin` and the next mark of an end in the document at `path`.
+pub(crate) fn write_after_mark(path: &Path, begin: &str, text: &str) -> Result<()> {
     let document =
         std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    let replaced = replace(&document, text)
-        .with_context(|| format!("{} lacks the lines {MARKS:?}", path.display()))?;
+    let replaced = replace(&document, begin, text)
+        .with_context(|| format!("{} lacks the lines {begin:?} and {END:?}", path.display()))?;
     std::fs::write(path, replaced).with_context(|| format!("write {}", path.display()))
 }
 
-fn replace(document: &str, text: &str) -> Option<String> {
-    let (begin, end) = MARKS;
+fn replace(document: &str, begin: &str, text: &str) -> Option<String> {
     let (before, rest) = document.split_once(begin)?;
-    let (_, after) = rest.split_once(end)?;
+    let (_, after) = rest.split_once(END)?;
     Some(format!(
-        "{before}{begin}\n\n{}\n\n{end}{after}",
+        "{before}{begin}\n\n{}\n\n{END}{after}",
         text.trim()
     ))
 }
@@ -35,10 +31,10 @@ mod tests {
 
     #[test]
     fn only_the_text_between_the_marks_is_replaced() {
-        let (begin, end) = MARKS;
-        let document = |text: &str| format!("a {end}\n{begin}\n\n{text}\n\n{end}\nb\n");
+        let begin = "<!-- begin -->";
+        let document = |text: &str| format!("a {END}\n{begin}\n\n{text}\n\n{END}\nb\n");
         let old = document("old");
-        assert_eq!(replace(&old, "\nnew\n"), Some(document("new")));
-        assert_eq!(replace("a\n<!-- end -->\n", "new"), None);
+        assert_eq!(replace(&old, begin, "\nnew\n"), Some(document("new")));
+        assert_eq!(replace("a\n<!-- end -->\n", begin, "new"), None);
     }
 }

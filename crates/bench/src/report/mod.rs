@@ -7,7 +7,9 @@ mod table;
 
 use serde::Serialize;
 
-pub(crate) use document::write_between_marks;
+pub(crate) use document::write_after_mark;
+pub(crate) use spread::number;
+pub(crate) use table::table;
 
 use crate::row::Row;
 use crate::run::{Phase, Sample};

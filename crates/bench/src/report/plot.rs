@@ -1,8 +1,7 @@
 //! The ratios of the report as an SVG: for each phase, the median and the range of each measure.
 
-use std::fmt::Write;
-
 use super::{Line, MEASURES, Measure, Report};
+use crate::svg::{escape, line, marker, text};
 
 const WIDTH: f64 = 860.0;
 /// Left end of the axis; the names of the phases are left of it.
@@ -87,32 +86,6 @@ fn draw(svg: &mut String, phase: &Line, drawn: &[&Measure], top: f64) {
         line(svg, [x(ratio.min), y, x(ratio.max), y], colour, 2.0);
         marker(svg, x(ratio.median), y, colour);
     }
-}
-
-// Writing to a string always succeeds, so these functions drop the result.
-
-fn text(svg: &mut String, x: f64, y: f64, content: &str) {
-    let content = escape(content);
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\">{content}</text>");
-}
-
-fn marker(svg: &mut String, x: f64, y: f64, colour: &str) {
-    let _ = writeln!(
-        svg,
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>"
-    );
-}
-
-fn line(svg: &mut String, [x1, y1, x2, y2]: [f64; 4], colour: &str, width: f64) {
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
-    );
-}
-
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;");
-    text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

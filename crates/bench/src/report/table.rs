@@ -145,7 +145,7 @@ fn listed(requests: &[(f64, &str)]) -> String {
     parts.join(", ")
 }
 
-fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut text = format!(
         "| {} |\n|{}\n",
         header.join(" | "),

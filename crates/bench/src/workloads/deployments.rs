@@ -62,7 +62,7 @@ impl Workloads {
 }
 
 /// A Deployment of ordinary size: two containers with probes, resources, environment and volumes.
-fn spec(replicas: usize) -> Value {
+pub(super) fn spec(replicas: usize) -> Value {
     let app = name(0);
     let env: Vec<Value> = (0..8)
         .map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value-{n}")}))

@@ -9,22 +9,26 @@ mod claims;
 mod csrs;
 mod deployments;
 mod jobs;
+pub(crate) mod large;
 mod metrics;
 mod namespaces;
 mod nodes;
 mod quotas;
 mod services;
 mod sets;
+mod syncs;
 mod volumes;
 mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, PatchKind, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::metrics::Registry;
 use steersman_runtime::object::{
     CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice,
     HorizontalPodAutoscaler, Identity, Job, Namespace, Node, Object, PersistentVolume,
@@ -33,12 +37,14 @@ use steersman_runtime::object::{
 use tokio::sync::Notify;
 
 use crate::cluster::{NAMESPACE, PREFIX};
+use crate::plane::Plane;
 use crate::row::{Row, Workload};
 use crate::run::{Bench, idle};
 use namespaces::Namespaces;
 use quotas::Quotas;
 
 use crate::slices::SliceWatch;
+use syncs::SyncTimes;
 use waiting::{wait, watched};
 
 /// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate
@@ -81,16 +87,28 @@ pub(crate) struct Workloads {
     volumes: SharedInformer<PersistentVolume>,
     attachments: SharedInformer<VolumeAttachment>,
     slice_watch: SliceWatch,
+    syncs: SyncTimes,
     namespaces: Namespaces,
     quotas: Quotas,
     changed: Arc<Notify>,
 }
 
 impl Workloads {
-    /// Watches the cluster behind `client` through `informers`, which the caller starts afterwards.
-    pub(crate) fn new(client: ApiClient, informers: &InformerFactory) -> Self {
+    /// Watches the cluster, and creates the namespace of the loads.
+    pub(crate) async fn start(plane: &Plane) -> Result<Self> {
+        let registry = Registry::new();
+        let informers = InformerFactory::new(plane.client.clone(), Duration::ZERO, &registry)?;
+        let loads = Self::new(plane.client.clone(), &informers);
+        informers.start(&plane.tasks, &plane.stop);
+        informers.wait_synced(&plane.stop).await;
+        loads.prepare().await?;
+        Ok(loads)
+    }
+
+    fn new(client: ApiClient, informers: &InformerFactory) -> Self {
         let changed = Arc::new(Notify::new());
         let (pods, slices) = (watched(informers, &changed), watched(informers, &changed));
+        let deployments = watched(informers, &changed);
         Self {
             namespaces: Namespaces::new(client.clone(), informers),
             quotas: Quotas::new(client.clone(), informers),
@@ -100,7 +118,6 @@ impl Workloads {
             jobs: watched(informers, &changed),
             cron_jobs: watched(informers, &changed),
             nodes: watched(informers, &changed),
-            deployments: watched(informers, &changed),
             services: watched(informers, &changed),
             csrs: watched(informers, &changed),
             claims: watched(informers, &changed),
@@ -108,6 +125,8 @@ impl Workloads {
             attachments: watched(informers, &changed),
             autoscalers: watched(informers, &changed),
             slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
+            syncs: SyncTimes::start(&deployments),
+            deployments,
             pods,
             slices,
             changed,
@@ -115,7 +134,7 @@ impl Workloads {
     }
 
     /// Creates the namespace of the loads. It may exist.
-    pub(crate) async fn prepare(&self) -> Result<()> {
+    async fn prepare(&self) -> Result<()> {
         let body =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         let target = Target::collection::<Namespace>("");

@@ -272,8 +272,8 @@ impl<'a> Run<'a> {
         bench.finish(name, 0, began.elapsed(), &costs).await?;
         self.record(bench, name, events).await?;
         self.report.facts.push(format!(
-            "The manager was stopped for {MISSED} changes of pods. It listed {lists} types anew, and \
-             acted {:.1} s after its return.",
+            "The manager was stopped for {MISSED} changes of pods. After its return it read {lists} \
+             complete list(s) anew, and acted within {:.1} s.",
             acted.as_secs_f64()
         ));
         Ok(())

@@ -175,6 +175,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("attachdetach/late-claim", "lag:persistentvolumeclaims:1:1"),
     // An attachment without an answer counted as used until the next status of the kubelet.
     ("attachdetach/slow-driver", "answer:7:timeout-after"),
+    // A 410 for the rewrite of one object ended a migration as failed.
+    ("svm/built-in", "answer:10:410"),
     // A status for the namesake of a deleted policy was refused: an error in the log.
     (
         "validatingadmissionpolicy-status/recreated",

@@ -131,6 +131,8 @@ impl Binder {
                 let key = key.to_string();
                 match &bound {
                     Ok(()) => self.timers.finished(&key),
+                    // Nothing was tried.
+                    Err(SyncError::Behind(_)) => {}
                     Err(_) => self.timers.failed(&key),
                 }
                 bound

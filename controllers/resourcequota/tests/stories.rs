@@ -169,16 +169,21 @@ async fn a_quota_counts_only_pods_in_its_scopes() {
     world.until_used(json!({"pods": "0"})).await;
 }
 
-/// No event tells the end of the grace period. The full resync counts the pod no more.
-#[tokio::test(start_paused = true)]
-async fn a_stuck_pod_is_released_by_the_full_resync() {
-    let world = world().await;
+/// A quota, and a pod that stays after its deletion.
+async fn stick(world: &World) {
     world.create(quota(json!({"pods": "5"}))).await;
     world.until_used(json!({"pods": "0"})).await;
     let mut stuck = pod("stuck", "1");
     stuck["metadata"]["finalizers"] = json!(["example.com/keep"]);
     world.create(stuck).await;
     world.delete("pods", "stuck").await;
+}
+
+/// No event tells the end of the grace period. The full resync counts the pod no more.
+#[tokio::test(start_paused = true)]
+async fn a_stuck_pod_is_released_by_the_full_resync() {
+    let world = world().await;
+    stick(&world).await;
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(world.used(), json!({"pods": "1"}));
     world.until_used(json!({"pods": "0"})).await;
@@ -192,12 +197,7 @@ async fn without_a_period_there_is_no_full_resync() {
             context.with_flag("resource-quota-sync-period", "0s")
         })
         .await;
-    world.create(quota(json!({"pods": "5"}))).await;
-    world.until_used(json!({"pods": "0"})).await;
-    let mut stuck = pod("stuck", "1");
-    stuck["metadata"]["finalizers"] = json!(["example.com/keep"]);
-    world.create(stuck).await;
-    world.delete("pods", "stuck").await;
+    stick(&world).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(world.used(), json!({"pods": "1"}));
 }

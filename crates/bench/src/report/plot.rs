@@ -32,8 +32,8 @@ impl Report {
              font-family=\"sans-serif\" font-size=\"12\">\n\
              <title>{} / {}: median and range of the ratios</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-            escape(ours),
-            escape(theirs)
+            escape(file_name(ours)),
+            escape(file_name(theirs))
         );
         legend(&mut svg, &drawn);
         axis(&mut svg, height);
@@ -44,6 +44,10 @@ impl Report {
         svg.push_str("</svg>\n");
         Some(svg)
     }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The place of a ratio on the axis.
@@ -98,13 +102,13 @@ mod tests {
         let requests: &[(&str, u64)] = &[("create pods", 5)];
         let run = [(1.0, requests), (2.0, requests)];
         let mut report = report(&[run, run]);
-        report.managers[1] = "a<b>&c".to_owned();
+        report.managers[1] = "/folder/a<b>&c".to_owned();
         let svg = report.svg().expect("two managers");
         let count = |part: &str| svg.matches(part).count();
         // Ratios of CPU time, memory and requests; the API server has none. The legend has four.
         assert_eq!(count("<circle"), 3 + 4);
         assert_eq!(count("<line"), 3 + 9);
-        assert!(svg.contains("a&lt;b&gt;&amp;c"), "{svg}");
+        assert!(svg.contains(" / a&lt;b&gt;&amp;c:"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         report.managers.pop();
         assert_eq!(report.svg(), None, "one manager has no ratios");

@@ -280,29 +280,33 @@ impl Monitor {
             Disruption::Begins => self.zones.clear_waiting(),
             Disruption::None | Disruption::Continues => {}
         }
+        // A removal that failed is tried again in the stopped zones, which have counted nodes.
+        // Upstream tries it once, and pods of an unreachable cluster are evicted after it has failed.
+        let removes_taints = |zone: &ZoneKey| match disruption {
+            Disruption::Begins => true,
+            Disruption::Continues => counts.get(zone).is_some_and(|count| count.size() > 0),
+            Disruption::None | Disruption::Ends => false,
+        };
         let mut work = Vec::new();
         for (seen, zone) in seen.iter().zip(zones) {
-            let taints = match disruption {
-                // A removal that failed is tried again. Upstream tries it once, and pods of an
-                // unreachable cluster are evicted after it has failed.
-                Disruption::Begins | Disruption::Continues => {
-                    TaintStep::remove_from(&seen.node, Premise::Always)
-                }
-                Disruption::None | Disruption::Ends => self.taint_step(seen, zone, now.at),
+            let taints = if removes_taints(&zone) {
+                TaintStep::remove_from(&seen.node, Premise::Always)
+            } else {
+                self.taint_step(seen, zone, now.at)
             };
             work.extend(self.work(seen, taints));
         }
-        if matches!(disruption, Disruption::Begins | Disruption::Continues) {
-            work.extend(skipped.into_iter().filter_map(|node| {
-                let taints = TaintStep::remove_from(node, Premise::Always);
-                (taints != TaintStep::None).then(|| Work {
+        for node in skipped {
+            let taints = TaintStep::remove_from(node, Premise::Always);
+            if removes_taints(&ZoneKey::of(node)) && taints != TaintStep::None {
+                work.push(Work {
                     node: Arc::clone(node),
                     taints,
                     was_lost: false,
                     marks_pods: false,
                     spent: Duration::ZERO,
-                })
-            }));
+                });
+            }
         }
         Outcome {
             disruption,

@@ -586,6 +586,24 @@ fn the_rate_of_a_zone_changes_with_its_state_only() {
     assert_eq!(model.tainted, [], "a small zone was stopped");
 }
 
+/// Upstream: a full disruption stops only zones with counted nodes.
+#[test]
+fn nodes_of_a_zone_without_counted_nodes_are_tainted_while_all_others_are_lost() {
+    let mut excluded = in_zone("excluded", "r:two", "False");
+    excluded["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!("true");
+    for nodes in [
+        vec![excluded.clone()],
+        vec![in_zone("lost", "r:one", "Unknown"), excluded.clone()],
+    ] {
+        let mut model = Model::new(config(), at(NOW), &nodes);
+        model.run(Duration::from_secs(60), |model, _| {
+            Some(lease_at(model.now.wall).into())
+        });
+        assert_eq!(model.tainted.len(), 1, "{:?}", model.tainted);
+        assert_eq!(model.with_taint(NOT_READY), names(["excluded"]));
+    }
+}
+
 #[test]
 fn a_zone_of_excluded_nodes_has_one_queue() {
     let mut nodes = vec![in_zone("ready", "r:one", "True")];

@@ -106,9 +106,24 @@ impl Quantity {
         }
     }
 
+    /// Whether `text` is an integer of at most three digits with a usual suffix, such as `100m`. Such
+    /// a text is canonical, and a multiple of a thousandth. Most amounts in objects are plain.
+    pub fn is_plain(text: &str) -> bool {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        (1..=3).contains(&digits)
+            && !text.starts_with('0')
+            && matches!(
+                &text[digits..],
+                "" | "m" | "k" | "M" | "G" | "Ki" | "Mi" | "Gi"
+            )
+    }
+
     /// The text of an amount rounded up to thousandths, if it has smaller fractions.
     /// Upstream: SetDefaults_ResourceList.
     pub fn in_thousandths(text: &str) -> Option<String> {
+        if Self::is_plain(text) {
+            return None;
+        }
         const MILLI: i128 = NANOS / 1000;
         let quantity = Self::parse(text).filter(|quantity| quantity.nanos % MILLI != 0)?;
         let nanos = rounded(quantity.nanos, MILLI) * MILLI;
@@ -363,6 +378,24 @@ fn decimal(mut value: i128, suffix: impl Fn(i32) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_quantities_are_canonical() {
+        for suffix in ["", "m", "k", "M", "G", "Ki", "Mi", "Gi"] {
+            for number in 1..1000 {
+                let text = format!("{number}{suffix}");
+                assert!(Quantity::is_plain(&text), "{text}");
+                assert_eq!(Quantity::stored(&text), Some(text.clone()));
+                let quantity = Quantity::parse(&text).unwrap();
+                assert_eq!(quantity.nanos % (NANOS / 1000), 0, "{text}");
+            }
+        }
+        for text in [
+            "", "m", "0", "01", "1000", "1.5", "-1", "1n", "1u", "1e3", "1Kim",
+        ] {
+            assert!(!Quantity::is_plain(text), "{text}");
+        }
+    }
 
     #[test]
     fn quantities_have_one_canonical_form() {

@@ -59,6 +59,11 @@ pub(crate) struct Struct {
     /// Name with its group, such as `apps.DeploymentSpec`.
     name: &'static str,
     fields: Vec<Field>,
+    /// [`digest`] of each field's name. A scan of them is much faster than one of the names.
+    digests: Vec<u64>,
+    /// For each position, and for the end: the position of the first field from there on that the
+    /// encoder always writes.
+    next_always: Vec<usize>,
     /// Whether server-side apply treats the type as one value.
     pub(crate) atomic: bool,
 }
@@ -169,25 +174,59 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Struct> {
 }
 
 impl Struct {
+    fn new(name: &'static str, atomic: bool) -> Self {
+        Self {
+            name,
+            fields: Vec::new(),
+            digests: Vec::new(),
+            next_always: Vec::new(),
+            atomic,
+        }
+    }
+
     /// Name with its group, such as `apps.DeploymentSpec`.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
-        self.fields.iter().find(|field| field.name == name)
+        self.position(name, 0).map(|at| &self.fields[at])
     }
 
     pub(crate) fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// Position of a field, searched from `next` on. Stored objects have their fields in order, so
-    /// `next`, the position after the previous field, is usually right.
+    /// Position of a field. Stored objects have their fields in order, so `next`, the position after
+    /// the previous field, is usually right.
     pub(crate) fn position(&self, name: &str, next: usize) -> Option<usize> {
-        (next..self.fields.len())
-            .chain(0..next)
-            .find(|&at| self.fields[at].name == name)
+        let is_at = |at: usize| self.fields.get(at).is_some_and(|field| field.name == name);
+        if is_at(next) {
+            return Some(next);
+        }
+        let wanted = digest(name);
+        let digests = self.digests.iter().enumerate();
+        digests
+            .filter(|(_, digest)| **digest == wanted)
+            .map(|(at, _)| at)
+            .find(|at| is_at(*at))
+    }
+
+    /// Whether the encoder always writes one of the fields from `start` to `end`.
+    pub(crate) fn any_always(&self, start: usize, end: usize) -> bool {
+        self.next_always[start] < end
+    }
+
+    /// Fills the look-up tables from the fields.
+    fn index(&mut self) {
+        self.digests = self.fields.iter().map(|field| digest(field.name)).collect();
+        let mut next = usize::MAX;
+        let mut next_always = vec![next; self.fields.len() + 1];
+        for (at, field) in self.fields.iter().enumerate().rev() {
+            next = if field.always { at } else { next };
+            next_always[at] = next;
+        }
+        self.next_always = next_always;
     }
 
     /// An object of the type without any values.
@@ -204,6 +243,15 @@ impl Struct {
     pub(crate) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
+}
+
+/// The length and seven bytes of a name. The names of one type seldom share them.
+fn digest(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let ends = bytes.iter().take(3).chain(bytes.iter().rev().take(4));
+    ends.fold(bytes.len() as u64, |digest, byte| {
+        digest << 8 | u64::from(*byte)
+    })
 }
 
 impl Type {
@@ -281,16 +329,8 @@ impl Schema {
                         .shared
                         .extend(kind.rsplit_once('/').map(|(_, shared)| shared));
                 }
-                [name] => schema.types.push(Struct {
-                    name,
-                    fields: Vec::new(),
-                    atomic: false,
-                }),
-                [name, "@atomic"] => schema.types.push(Struct {
-                    name,
-                    fields: Vec::new(),
-                    atomic: true,
-                }),
+                [name] => schema.types.push(Struct::new(name, false)),
+                [name, "@atomic"] => schema.types.push(Struct::new(name, true)),
                 [name, ty, ref more @ ..] => {
                     let holder = schema.types.last_mut().expect("a field follows its type");
                     holder.fields.push(Field::parse(name, ty, more, &index));
@@ -298,6 +338,7 @@ impl Schema {
                 [] => {}
             }
         }
+        schema.types.iter_mut().for_each(Struct::index);
         schema
     }
 }

@@ -128,20 +128,12 @@ fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
             Value::Null => is_normal = false,
             _ => normalize_value(&field.ty, value),
         }
-        is_normal &= at >= next && !is_omitted(field, value) && !any_always(shape, next, at);
+        is_normal &= at >= next && !is_omitted(field, value) && !shape.any_always(next, at);
         next = at + 1;
     }
-    if !is_normal || any_always(shape, next, shape.fields().len()) {
+    if !is_normal || shape.any_always(next, shape.fields().len()) {
         rebuild(shape, fields);
     }
-}
-
-/// Whether the encoder always writes one of the fields from `start` to `end`.
-fn any_always(shape: &Struct, start: usize, end: usize) -> bool {
-    shape
-        .fields()
-        .get(start..end)
-        .is_some_and(|fields| fields.iter().any(|field| field.always))
 }
 
 /// Sorts normalized fields, and drops and adds the fields that an encoder would.
@@ -204,7 +196,7 @@ fn normalize_value(ty: &Type, value: &mut Value) {
                 .values_mut()
                 .for_each(|value| normalize_item(item, value));
         }
-        (Type::Quantity, Value::String(text)) => {
+        (Type::Quantity, Value::String(text)) if !Quantity::is_plain(text) => {
             if let Some(quantity) = Quantity::stored(text) {
                 *text = quantity;
             }
@@ -214,8 +206,14 @@ fn normalize_value(ty: &Type, value: &mut Value) {
                 *value = Value::String(quantity);
             }
         }
-        (Type::Time, Value::String(text)) => rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ"),
-        (Type::MicroTime, Value::String(text)) => rewrite_time(text, "%Y-%m-%dT%H:%M:%S.%6fZ"),
+        (Type::Time, Value::String(text)) => {
+            rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z")
+        }
+        (Type::MicroTime, Value::String(text)) => rewrite_time(
+            text,
+            "%Y-%m-%dT%H:%M:%S.%6fZ",
+            "2006-01-02T15:04:05.000000Z",
+        ),
         _ => {}
     }
 }
@@ -228,10 +226,26 @@ fn normalize_item(ty: &Type, value: &mut Value) {
     normalize_value(ty, value);
 }
 
-fn rewrite_time(text: &mut String, format: &str) {
+/// Brings a time into `format`, whose texts have the form of `example`.
+fn rewrite_time(text: &mut String, format: &str, example: &str) {
+    if is_like(text, example) {
+        return;
+    }
     if let Ok(time) = text.parse::<Timestamp>() {
         *text = time.to_zoned(TimeZone::UTC).strftime(format).to_string();
     }
+}
+
+/// Whether `text` has digits where `example` has them, and equals it elsewhere. A leap second is
+/// not alike, because it becomes the second before.
+fn is_like(text: &str, example: &str) -> bool {
+    let pairs = text.bytes().zip(example.bytes());
+    text.len() == example.len()
+        && text.get(17..19) != Some("60")
+        && pairs.into_iter().all(|(given, expected)| match expected {
+            b'0'..=b'9' => given.is_ascii_digit(),
+            _ => given == expected,
+        })
 }
 
 #[cfg(test)]
@@ -287,6 +301,22 @@ mod tests {
             got["spec"]["containers"][0]["resources"]["limits"]["cpu"],
             "1500m"
         );
+    }
+
+    #[test]
+    fn times_in_their_form_stay() {
+        // (given, stored)
+        for (given, stored) in [
+            ("2024-01-01T02:00:00Z", "2024-01-01T02:00:00Z"),
+            ("2024-01-01 02:00:00Z", "2024-01-01T02:00:00Z"),
+            ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+            ("2024-02-31T02:00:00Z", "2024-02-31T02:00:00Z"),
+            ("2024-01-01T02:00:00+", "2024-01-01T02:00:00+"),
+        ] {
+            let mut time = Value::from(given);
+            normalize_value(&Type::Time, &mut time);
+            assert_eq!(time, stored);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use steersman_runtime::template::defaults::is_unset;
 
 use super::{TEMPLATE_GENERATION, apply, gates, qos_class};
+use crate::schema::shape;
 
 /// Kinds with a status subresource. A create request cannot set their status.
 const STATUS_SUBRESOURCE: [&str; 16] = [
@@ -113,7 +114,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         }
         _ => return,
     }
-    apply(kind, object);
+    shape::normalize(kind, object);
 }
 
 /// Adds the storage version to `status.storedVersions`, because objects can exist in it from now

@@ -53,10 +53,13 @@ fn fill(shape: &Struct, object: &mut Value) {
     for name in explicit {
         fields.insert(name.to_owned(), Value::from(""));
     }
+    let mut next = 0;
     for (name, value) in fields {
-        let Some(field) = shape.field(name) else {
+        let Some(at) = shape.position(name, next) else {
             continue;
         };
+        next = at + 1;
+        let field = &shape.fields()[at];
         if field.go_type == Some("v1.ResourceList") {
             round_amounts(value);
         }

@@ -151,15 +151,16 @@ impl Object {
         self.texts.from(0).next().unwrap_or_default()
     }
 
+    /// Names and values of the labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut texts = self.texts.from(self.texts.labels);
+        std::iter::from_fn(move || texts.next().zip(texts.next()))
+    }
+
     /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        let mut texts = self.texts.from(self.texts.labels);
-        while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
-            if name == key {
-                return Some(value);
-            }
-        }
-        None
+        let label = self.labels().find(|(name, _)| *name == key);
+        label.map(|(_, value)| value)
     }
 
     /// The value of the selectable field with that position in the row of a built-in resource.
@@ -313,7 +314,14 @@ fn version_of(value: &Value, resource: &Resource) -> String {
 }
 
 fn text_at<'a>(value: &'a Value, pointer: &str, absent: &'a str) -> Cow<'a, str> {
-    match value.pointer(pointer) {
+    let found = if pointer.contains('~') {
+        value.pointer(pointer)
+    } else {
+        // `Value::pointer` copies each step, for escapes that it may have.
+        let mut steps = pointer.split('/').skip(1);
+        steps.try_fold(value, |value, step| value.get(step))
+    };
+    match found {
         Some(Value::String(text)) => text.into(),
         None | Some(Value::Null) => absent.into(),
         Some(other) => other.to_string().into(),

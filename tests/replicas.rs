@@ -124,6 +124,14 @@ impl Managers {
         acted.unwrap_or_else(|sets| panic!("no manager took over: {sets:#?}"));
         let took = since.elapsed();
         wait_for_count(&self.cluster, "pods", PODS + 1).await;
+        // The log gets a request after its object is visible.
+        let logged = async {
+            while pod_writes(&self.cluster, "create") <= PODS {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(LIMIT, logged).await;
+        in_time.expect("each pod was created by a request");
         took
     }
 

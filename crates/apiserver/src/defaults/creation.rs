@@ -114,6 +114,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         }
         _ => return,
     }
+    // The additions have no defaults of their own, and changes by webhooks got theirs already.
     shape::normalize(kind, object);
 }
 

@@ -192,6 +192,7 @@ impl Server {
         namespaces
             .store
             .get(namespace)
+            // Most namespaces have no such label, and each look-up below makes its name.
             .filter(|namespace| namespace.labels().any(|(name, _)| name.starts_with(LABELS)))
             .map_or_else(Policy::default, |namespace| {
                 Policy::of(|key| namespace.label(key)).0

@@ -12,7 +12,7 @@ use serde::Serialize;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::object::{EndpointSlice, Pod};
 
-/// Follows the pods and slices of one namespace.
+/// Follows the pods and slices of namespaces. Pods need names of their own in all of them.
 #[derive(Clone, Default)]
 pub(crate) struct SliceWatch(Arc<Mutex<State>>);
 
@@ -43,9 +43,9 @@ pub(crate) struct SliceCosts {
 }
 
 impl SliceWatch {
-    /// Follows the objects in `namespace`.
+    /// Follows the objects in namespaces whose names begin with `prefix`.
     pub(crate) fn start(
-        namespace: &'static str,
+        prefix: &'static str,
         pods: &SharedInformer<Pod>,
         slices: &SharedInformer<EndpointSlice>,
     ) -> Self {
@@ -53,7 +53,7 @@ impl SliceWatch {
         let of_pods = watch.clone();
         pods.add_handler(move |change| {
             let pod = change.object();
-            if pod.meta.namespace == *namespace {
+            if pod.meta.namespace.starts_with(prefix) {
                 let is_gone = matches!(change, Change::Deleted { .. });
                 let mut state = of_pods.state();
                 state.pod(&pod.meta.name, !is_gone && pod.is_ready(), Instant::now());
@@ -62,7 +62,7 @@ impl SliceWatch {
         let of_slices = watch.clone();
         slices.add_handler(move |change| {
             let slice = change.object();
-            if slice.meta.namespace == *namespace {
+            if slice.meta.namespace.starts_with(prefix) {
                 let mut state = of_slices.state();
                 state.writes += 1;
                 if !matches!(change, Change::Deleted { .. }) {

@@ -13,6 +13,7 @@ pub(crate) mod large;
 mod metrics;
 mod namespaces;
 mod nodes;
+mod objects;
 mod quotas;
 mod services;
 mod sets;
@@ -26,13 +27,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::object::{
-    CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice,
-    HorizontalPodAutoscaler, Identity, Job, Namespace, Node, Object, PersistentVolume,
-    PersistentVolumeClaim, Pod, Service, StatefulSet, VolumeAttachment,
+    CertificateSigningRequest, CronJob, DaemonSet, Deployment, HorizontalPodAutoscaler, Job,
+    Namespace, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet,
+    VolumeAttachment,
 };
 use tokio::sync::Notify;
 
@@ -42,16 +43,14 @@ use crate::row::{Row, Workload};
 use crate::run::{Bench, idle};
 use namespaces::Namespaces;
 use quotas::Quotas;
+use services::Services;
 
-use crate::slices::SliceWatch;
 use syncs::SyncTimes;
 use waiting::{wait, watched};
 
 /// Flags that remove the client-side throttle. Its default of 20 requests per second would dominate
 /// the measurement.
 const WITHOUT_THROTTLE: [&str; 2] = ["--kube-api-qps=100000", "--kube-api-burst=100000"];
-/// The most requests for one deletion of all objects of a type.
-const MAX_DELETIONS: usize = 10;
 /// Flags that give each node a range of pod addresses, for up to 65,536 nodes.
 const NODE_RANGES: [&str; 2] = ["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"];
 
@@ -79,17 +78,15 @@ pub(crate) struct Workloads {
     nodes: SharedInformer<Node>,
     pods: SharedInformer<Pod>,
     deployments: SharedInformer<Deployment>,
-    services: SharedInformer<Service>,
     autoscalers: SharedInformer<HorizontalPodAutoscaler>,
-    slices: SharedInformer<EndpointSlice>,
     csrs: SharedInformer<CertificateSigningRequest>,
     claims: SharedInformer<PersistentVolumeClaim>,
     volumes: SharedInformer<PersistentVolume>,
     attachments: SharedInformer<VolumeAttachment>,
-    slice_watch: SliceWatch,
     syncs: SyncTimes,
     namespaces: Namespaces,
     quotas: Quotas,
+    services: Services,
     changed: Arc<Notify>,
 }
 
@@ -107,28 +104,25 @@ impl Workloads {
 
     fn new(client: ApiClient, informers: &InformerFactory) -> Self {
         let changed = Arc::new(Notify::new());
-        let (pods, slices) = (watched(informers, &changed), watched(informers, &changed));
         let deployments = watched(informers, &changed);
         Self {
             namespaces: Namespaces::new(client.clone(), informers),
             quotas: Quotas::new(client.clone(), informers),
+            services: Services::new(client.clone(), informers),
             client,
             stateful_sets: watched(informers, &changed),
             daemon_sets: watched(informers, &changed),
             jobs: watched(informers, &changed),
             cron_jobs: watched(informers, &changed),
             nodes: watched(informers, &changed),
-            services: watched(informers, &changed),
             csrs: watched(informers, &changed),
             claims: watched(informers, &changed),
             volumes: watched(informers, &changed),
             attachments: watched(informers, &changed),
             autoscalers: watched(informers, &changed),
-            slice_watch: SliceWatch::start(NAMESPACE, &pods, &slices),
             syncs: SyncTimes::start(&deployments),
             deployments,
-            pods,
-            slices,
+            pods: watched(informers, &changed),
             changed,
         }
     }
@@ -168,7 +162,7 @@ impl Workloads {
                 self.jobs(count, bench, &indexes).await
             }
             Workload::CronJobs => self.cron_jobs(count, bench).await,
-            Workload::Services => self.services(count, each, bench).await,
+            Workload::Services => self.services.run(count, each, bench).await,
             Workload::Namespaces => self.namespaces.run(count, bench).await,
             Workload::Nodes => self.nodes(count, each, bench).await,
             Workload::Csrs => self.csrs(count, bench).await,
@@ -180,14 +174,10 @@ impl Workloads {
     }
 
     async fn create<T: Object>(&self, index: usize, spec: &Value) -> Result<()> {
-        let resource = T::RESOURCE;
-        let body = json!({
-            "apiVersion": resource.api_version(), "kind": resource.kind,
-            "metadata": {"name": name(index)}, "spec": spec,
-        });
-        let created = self.client.create(target::<T>(None), &body).await;
-        created.with_context(|| format!("create {resource} {}", name(index)))?;
-        Ok(())
+        let (name, body) = (name(index), json!({ "spec": spec }));
+        objects::create::<T>(&self.client, namespace::<T>(), &name, body)
+            .await
+            .with_context(|| format!("create {} {name}", T::RESOURCE))
     }
 
     /// Creates `count` objects, each with labels of its own.
@@ -225,8 +215,7 @@ impl Workloads {
 
     /// Changes the pod templates, as `kubectl rollout restart` does.
     async fn restart<T: Object>(&self, informer: &SharedInformer<T>, count: usize) -> Result<()> {
-        let patch = json!({"spec": {"template": {"metadata": {"annotations": {"revision": "2"}}}}});
-        self.patch_all(informer, count, &patch).await
+        self.patch_all(informer, count, &restarted()).await
     }
 
     /// Applies `patch` to every object of the load, and waits until the cache shows the changes.
@@ -239,12 +228,8 @@ impl Workloads {
         let mut version = 0;
         for index in 0..count {
             let name = name(index);
-            let patched = self
-                .client
-                .patch(target::<T>(Some(&name)), PatchKind::Strategic, patch)
-                .await;
-            let answer = patched.with_context(|| format!("patch {} {name}", T::RESOURCE))?;
-            version = Identity::decode(&answer)?.resource_version;
+            let patched = objects::patch::<T>(&self.client, namespace::<T>(), &name, patch);
+            version = patched.await?;
         }
         let store = informer.store();
         self.wait(|| store.resource_version() >= version)
@@ -269,23 +254,16 @@ impl Workloads {
 
     /// Deletes all objects of the loads of this type.
     async fn delete_all<T: Object>(&self, informer: &SharedInformer<T>) -> Result<()> {
-        let options = json!({"propagationPolicy": "Background"});
-        let failed = || format!("delete all {} of the load", T::RESOURCE);
         if T::RESOURCE.namespaced {
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                match self.client.delete(target::<T>(None), &options).await {
-                    // A busy server ends the request after a minute, and objects are left.
-                    Err(error) if error.is_transient() && tries < MAX_DELETIONS => {}
-                    deleted => return deleted.map(drop).with_context(failed),
-                }
-            }
+            return objects::delete_all::<T>(&self.client, NAMESPACE).await;
         }
+        let options = json!({"propagationPolicy": "Background"});
         for object in ours(informer) {
             let target = target::<T>(Some(&object.meta().name));
             match self.client.delete(target, &options).await {
-                Err(error) if !error.is_not_found() => return Err(error).with_context(failed),
+                Err(error) if !error.is_not_found() => {
+                    return Err(error).with_context(|| format!("delete a {}", T::RESOURCE));
+                }
                 _ => {}
             }
         }
@@ -317,17 +295,7 @@ impl Workloads {
 
     /// Waits until `count` Deployments are rolled out with `replicas` pods each.
     async fn rolled_out(&self, count: usize, replicas: usize) -> Result<()> {
-        let wanted = i32::try_from(replicas)?;
-        let is_settled = |deployment: &Deployment| {
-            let status = &deployment.status;
-            status.observed_generation >= deployment.meta.generation
-                && [
-                    deployment.spec.replicas,
-                    status.replicas,
-                    status.updated_replicas,
-                    status.available_replicas,
-                ] == [wanted; 4]
-        };
+        let is_settled = |deployment: &Deployment| is_rolled_out(deployment, replicas);
         self.all(&self.deployments, count, is_settled).await
     }
 
@@ -338,6 +306,35 @@ impl Workloads {
 
 fn name(index: usize) -> String {
     format!("{PREFIX}{index:04}")
+}
+
+/// Whether a Deployment is rolled out with `replicas` pods.
+fn is_rolled_out(deployment: &Deployment, replicas: usize) -> bool {
+    let status = &deployment.status;
+    let counts = [
+        deployment.spec.replicas,
+        status.replicas,
+        status.updated_replicas,
+        status.available_replicas,
+    ];
+    status.observed_generation >= deployment.meta.generation
+        && counts
+            .iter()
+            .all(|count| usize::try_from(*count) == Ok(replicas))
+}
+
+/// The patch of `kubectl rollout restart`.
+fn restarted() -> Value {
+    json!({"spec": {"template": {"metadata": {"annotations": {"revision": "2"}}}}})
+}
+
+/// The namespace of the objects of this type; empty if they have none.
+fn namespace<T: Object>() -> &'static str {
+    if T::RESOURCE.namespaced {
+        NAMESPACE
+    } else {
+        ""
+    }
 }
 
 /// The objects of the loads of this type.

@@ -5,18 +5,19 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Namespace, Object, Pod, ResourceQuota, ServiceAccount};
+use steersman_runtime::object::{Namespace, Pod, ResourceQuota};
 use tokio::sync::Notify;
 
+use super::objects;
 use super::waiting::{each, wait, watched};
 use crate::run::Bench;
 
 /// Prefix of the names of the namespaces.
 const PREFIX: &str = "bench-quota-";
-/// Name of the quota and of other objects with one per namespace.
+/// Name of the quotas.
 const NAME: &str = "default";
 
 /// Caches of the quotas and namespaces, and a client to change them.
@@ -100,21 +101,13 @@ impl Quotas {
             .with_context(|| format!("{} of {namespaces} quotas show {pods} pods", counted()))
     }
 
-    /// Creates a namespace with its account, which pods need on other API servers, and its quota.
+    /// Creates a namespace with its quota.
     async fn create_namespace(&self, index: usize) -> Result<(), ApiError> {
         let namespace = namespace(index);
-        self.create::<Namespace>("", &namespace, json!({})).await?;
-        match self
-            .create::<ServiceAccount>(&namespace, NAME, json!({}))
-            .await
-        {
-            // The controller of accounts was faster.
-            Err(error) if error.is_already_exists() => {}
-            created => created?,
-        }
+        objects::create_namespace(&self.client, &namespace).await?;
         let hard = json!({"pods": "1k", "requests.cpu": "1k", "limits.memory": "1Ti", "count/configmaps": "1k"});
         let spec = json!({"spec": {"hard": hard}});
-        self.create::<ResourceQuota>(&namespace, NAME, spec).await
+        objects::create::<ResourceQuota>(&self.client, &namespace, NAME, spec).await
     }
 
     async fn create_pod(&self, place: usize, index: usize) -> Result<(), ApiError> {
@@ -123,22 +116,8 @@ impl Quotas {
         let spec = json!({
             "schedulerName": "absent", "automountServiceAccountToken": false, "containers": [container],
         });
-        let pod = json!({ "spec": spec });
-        self.create::<Pod>(&namespace(place), &pod_name(index), pod)
-            .await
-    }
-
-    async fn create<T: Object>(
-        &self,
-        namespace: &str,
-        name: &str,
-        mut body: Value,
-    ) -> Result<(), ApiError> {
-        body["apiVersion"] = json!(T::RESOURCE.api_version());
-        body["kind"] = json!(T::RESOURCE.kind);
-        body["metadata"] = json!({ "name": name });
-        let target = Target::collection::<T>(namespace);
-        self.client.create(target, &body).await.map(drop)
+        let (namespace, name, pod) = (namespace(place), pod_name(index), json!({ "spec": spec }));
+        objects::create::<Pod>(&self.client, &namespace, &name, pod).await
     }
 
     async fn delete_pod(&self, place: usize, index: usize) -> Result<(), ApiError> {

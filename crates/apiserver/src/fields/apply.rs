@@ -113,7 +113,7 @@ pub(crate) fn apply(
             subresource: "".into(),
             ..applied.author.clone()
         };
-        managed.update(author, &before, time.clone());
+        managed.update(author, before, time.clone());
     }
 
     let mut object = merged(shape, live, applied.config);

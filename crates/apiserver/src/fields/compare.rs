@@ -120,9 +120,9 @@ fn compare_maps(shape: Shape<'_>, old: &Value, new: &Value, skip: &[&str]) -> Ch
     );
     let mut changes = Changes::default();
     let mut add = |key: &String, before, after| {
-        if !skip.contains(&key.as_str()) && before != after {
+        if !skip.contains(&key.as_str()) {
             changes.put(
-                || format!("f:{key}"),
+                || ["f:", key].concat(),
                 compare_values(shape.child(key), before, after),
             );
         }

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::compare::Changes;
 use super::set::FieldSet;
@@ -89,25 +89,25 @@ impl Managed {
     }
 
     /// `metadata.managedFields` in upstream's order; `None` if there are no entries.
-    pub(crate) fn to_value(&self) -> Option<Value> {
-        let mut entries: Vec<&Entry> = self.0.iter().collect();
+    pub(crate) fn into_value(self) -> Option<Value> {
+        let mut entries = self.0;
         entries.sort_by(|a, b| a.order().cmp(&b.order()));
-        (!entries.is_empty()).then(|| entries.into_iter().map(Entry::to_value).collect())
+        (!entries.is_empty()).then(|| entries.into_iter().map(Entry::into_value).collect())
     }
 
     /// Records the changes of a write as fields of `author`, at `time`.
-    pub(crate) fn update(&mut self, author: Author, changes: &Changes, time: Option<String>) {
-        self.release(changes);
+    pub(crate) fn update(&mut self, author: Author, changes: Changes, time: Option<String>) {
+        self.release(&changes);
         if !changes.touched.is_empty() {
             match self.0.iter_mut().find(|entry| entry.author == author) {
                 Some(entry) => {
-                    entry.set.union(&changes.touched);
+                    entry.set.union(changes.touched);
                     entry.time = time;
                 }
                 None => self.0.push(Entry {
                     author,
                     time,
-                    set: changes.touched.clone(),
+                    set: changes.touched,
                 }),
             }
         }
@@ -135,7 +135,7 @@ impl Managed {
         updates.sort_by(|a, b| a.order().cmp(&b.order()));
         let kept = updates.split_off(updates.len() - (MAX_UPDATE_ENTRIES - 1));
         let joined = updates.into_iter().reduce(|mut joined, entry| {
-            joined.set.union(&entry.set);
+            joined.set.union(entry.set);
             joined.time = entry.time;
             joined
         });
@@ -192,28 +192,28 @@ impl Entry {
         })
     }
 
-    fn to_value(&self) -> Value {
+    fn into_value(self) -> Value {
         let Author {
             manager,
             operation,
             api_version,
             subresource,
-        } = &self.author;
+        } = self.author;
         let operation = match operation {
             Operation::Apply => "Apply",
             Operation::Update => "Update",
         };
         let mut entry = Map::new();
-        entry.insert("manager".to_owned(), json!(manager));
-        entry.insert("operation".to_owned(), json!(operation));
-        entry.insert("apiVersion".to_owned(), json!(api_version));
-        if let Some(time) = &self.time {
-            entry.insert("time".to_owned(), json!(time));
+        entry.insert("manager".to_owned(), manager.into());
+        entry.insert("operation".to_owned(), operation.into());
+        entry.insert("apiVersion".to_owned(), api_version.into());
+        if let Some(time) = self.time {
+            entry.insert("time".to_owned(), time.into());
         }
-        entry.insert("fieldsType".to_owned(), json!("FieldsV1"));
-        entry.insert("fieldsV1".to_owned(), self.set.to_value());
+        entry.insert("fieldsType".to_owned(), "FieldsV1".into());
+        entry.insert("fieldsV1".to_owned(), self.set.into_value());
         if !subresource.is_empty() {
-            entry.insert("subresource".to_owned(), json!(subresource));
+            entry.insert("subresource".to_owned(), subresource.into());
         }
         Value::Object(entry)
     }

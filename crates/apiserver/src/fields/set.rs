@@ -87,12 +87,12 @@ impl FieldSet {
             .map(|(element, child)| (element.as_str(), child))
     }
 
-    pub(crate) fn union(&mut self, other: &FieldSet) {
+    pub(crate) fn union(&mut self, other: FieldSet) {
         self.member |= other.member;
-        for (element, child) in &other.children {
-            match self.children.get_mut(element) {
+        for (element, child) in other.children {
+            match self.children.get_mut(&element) {
                 Some(known) => known.union(child),
-                None => drop(self.children.insert(element.clone(), child.clone())),
+                None => drop(self.children.insert(element, child)),
             }
         }
     }
@@ -161,16 +161,13 @@ impl FieldSet {
         Some(set)
     }
 
-    pub(crate) fn to_value(&self) -> Value {
-        let mut fields = Map::new();
+    pub(crate) fn into_value(self) -> Value {
+        let mut fields = Map::with_capacity(self.children.len() + usize::from(self.member));
         if self.member && !self.children.is_empty() {
             fields.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        fields.extend(
-            self.children
-                .iter()
-                .map(|(element, child)| (element.clone(), child.to_value())),
-        );
+        let children = self.children.into_iter();
+        fields.extend(children.map(|(element, child)| (element, child.into_value())));
         Value::Object(fields)
     }
 }

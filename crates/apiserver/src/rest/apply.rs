@@ -322,7 +322,7 @@ fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
         .and_then(Managed::parse)
         .unwrap_or_default();
     let (mut object, managed) = fields::apply(&live, &managed, applied)?;
-    if let Some(managed_fields) = managed.to_value() {
+    if let Some(managed_fields) = managed.into_value() {
         metadata::of(&mut object).insert("managedFields".to_owned(), managed_fields);
     }
     Ok(object)

@@ -102,9 +102,9 @@ impl Server {
                 let mut managed = given.as_ref().and_then(Managed::parse).unwrap_or_default();
                 if self.tracks_creations || !managed.is_empty() {
                     let changes = compare(resource.shape(object), &resource.zero(object), object);
-                    managed.update(author.clone(), &changes, Some(self.time()));
+                    managed.update(author.clone(), changes, Some(self.time()));
                 }
-                managed.to_value()
+                managed.into_value()
             }
         };
         set(object, managed_fields);
@@ -173,9 +173,9 @@ impl Server {
             return None;
         }
         if !changes.is_empty() {
-            managed.update(author.clone(), &changes, author.time(self.time()));
+            managed.update(author.clone(), changes, author.time(self.time()));
         }
-        managed.to_value()
+        managed.into_value()
     }
 
     /// The present time in the form of entries.

@@ -6,6 +6,7 @@
 //! objects of a row, so that `kinds` needs none of that code. Rows of custom kinds come and go
 //! while the server runs. A request keeps the row that it found; `retired` ends its watches.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockWriteGuard};
 
@@ -65,8 +66,18 @@ pub struct Registry {
 struct Served {
     /// Built-in ones in the order of the table, then those that only custom kinds have, by name.
     groups: Vec<Group>,
-    /// By group, version and plural.
-    resources: BTreeMap<(String, String, String), Arc<Registered>>,
+    resources: BTreeMap<Key<'static>, Arc<Registered>>,
+}
+
+/// Group, version and plural of a resource.
+type Key<'a> = (Cow<'a, str>, Cow<'a, str>, Cow<'a, str>);
+
+fn key_of(resource: &Resource) -> Key<'static> {
+    (
+        resource.plural.clone(),
+        resource.group.clone(),
+        resource.version.clone(),
+    )
 }
 
 impl Served {
@@ -74,9 +85,9 @@ impl Served {
     /// are.
     fn regroup(&mut self) {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for ((group, version, _), _) in self.resources.iter().filter(|(_, row)| row.served) {
+        for ((_, group, version), _) in self.resources.iter().filter(|(_, row)| row.served) {
             let versions = found.entry(group).or_default();
-            if !versions.contains(&version.as_str()) {
+            if !versions.contains(&&**version) {
                 versions.push(version);
             }
         }
@@ -155,14 +166,8 @@ impl Registry {
                 versions: vec![resource.version.to_string()],
             }),
         }
-        let key = (
-            resource.group.to_string(),
-            resource.version.to_string(),
-            resource.plural.to_string(),
-        );
-        served
-            .resources
-            .insert(key, Arc::new(Registered::new(resource, store)));
+        let (key, row) = (key_of(&resource), Registered::new(resource, store));
+        served.resources.insert(key, Arc::new(row));
     }
 
     /// Serves `rows` instead of the custom rows that `plural` of `group` has so far; without any,
@@ -179,12 +184,8 @@ impl Registry {
             !replaced
         });
         for row in rows {
-            let key = (
-                row.resource.group.to_string(),
-                row.resource.version.to_string(),
-                row.resource.plural.to_string(),
-            );
-            served.resources.entry(key).or_insert_with(|| Arc::new(row));
+            let rows = served.resources.entry(key_of(&row.resource));
+            rows.or_insert_with(|| Arc::new(row));
         }
         served.regroup();
     }
@@ -292,13 +293,11 @@ impl Registry {
 
     /// The resource of that group, version and plural name.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Registered>> {
-        let key = (group.to_owned(), version.to_owned(), plural.to_owned());
+        let key: Key<'_> = (plural.into(), group.into(), version.into());
         self.read(|served| {
-            served
-                .resources
-                .get(&key)
-                .filter(|entry| entry.served)
-                .cloned()
+            // The shorter lifetime lets borrowed texts be looked up.
+            let resources: &BTreeMap<Key<'_>, _> = &served.resources;
+            resources.get(&key).filter(|entry| entry.served).cloned()
         })
     }
 

@@ -57,7 +57,12 @@ impl Quantity {
             fraction,
             suffix,
         } = Parts::of(text)?;
-        let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
+        let append = |number: i128, digit: u8| {
+            let digit = i128::from(digit - b'0');
+            number.checked_mul(10)?.checked_add(digit)
+        };
+        let mut digits = whole.bytes().chain(fraction.bytes());
+        let digits = digits.try_fold(0, append)?;
         let scale = i32::try_from(fraction.len()).ok()?;
         let (exponent, factor, format) = unit(suffix)?;
         let scaled = digits.saturating_mul(factor);

@@ -3,6 +3,7 @@
 //! Upstream is `apiserver/pkg/registry/rest/{create,update,meta}.go`.
 
 use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
 use serde_json::{Map, Value};
 
 use crate::fielderror::{FieldError, Problem};
@@ -28,7 +29,8 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 
 /// A time in the form of the API, in whole seconds.
 pub(super) fn time(at: Timestamp) -> Value {
-    Value::from(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(0));
+    Value::from(PRINTER.timestamp_to_string(&at))
 }
 
 /// Sets UID, creation time and generation of a new object.

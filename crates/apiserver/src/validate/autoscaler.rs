@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, resource_names};
+use crate::apimachinery::path::Path;
 use crate::schema::quantity::Quantity;
 
 /// Types of metrics, and the field with the source of each type.
@@ -141,7 +142,8 @@ fn source(path: &str, kind: &str, source: &Value, errors: &mut Errors) {
             if name.is_empty() {
                 errors.required(format!("{path}.name"), "must specify a resource name");
             } else if kind == "containerResource" {
-                resource_names::check_of_container(&format!("{path}.name"), name, errors);
+                let field = format!("{path}.name");
+                resource_names::check_of_container(&Path::new(&field), name, errors);
             }
             if kind == "containerResource" {
                 let at_container = format!("{path}.container");

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::errors::{Errors, at, list, text};
 use super::formats;
 use super::resource_names::{self, is_counted, is_of_quota};
+use crate::apimachinery::path::Path;
 use crate::schema::internal;
 use crate::schema::quantity::Quantity;
 
@@ -44,7 +45,7 @@ pub(super) fn resource_quota(object: &Value, errors: &mut Errors) {
     let hard = at(spec, "hard");
     for (name, amount) in hard.as_object().into_iter().flatten() {
         let field = format!("spec.hard[{name}]");
-        resource_names::check(&field, name, errors);
+        resource_names::check(&Path::new(&field), name, errors);
         if !name.contains('/') && !is_of_quota(name) {
             errors.invalid(
                 field.as_str(),
@@ -205,7 +206,8 @@ pub(super) fn limit_range(object: &Value, errors: &mut Errors) {
                 _ => resource_names::check,
             };
             for name in amounts.keys() {
-                check(&format!("{field}.{bound}[{name}]"), name, errors);
+                let field = format!("{field}.{bound}[{name}]");
+                check(&Path::new(&field), name, errors);
             }
         }
         let has_storage = |bound: &str| !at(at(limit, bound), "storage").is_null();

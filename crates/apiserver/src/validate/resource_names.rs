@@ -4,6 +4,7 @@
 
 use super::errors::Errors;
 use super::formats;
+use crate::apimachinery::path::Path;
 
 pub(super) const HUGE_PAGES: &str = "hugepages-";
 
@@ -61,7 +62,7 @@ pub(super) fn is_of_quota(name: &str) -> bool {
 }
 
 /// Checks the name of a resource.
-pub(super) fn check(field: &str, name: &str, errors: &mut Errors) {
+pub(super) fn check(field: &Path<'_>, name: &str, errors: &mut Errors) {
     let complaints = formats::qualified_name(name);
     let is_standard = name == "storage" || is_of_quota(name);
     if complaints.is_empty() && !name.contains('/') && !is_standard {
@@ -72,7 +73,7 @@ pub(super) fn check(field: &str, name: &str, errors: &mut Errors) {
 }
 
 /// Checks the name of a resource of containers.
-pub(super) fn check_of_container(field: &str, name: &str, errors: &mut Errors) {
+pub(super) fn check_of_container(field: &Path<'_>, name: &str, errors: &mut Errors) {
     if OF_CONTAINERS.contains(&name) {
         return;
     }

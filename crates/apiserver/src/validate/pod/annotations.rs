@@ -23,6 +23,12 @@ fn entries(annotations: &Value) -> impl Iterator<Item = (&str, &str)> {
     entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
 }
 
+/// Whether an annotation tells the profile of a container, as before the fields for it existed.
+pub(super) fn has_profiles(annotations: &Value) -> bool {
+    entries(annotations)
+        .any(|(key, _)| key.starts_with(SECCOMP_OF_CONTAINER) || key.starts_with(APP_ARMOR))
+}
+
 /// Checks the annotations at `path` of a pod or template with `spec`.
 pub(super) fn check(path: &Path<'_>, annotations: &Value, spec: &Value, errors: &mut Errors) {
     if annotations
@@ -110,6 +116,9 @@ pub(super) fn agreement(path: &Path<'_>, spec: &Value, annotations: &Value, erro
             annotation,
             errors,
         );
+    }
+    if !has_profiles(annotations) {
+        return;
     }
     each_container(path, spec, |path, container| {
         let key = format!("{SECCOMP_OF_CONTAINER}{}", text(container, "name"));

@@ -15,14 +15,14 @@ use crate::validate::resource_names::{
     self, HUGE_PAGES, check_of_container, is_counted, is_native,
 };
 
-type NameCheck = fn(&str, &str, &mut Errors);
+type NameCheck = fn(&Path<'_>, &str, &mut Errors);
 
 /// Whether pods can request more of a resource than a node has.
 fn allows_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with(HUGE_PAGES)
 }
 
-fn pod_resource_name(field: &str, name: &str, errors: &mut Errors) {
+fn pod_resource_name(field: &Path<'_>, name: &str, errors: &mut Errors) {
     let before = errors.len();
     resource_names::check(field, name, errors);
     let is_supported = ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES);
@@ -106,7 +106,7 @@ fn check(path: &Path<'_>, requirements: &Value, name_check: NameCheck, errors: &
     let (limits, requests) = (&requirements["limits"], &requirements["requests"]);
     let (mut has_huge_pages, mut has_basic) = (false, false);
     let mut each = |path: &Path<'_>, name: &str, text: &str, value, errors: &mut Errors| {
-        name_check(&path.to_string(), name, errors);
+        name_check(path, name, errors);
         amount(path, name, text, value, errors);
         has_basic |= ["cpu", "memory"].contains(&name);
         has_huge_pages |= name.starts_with(HUGE_PAGES);

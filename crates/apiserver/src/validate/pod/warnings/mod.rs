@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::annotations::{APP_ARMOR, SECCOMP_OF_CONTAINER};
-use super::{Path, addresses, at, each_container, formats, list, number, text};
+use super::annotations::{APP_ARMOR, SECCOMP_OF_CONTAINER, has_profiles};
+use super::{CONTAINERS, Path, addresses, at, each_container, formats, list, number, text};
 use crate::validate::{claim, fraction};
 
 mod nodes;
@@ -77,7 +77,7 @@ const CEPH: &str = "deprecated in v1.28, non-functional in v1.31+";
 pub(in super::super) fn of_pod(pod: &Value) -> Vec<String> {
     let name = at(pod, "metadata.name").as_str().unwrap_or_default();
     let mut warnings = Vec::new();
-    if at(pod, "metadata.annotations").is_object() {
+    if has_profiles(at(pod, "metadata.annotations")) {
         // Upstream copies these annotations to fields before it looks for other warnings.
         each_container(&Path::new("spec"), &pod["spec"], |_, container| {
             let path = Path::new("metadata.annotations");
@@ -136,8 +136,9 @@ fn collect(path: &Path<'_>, pod: &Value, is_template: bool, warnings: &mut Vec<S
             annotations_path.key(SECCOMP_OF_POD)
         ));
     }
+    let has_profiles = has_profiles(annotations);
     each_container(&spec_path, spec, |path, container| {
-        if annotations.is_object() {
+        if has_profiles {
             let key = format!("{SECCOMP_OF_CONTAINER}{}", text(container, "name"));
             let own = &container["securityContext"]["seccompProfile"];
             if own.is_null() && !annotations[&key].is_null() {
@@ -148,10 +149,11 @@ fn collect(path: &Path<'_>, pod: &Value, is_template: bool, warnings: &mut Vec<S
             }
         }
         let resources = path.child("resources");
+        let amounts = &container["resources"];
         for name in ["memory", "ephemeral-storage"] {
             for side in ["limits", "requests"] {
-                let amount = &container["resources"][side][name];
-                fraction::warn(&resources.child(side).key(name), amount, warnings);
+                let path = resources.child(side);
+                fraction::warn(&path.key(name), &amounts[side][name], warnings);
             }
         }
         variables(&path.child("env"), list(container, "env"), warnings);
@@ -274,45 +276,76 @@ fn variables(path: &Path<'_>, variables: &[Value], warnings: &mut Vec<String>) {
     }
 }
 
-fn ports(path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
-    let mut all: HashMap<(i64, &str), Vec<(String, &Value)>> = HashMap::new();
-    each_container(path, spec, |path, container| {
-        let path = path.child("ports");
-        for (index, port) in list(container, "ports").iter().enumerate() {
-            let path = path.index(index);
-            let (number, on_host) = (number(port, "containerPort"), number(port, "hostPort"));
-            let (protocol, ip) = (text(port, "protocol"), text(port, "hostIP"));
-            if !ip.is_empty() && on_host == 0 {
-                let name = text(port, "name");
+/// A port of a container, and where it is.
+struct Port<'a> {
+    containers: &'static str,
+    container: usize,
+    index: usize,
+    value: &'a Value,
+}
+
+impl<'a> Port<'a> {
+    fn all(spec: &'a Value) -> impl Iterator<Item = Self> {
+        let containers = CONTAINERS.into_iter().flat_map(|name| {
+            let containers = list(spec, name).iter().enumerate();
+            containers.map(move |(at, container)| (name, at, container))
+        });
+        containers.flat_map(|(name, at, container)| {
+            let ports = list(container, "ports").iter().enumerate();
+            ports.map(move |(index, value)| Self {
+                containers: name,
+                container: at,
+                index,
+                value,
+            })
+        })
+    }
+
+    /// The path of the port in a pod whose spec is at `spec`.
+    fn path(&self, spec: &Path<'_>) -> String {
+        let (containers, ports) = (spec.child(self.containers), "ports");
+        let container = containers.index(self.container);
+        container.child(ports).index(self.index).to_string()
+    }
+}
+
+fn ports(spec_path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
+    let mut all: HashMap<(i64, &str), Vec<Port<'_>>> = HashMap::new();
+    for port in Port::all(spec) {
+        let value = port.value;
+        let (number, on_host) = (number(value, "containerPort"), number(value, "hostPort"));
+        let (protocol, ip) = (text(value, "protocol"), text(value, "hostIP"));
+        if !ip.is_empty() && on_host == 0 {
+            let (path, name) = (port.path(spec_path), text(value, "name"));
+            warnings.push(format!(
+                "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{ip}}}"
+            ));
+        }
+        let others = all.entry((number, protocol)).or_default();
+        for other in others.iter() {
+            if let Some(how) = clash((ip, on_host), other.value) {
+                let (path, other) = (port.path(spec_path), other.path(spec_path));
+                warnings.push(format!("{path}: {how} port definition with {other}"));
+            }
+        }
+        others.push(port);
+    }
+    let mut names: HashMap<&str, Port<'_>> = HashMap::new();
+    for port in Port::all(spec) {
+        let name = text(port.value, "name");
+        if name.is_empty() {
+            continue;
+        }
+        match names.get(name) {
+            Some(other) => {
+                let (path, other) = (port.path(spec_path), other.path(spec_path));
                 warnings.push(format!(
-                    "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{ip}}}"
+                    "{path}: duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
                 ));
             }
-            let others = all.entry((number, protocol)).or_default();
-            for (other, port) in others.iter() {
-                if let Some(how) = clash((ip, on_host), port) {
-                    warnings.push(format!("{path}: {how} port definition with {other}"));
-                }
-            }
-            others.push((path.to_string(), port));
+            None => drop(names.insert(name, port)),
         }
-    });
-    let mut names: HashMap<&str, String> = HashMap::new();
-    each_container(path, spec, |path, container| {
-        let path = path.child("ports");
-        for (index, port) in list(container, "ports").iter().enumerate() {
-            let (name, path) = (text(port, "name"), path.index(index));
-            if name.is_empty() {
-                continue;
-            }
-            match names.get(name) {
-                Some(other) => warnings.push(format!(
-                    "{path}: duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
-                )),
-                None => drop(names.insert(name, path.to_string())),
-            }
-        }
-    });
+    }
 }
 
 /// How a port clashes with another one of the same number and protocol.

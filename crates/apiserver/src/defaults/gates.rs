@@ -43,8 +43,8 @@ const DISABLED: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// Names of the types that have a disabled field, at any depth.
-static CONCERNED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+/// For each type of the schema, by its position: whether it has a disabled field, at any depth.
+static CONCERNED: LazyLock<Vec<bool>> = LazyLock::new(|| {
     let mut concerned: HashSet<_> = DISABLED.iter().map(|(ty, ..)| *ty).collect();
     loop {
         let holds_one = |ty: &Type| {
@@ -57,7 +57,9 @@ static CONCERNED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
             .map(Struct::name)
             .collect();
         if more.is_empty() {
-            return concerned;
+            return schema::all()
+                .map(|shape| concerned.contains(shape.name()))
+                .collect();
         }
         concerned.extend(more);
     }
@@ -74,7 +76,7 @@ fn in_struct(shape: &Struct, object: &mut Value) {
     let Some(fields) = object.as_object_mut() else {
         return;
     };
-    if !CONCERNED.contains(shape.name()) {
+    if !CONCERNED[shape.row()] {
         return;
     }
     for (ty, name, _) in DISABLED {
@@ -82,9 +84,11 @@ fn in_struct(shape: &Struct, object: &mut Value) {
             fields.shift_remove(name);
         }
     }
+    let mut next = 0;
     for (name, value) in fields {
-        if let Some(field) = shape.field(name) {
-            in_value(&field.ty, value);
+        if let Some(at) = shape.position(name, next) {
+            in_value(&shape.fields()[at].ty, value);
+            next = at + 1;
         }
     }
 }

@@ -10,10 +10,10 @@
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
-use steersman_runtime::template::defaults::{self, Defaults};
+use steersman_runtime::template::defaults::{self, Constant, Defaults, Rule};
 
 use crate::schema::quantity::Quantity;
-use crate::schema::{self, Struct, Type, shape};
+use crate::schema::{self, Struct, shape};
 
 mod creation;
 mod gates;
@@ -37,33 +37,53 @@ pub fn apply(kind: &str, object: &mut Value) {
         return;
     };
     shape::normalize(kind, object);
-    fill(shape, object);
-    shape::normalize(kind, object);
+    shape::normalize_changed(shape, object, fill);
 }
 
-/// Sets the defaults of an object and of everything below it.
-fn fill(shape: &Struct, object: &mut Value) {
-    let Some(fields) = object.as_object_mut() else {
-        return;
-    };
-    let explicit = explicit_empty_texts(shape, fields);
-    defaults::fill(shape.name(), fields);
-    CONSTANTS.fill(shape.name(), fields);
-    rules::apply(shape.name(), fields);
-    for name in explicit {
-        fields.insert(name.to_owned(), Value::from(""));
-    }
-    let mut next = 0;
-    for (name, value) in fields {
-        let Some(at) = shape.position(name, next) else {
-            continue;
+/// What defaulting does to the fields of one type.
+struct Filling {
+    constants: [&'static [Constant]; 2],
+    rules: [Option<Rule>; 2],
+}
+
+/// For each type of the schema, by its position. Types without defaults have `None`.
+static FILLINGS: LazyLock<Vec<Option<Filling>>> =
+    LazyLock::new(|| schema::all().map(Filling::of).collect());
+
+impl Filling {
+    fn of(shape: &Struct) -> Option<Self> {
+        let name = shape.name();
+        let filling = Self {
+            constants: [defaults::POD_TEMPLATE.of(name), CONSTANTS.of(name)],
+            rules: [defaults::rule(name), rules::of(name)],
         };
-        next = at + 1;
-        let field = &shape.fields()[at];
-        if field.go_type == Some("v1.ResourceList") {
-            round_amounts(value);
+        let is_empty = filling
+            .constants
+            .iter()
+            .all(|constants| constants.is_empty())
+            && filling.rules.iter().all(Option::is_none);
+        (!is_empty).then_some(filling)
+    }
+}
+
+/// Sets the defaults of an object. Objects below it stay unchanged.
+fn fill(shape: &Struct, fields: &mut Map<String, Value>) {
+    if let Some(filling) = &FILLINGS[shape.row()] {
+        let explicit = explicit_empty_texts(shape, fields);
+        for (constants, rule) in filling.constants.iter().zip(filling.rules) {
+            constants.iter().for_each(|constant| constant.fill(fields));
+            if let Some(rule) = rule {
+                rule(fields);
+            }
         }
-        fill_value(&field.ty, value);
+        for name in explicit {
+            fields.insert(name.to_owned(), Value::from(""));
+        }
+    }
+    for amounts in shape.resource_lists() {
+        if let Some(amounts) = fields.get_mut(*amounts) {
+            round_amounts(amounts);
+        }
     }
 }
 
@@ -88,23 +108,6 @@ fn explicit_empty_texts(shape: &Struct, fields: &Map<String, Value>) -> Vec<&'st
         .filter(|field| field.nullable)
         .map(|field| field.name)
         .collect()
-}
-
-fn fill_value(ty: &Type, value: &mut Value) {
-    match (ty, value) {
-        (Type::List(item), Value::Array(items)) => {
-            items.iter_mut().for_each(|value| fill_value(item, value))
-        }
-        (Type::Map(item), Value::Object(entries)) => entries
-            .values_mut()
-            .for_each(|value| fill_value(item, value)),
-        (Type::Struct(_), value) => {
-            if let Some(shape) = ty.as_struct() {
-                fill(shape, value);
-            }
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]

@@ -3,50 +3,60 @@
 //! Upstream: the `SetDefaults_*` functions in `pkg/apis`.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::template::defaults::{self as template, is_unset};
+use steersman_runtime::template::defaults::{self as template, Rule, is_unset};
 
 type Fields = Map<String, Value>;
 
 /// Seconds that a Service sends a client to the same pod, by default: three hours.
 const AFFINITY_SECONDS: u32 = 10_800;
 
-/// Applies the rule of the type `type_name`, if it has one.
-pub(super) fn apply(type_name: &str, fields: &mut Fields) {
-    match type_name {
-        "apiextensions.CustomResourceDefinitionSpec" => definition_names(fields),
-        "apps.StatefulSetSpec" => claim_templates(fields),
-        "apps.StatefulSetUpdateStrategy" => rolling_update(fields),
-        "autoscaling.HorizontalPodAutoscalerBehavior" => scaling_rules(fields),
-        "apps.DaemonSet" => template_generation(fields),
-        "batch.Job" => {
-            labels_from_template(fields);
-            job_spec(fields);
-        }
-        "core.ImageVolumeSource" => image_policy(fields),
-        "core.LimitRangeItem" => container_limits(fields),
-        "core.Namespace" => namespace_label(fields),
-        "core.NodeSpec" => pod_ranges(fields),
-        "core.NodeStatus" => allocatable(fields),
-        "core.PersistentVolume" => volume_spec(fields),
-        "core.Pod" => pod(fields),
-        "core.PodSpec" => grace_period(fields),
-        "core.PodStatus" => pod_ips(fields),
-        "core.ReplicationController" => {
-            labels_from_template(fields);
-            controller_selector(fields);
-        }
-        "core.Secret" => fold_string_data(fields),
-        "core.Service" => ingress_mode(fields),
-        "core.ServicePort" => target_port(fields),
-        "core.ServiceSpec" => service_traffic(fields),
-        "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
-        "flowcontrol.QueuingConfiguration" => not_zero(
-            fields,
-            &[("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)],
-        ),
-        "networking.NetworkPolicySpec" => policy_types(fields),
-        _ => {}
-    }
+/// The rule of the type `type_name`, if it has one.
+pub(super) fn of(type_name: &str) -> Option<Rule> {
+    Some(match type_name {
+        "apiextensions.CustomResourceDefinitionSpec" => definition_names,
+        "apps.StatefulSetSpec" => claim_templates,
+        "apps.StatefulSetUpdateStrategy" => rolling_update,
+        "autoscaling.HorizontalPodAutoscalerBehavior" => scaling_rules,
+        "apps.DaemonSet" => template_generation,
+        "batch.Job" => job,
+        "core.ImageVolumeSource" => image_policy,
+        "core.LimitRangeItem" => container_limits,
+        "core.Namespace" => namespace_label,
+        "core.NodeSpec" => pod_ranges,
+        "core.NodeStatus" => allocatable,
+        "core.PersistentVolume" => volume_spec,
+        "core.Pod" => pod,
+        "core.PodSpec" => grace_period,
+        "core.PodStatus" => pod_ips,
+        "core.ReplicationController" => controller,
+        "core.Secret" => fold_string_data,
+        "core.Service" => ingress_mode,
+        "core.ServicePort" => target_port,
+        "core.ServiceSpec" => service_traffic,
+        "flowcontrol.FlowSchemaSpec" => flow_precedence,
+        "flowcontrol.QueuingConfiguration" => queues,
+        "networking.NetworkPolicySpec" => policy_types,
+        _ => return None,
+    })
+}
+
+fn job(fields: &mut Fields) {
+    labels_from_template(fields);
+    job_spec(fields);
+}
+
+fn controller(fields: &mut Fields) {
+    labels_from_template(fields);
+    controller_selector(fields);
+}
+
+fn flow_precedence(fields: &mut Fields) {
+    not_zero(fields, &[("matchingPrecedence", 1000)]);
+}
+
+fn queues(fields: &mut Fields) {
+    let defaults = [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)];
+    not_zero(fields, &defaults);
 }
 
 /// Claim templates are whole claims, with kind, version and phase. The internal type has no kind and

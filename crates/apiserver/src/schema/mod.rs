@@ -58,12 +58,16 @@ pub(crate) enum Type {
 pub(crate) struct Struct {
     /// Name with its group, such as `apps.DeploymentSpec`.
     name: &'static str,
+    /// Position in the table.
+    row: usize,
     fields: Vec<Field>,
     /// [`digest`] of each field's name. A scan of them is much faster than one of the names.
     digests: Vec<u64>,
     /// For each position, and for the end: the position of the first field from there on that the
     /// encoder always writes.
     next_always: Vec<usize>,
+    /// Names of the fields of Go's type `ResourceList`.
+    resource_lists: Vec<&'static str>,
     /// Whether server-side apply treats the type as one value.
     pub(crate) atomic: bool,
 }
@@ -174,12 +178,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Struct> {
 }
 
 impl Struct {
-    fn new(name: &'static str, atomic: bool) -> Self {
+    fn new(name: &'static str, row: usize, atomic: bool) -> Self {
         Self {
             name,
+            row,
             fields: Vec::new(),
             digests: Vec::new(),
             next_always: Vec::new(),
+            resource_lists: Vec::new(),
             atomic,
         }
     }
@@ -187,6 +193,11 @@ impl Struct {
     /// Name with its group, such as `apps.DeploymentSpec`.
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Position in [`all`].
+    pub(crate) fn row(&self) -> usize {
+        self.row
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
@@ -212,6 +223,11 @@ impl Struct {
             .find(|at| is_at(*at))
     }
 
+    /// Names of the fields with amounts by name of a resource.
+    pub(crate) fn resource_lists(&self) -> &[&'static str] {
+        &self.resource_lists
+    }
+
     /// Whether the encoder always writes one of the fields from `start` to `end`.
     pub(crate) fn any_always(&self, start: usize, end: usize) -> bool {
         self.next_always[start] < end
@@ -227,6 +243,9 @@ impl Struct {
             next_always[at] = next;
         }
         self.next_always = next_always;
+        let amounts = |field: &&Field| field.go_type == Some("v1.ResourceList");
+        let amounts = self.fields.iter().filter(amounts);
+        self.resource_lists = amounts.map(|field| field.name).collect();
     }
 
     /// An object of the type without any values.
@@ -245,13 +264,18 @@ impl Struct {
     }
 }
 
-/// The length and seven bytes of a name. The names of one type seldom share them.
+/// The length of a name, with its first and last four bytes. The names of one type seldom share them.
 fn digest(name: &str) -> u64 {
     let bytes = name.as_bytes();
-    let ends = bytes.iter().take(3).chain(bytes.iter().rev().take(4));
-    ends.fold(bytes.len() as u64, |digest, byte| {
-        digest << 8 | u64::from(*byte)
-    })
+    let ends = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
+        }
+        _ => bytes
+            .iter()
+            .fold(0, |digest, byte| digest << 8 | u64::from(*byte)),
+    };
+    ends ^ (bytes.len() as u64) << 56
 }
 
 impl Type {
@@ -301,6 +325,11 @@ impl Field {
 }
 
 impl Schema {
+    fn add(&mut self, name: &'static str, atomic: bool) {
+        let row = self.types.len();
+        self.types.push(Struct::new(name, row, atomic));
+    }
+
     /// Parses the table. It panics on a wrong line, because the table is a part of this crate.
     fn parse(text: &'static str) -> Schema {
         let lines = || {
@@ -329,8 +358,8 @@ impl Schema {
                         .shared
                         .extend(kind.rsplit_once('/').map(|(_, shared)| shared));
                 }
-                [name] => schema.types.push(Struct::new(name, false)),
-                [name, "@atomic"] => schema.types.push(Struct::new(name, true)),
+                [name] => schema.add(name, false),
+                [name, "@atomic"] => schema.add(name, true),
                 [name, ty, ref more @ ..] => {
                     let holder = schema.types.last_mut().expect("a field follows its type");
                     holder.fields.push(Field::parse(name, ty, more, &index));

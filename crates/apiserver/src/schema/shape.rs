@@ -1,6 +1,8 @@
 //! Objects in the form of a typed server: without unknown fields and empty optional fields, with
 //! all mandatory ones.
 
+use std::ops::Range;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
@@ -44,7 +46,7 @@ pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
 /// The same as [`normalize`] for the metadata of any object.
 pub(crate) fn normalize_metadata(metadata: &mut Value) {
     if let Some(fields) = metadata.as_object_mut() {
-        normalize_struct(super::metadata(), fields);
+        normalize_struct(super::metadata(), fields, &|_, _| {});
     }
 }
 
@@ -54,7 +56,19 @@ pub(crate) fn normalize_metadata(metadata: &mut Value) {
 /// wrong types, and [`prune_unknown`] unknown fields; both stay here. Idempotent.
 pub fn normalize(kind: &str, object: &mut Value) {
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
-        normalize_struct(shape, fields);
+        normalize_struct(shape, fields, &|_, _| {});
+    }
+}
+
+/// The same as [`normalize`] for an object of type `shape`. Before, `change` changes each struct: an
+/// outer one sooner than those inside it.
+pub(crate) fn normalize_changed(
+    shape: &Struct,
+    object: &mut Value,
+    change: impl Fn(&Struct, &mut Map<String, Value>),
+) {
+    if let Some(fields) = object.as_object_mut() {
+        normalize_struct(shape, fields, &change);
     }
 }
 
@@ -114,7 +128,11 @@ fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<Stri
 
 /// Brings the fields into the encoder's order, with unknown fields at the end. Most objects have
 /// that form already, and are only checked.
-fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
+fn normalize_struct<C>(shape: &Struct, fields: &mut Map<String, Value>, change: &C)
+where
+    C: Fn(&Struct, &mut Map<String, Value>),
+{
+    change(shape, fields);
     let mut next = 0;
     let mut is_normal = true;
     for (name, value) in fields.iter_mut() {
@@ -126,7 +144,7 @@ fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
         match value {
             Value::Null if field.always => *value = field.zero(),
             Value::Null => is_normal = false,
-            _ => normalize_value(&field.ty, value),
+            _ => normalize_value(&field.ty, value, change),
         }
         is_normal &= at >= next && !is_omitted(field, value) && !shape.any_always(next, at);
         next = at + 1;
@@ -152,18 +170,29 @@ fn rebuild(shape: &Struct, fields: &mut Map<String, Value>) {
     }
     known.sort_unstable_by_key(|(at, ..)| *at);
     *fields = Map::with_capacity(known.len() + unknown.len());
-    let mut known = known.into_iter().peekable();
-    for (at, field) in shape.fields().iter().enumerate() {
-        let given = known
-            .next_if(|(position, ..)| *position == at)
-            .filter(|(_, _, value)| !value.is_null());
-        match given.filter(|(_, _, value)| !is_omitted(field, value)) {
-            Some((_, name, value)) => drop(fields.insert(name, value)),
-            None if field.always => drop(fields.insert(field.name.to_owned(), field.zero())),
-            None => {}
+    let mut next = 0;
+    for (at, name, value) in known {
+        let is_kept = !value.is_null() && !is_omitted(&shape.fields()[at], &value);
+        add_zeros(shape, next..at + usize::from(!is_kept), fields);
+        if is_kept {
+            fields.insert(name, value);
+        }
+        next = at + 1;
+    }
+    add_zeros(shape, next..shape.fields().len(), fields);
+    fields.append(&mut unknown);
+}
+
+/// Adds the fields at these positions that the encoder always writes.
+fn add_zeros(shape: &Struct, positions: Range<usize>, fields: &mut Map<String, Value>) {
+    if shape.any_always(positions.start, positions.end) {
+        for field in shape.fields()[positions]
+            .iter()
+            .filter(|field| field.always)
+        {
+            fields.insert(field.name.to_owned(), field.zero());
         }
     }
-    fields.append(&mut unknown);
 }
 
 /// Whether the encoder omits the field. A decoder reads the omitted field as the same value.
@@ -180,21 +209,24 @@ fn is_omitted(field: &Field, value: &Value) -> bool {
     }
 }
 
-fn normalize_value(ty: &Type, value: &mut Value) {
+fn normalize_value<C>(ty: &Type, value: &mut Value, change: &C)
+where
+    C: Fn(&Struct, &mut Map<String, Value>),
+{
     match (ty, &mut *value) {
         (Type::Struct(_), Value::Object(fields)) => {
             if let Some(shape) = ty.as_struct() {
-                normalize_struct(shape, fields);
+                normalize_struct(shape, fields, change);
             }
         }
         (Type::List(item), Value::Array(items)) => items
             .iter_mut()
-            .for_each(|value| normalize_item(item, value)),
+            .for_each(|value| normalize_item(item, value, change)),
         (Type::Map(item), Value::Object(entries)) => {
             entries.sort_keys();
             entries
                 .values_mut()
-                .for_each(|value| normalize_item(item, value));
+                .for_each(|value| normalize_item(item, value, change));
         }
         (Type::Quantity, Value::String(text)) if !Quantity::is_plain(text) => {
             if let Some(quantity) = Quantity::stored(text) {
@@ -219,11 +251,14 @@ fn normalize_value(ty: &Type, value: &mut Value) {
 }
 
 /// Normalizes an element of a list or map. A null there becomes the zero value.
-fn normalize_item(ty: &Type, value: &mut Value) {
+fn normalize_item<C>(ty: &Type, value: &mut Value, change: &C)
+where
+    C: Fn(&Struct, &mut Map<String, Value>),
+{
     if value.is_null() {
         *value = ty.zero();
     }
-    normalize_value(ty, value);
+    normalize_value(ty, value, change);
 }
 
 /// Brings a time into `format`, whose texts have the form of `example`.
@@ -314,7 +349,7 @@ mod tests {
             ("2024-01-01T02:00:00+", "2024-01-01T02:00:00+"),
         ] {
             let mut time = Value::from(given);
-            normalize_value(&Type::Time, &mut time);
+            normalize_value(&Type::Time, &mut time, &|_, _| {});
             assert_eq!(time, stored);
         }
     }

@@ -19,7 +19,7 @@ pub static POD_TEMPLATE: LazyLock<Defaults> =
 pub struct Defaults(HashMap<&'static str, Vec<Constant>>);
 
 /// One constant default of a field.
-struct Constant {
+pub struct Constant {
     field: &'static str,
     value: Value,
     /// The constant applies only if this other field has this text.
@@ -55,16 +55,9 @@ impl Defaults {
         Self(constants)
     }
 
-    /// Sets the unset fields of an object of the type `type_name` that have a constant default.
-    pub fn fill(&self, type_name: &str, fields: &mut Map<String, Value>) {
-        for constant in self.0.get(type_name).into_iter().flatten() {
-            let applies = constant.condition.is_none_or(|(other, text)| {
-                fields.get(other).and_then(Value::as_str) == Some(text)
-            });
-            if applies && is_unset(fields, constant.field) {
-                fields.insert(constant.field.to_owned(), constant.value.clone());
-            }
-        }
+    /// The constants of the type `type_name`.
+    pub fn of(&self, type_name: &str) -> &[Constant] {
+        self.0.get(type_name).map_or(&[], Vec::as_slice)
     }
 
     /// Each type name with each field that has a default.
@@ -74,15 +67,38 @@ impl Defaults {
     }
 }
 
+impl Constant {
+    /// Sets the field if it is unset, and the condition holds.
+    pub fn fill(&self, fields: &mut Map<String, Value>) {
+        let applies = self
+            .condition
+            .is_none_or(|(other, text)| fields.get(other).and_then(Value::as_str) == Some(text));
+        if applies && is_unset(fields, self.field) {
+            fields.insert(self.field.to_owned(), self.value.clone());
+        }
+    }
+}
+
+/// Sets the fields of an object that follow from other ones.
+pub type Rule = fn(&mut Map<String, Value>);
+
+/// The rule of the type `type_name`, such as `core.Container`, if it has one.
+pub fn rule(type_name: &str) -> Option<Rule> {
+    match type_name {
+        "core.Container" | "core.EphemeralContainer" => Some(image_pull_policy),
+        "core.PodSpec" => Some(service_account_alias),
+        "core.Volume" => Some(empty_volume),
+        _ => None,
+    }
+}
+
 /// Sets the defaults of an object of the type `type_name`, such as `core.Container`. Objects below
 /// it stay unchanged, and so do objects of types outside pod templates.
 pub fn fill(type_name: &str, fields: &mut Map<String, Value>) {
-    POD_TEMPLATE.fill(type_name, fields);
-    match type_name {
-        "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
-        "core.PodSpec" => service_account_alias(fields),
-        "core.Volume" => empty_volume(fields),
-        _ => {}
+    let constants = POD_TEMPLATE.of(type_name);
+    constants.iter().for_each(|constant| constant.fill(fields));
+    if let Some(rule) = rule(type_name) {
+        rule(fields);
     }
 }
 

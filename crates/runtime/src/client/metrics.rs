@@ -2,11 +2,13 @@
 //!
 //! Upstream: `component-base/metrics/prometheus/restclient`.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::activity::{Activity, UnderWay};
 use prometheus::{
-    CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
+    CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry,
 };
 
 /// Upstream's buckets of durations.
@@ -28,10 +30,26 @@ const SIZES: &[f64] = &[
     16_777_216.0,
 ];
 
+/// The methods and the codes of most answers.
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+const CODES: [u16; 2] = [200, 201];
+
+/// The children of the families for one host and method. A child exists from its first use on, and
+/// is looked up only then: each look-up costs a hash and locks.
+#[derive(Debug, Default)]
+struct OfMethod {
+    requests: [OnceLock<IntCounter>; CODES.len()],
+    duration: OnceLock<Histogram>,
+    throttled: OnceLock<Histogram>,
+    sent: OnceLock<Histogram>,
+    received: OnceLock<Histogram>,
+}
+
 /// The metric handles of all clients. Cheap to clone; clones share the families.
 #[derive(Debug, Clone)]
 pub struct ClientMetrics {
     host: String,
+    of_methods: Arc<[OfMethod; METHODS.len()]>,
     requests: IntCounterVec,
     duration: HistogramVec,
     throttled: HistogramVec,
@@ -60,6 +78,7 @@ impl ClientMetrics {
         };
         Ok(Self {
             host: String::new(),
+            of_methods: Arc::default(),
             requests: counter(
                 "rest_client_requests_total",
                 "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
@@ -139,14 +158,40 @@ impl ClientMetrics {
     pub fn for_host(&self, host: &str) -> Self {
         Self {
             host: host.to_owned(),
+            of_methods: Arc::default(),
             ..self.clone()
         }
     }
 
+    /// The children for `method`, if it is a usual one.
+    fn of_method(&self, method: &str) -> Option<&OfMethod> {
+        let at = METHODS.iter().position(|known| *known == method)?;
+        self.of_methods.get(at)
+    }
+
+    fn observe(
+        &self,
+        (family, child): (&HistogramVec, fn(&OfMethod) -> &OnceLock<Histogram>),
+        method: &str,
+        value: f64,
+    ) {
+        let look_up = || family.with_label_values(&[&self.host, method]);
+        match self.of_method(method).map(child) {
+            Some(child) => child.get_or_init(look_up).observe(value),
+            None => look_up().observe(value),
+        }
+    }
+
     pub(super) fn answered(&self, method: &str, code: Option<u16>) {
-        self.requests
-            .with_label_values(&[&*code_text(code), &self.host, method])
-            .inc();
+        let look_up = || {
+            let labels = [&*code_text(code), &self.host, method];
+            self.requests.with_label_values(&labels)
+        };
+        let at = CODES.iter().position(|known| Some(*known) == code);
+        match self.of_method(method).zip(at) {
+            Some((children, at)) => children.requests[at].get_or_init(look_up).inc(),
+            None => look_up().inc(),
+        }
     }
 
     pub(super) fn retried(&self, method: &str, code: Option<u16>) {
@@ -156,15 +201,11 @@ impl ClientMetrics {
     }
 
     pub(super) fn took(&self, method: &str, time: Duration) {
-        self.duration
-            .with_label_values(&[&self.host, method])
-            .observe(time.as_secs_f64());
+        self.observe((&self.duration, |of| &of.duration), method, time.as_secs_f64());
     }
 
     pub(super) fn throttled(&self, method: &str, time: Duration) {
-        self.throttled
-            .with_label_values(&[&self.host, method])
-            .observe(time.as_secs_f64());
+        self.observe((&self.throttled, |of| &of.throttled), method, time.as_secs_f64());
     }
 
     /// Counts `connections` new connections to API servers: upstream's cache misses.
@@ -188,15 +229,11 @@ impl ClientMetrics {
     }
 
     pub(super) fn sent(&self, method: &str, bytes: usize) {
-        self.sent
-            .with_label_values(&[&self.host, method])
-            .observe(bytes as f64);
+        self.observe((&self.sent, |of| &of.sent), method, bytes as f64);
     }
 
     pub(super) fn received(&self, method: &str, bytes: usize) {
-        self.received
-            .with_label_values(&[&self.host, method])
-            .observe(bytes as f64);
+        self.observe((&self.received, |of| &of.received), method, bytes as f64);
     }
 }
 

@@ -21,7 +21,8 @@ case "$target $(rustc --version | cut -d . -f 2)" in
   "x86_64-unknown-linux-gnu "9[0-9] | "x86_64-unknown-linux-gnu "???)
     RUSTFLAGS="$RUSTFLAGS -C link-arg=-Wl,--icf=all,-z,pack-relative-relocs" ;;
 esac
-# The profile holds the symbols of one compiler, and another one may refuse its format.
+# The profile holds the symbols of one compiler, and another one may refuse its format. Settings of the
+# build, such as CARGO_PROFILE_DIST_STRIP, change symbols too; the profile then fits nothing, silently.
 compiler=$(rustc --version)
 if [ -n "${PROFILE_RUNS:-}" ]; then
   RUSTFLAGS="$RUSTFLAGS -C profile-generate=$PROFILE_RUNS"

@@ -12,7 +12,8 @@ use serde::Serialize;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::object::{EndpointSlice, Pod};
 
-/// Follows the pods and slices of namespaces. Pods need names of their own in all of them.
+/// Follows the pods and slices of namespaces. Only names tell pods apart, so they must be unique in all
+/// of these namespaces.
 #[derive(Clone, Default)]
 pub(crate) struct SliceWatch(Arc<Mutex<State>>);
 

@@ -465,11 +465,14 @@ mod tests {
 
     #[test]
     fn other_texts_are_rejected() {
+        // The last one exceeds 128 bits.
+        let beyond = "170141183460469231731687303715884105728";
         for text in [
-            "", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1",
+            "", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1", beyond,
         ] {
             assert!(Quantity::parse(text).is_none(), "{text}");
         }
+        assert!(Quantity::parse("170141183460469231731687303715884105727").is_some());
     }
 
     #[test]

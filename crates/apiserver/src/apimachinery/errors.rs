@@ -14,7 +14,7 @@ pub(crate) struct Errors(Vec<FieldError>);
 /// The value at a dotted path; null if missing.
 pub(crate) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     const NONE: &Value = &Value::Null;
-    // The search for a single character suits longer texts. It would take more time than the look-ups.
+    // The search for a `char` uses memchr, whose set-up takes more time than the look-ups.
     path.split(['.'])
         .fold(object, |at, step| at.get(step).unwrap_or(NONE))
 }

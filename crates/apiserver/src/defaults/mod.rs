@@ -1,9 +1,10 @@
 //! Defaulting of built-in kinds, as data where possible.
 //!
 //! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that depend on other
-//! fields (`rules`). The types of pod templates have theirs in
-//! [`steersman_runtime::template::defaults`], because controllers need them too. [`on_create`]: additions at creation (`creation`), with the same result
-//! whether [`apply`] ran before or not.
+//! fields (`rules`) -> normal form. Constants, rules and the second form are one walk. The types of pod
+//! templates have their defaults in [`steersman_runtime::template::defaults`], because controllers need
+//! them too. [`on_create`]: additions at creation (`creation`), with the same result whether [`apply`]
+//! ran before or not.
 //!
 //! Upstream: the `defaults.go` files in `pkg/apis`.
 
@@ -36,41 +37,34 @@ pub fn apply(kind: &str, object: &mut Value) {
     let Some(shape) = schema::of_object(kind, object) else {
         return;
     };
+    // Adds the mandatory structs, which get defaults, too.
     shape::normalize(kind, object);
     shape::normalize_changed(shape, object, fill);
 }
 
-/// What defaulting does to the fields of one type.
-struct Filling {
-    constants: [&'static [Constant]; 2],
-    rules: [Option<Rule>; 2],
+/// The constants of a type, and the rule after them.
+type Step = (&'static [Constant], Option<Rule>);
+
+/// For each type of the schema, by its position: the steps for types of pod templates and for all
+/// types. Types without defaults have `None`.
+static STEPS: LazyLock<Vec<Option<[Step; 2]>>> =
+    LazyLock::new(|| schema::all().map(steps).collect());
+
+fn steps(shape: &Struct) -> Option<[Step; 2]> {
+    let name = shape.name();
+    let steps = [
+        (defaults::POD_TEMPLATE.of(name), defaults::rule(name)),
+        (CONSTANTS.of(name), rules::of(name)),
+    ];
+    let is_empty = |(constants, rule): &Step| constants.is_empty() && rule.is_none();
+    (!steps.iter().all(is_empty)).then_some(steps)
 }
 
-/// For each type of the schema, by its position. Types without defaults have `None`.
-static FILLINGS: LazyLock<Vec<Option<Filling>>> =
-    LazyLock::new(|| schema::all().map(Filling::of).collect());
-
-impl Filling {
-    fn of(shape: &Struct) -> Option<Self> {
-        let name = shape.name();
-        let filling = Self {
-            constants: [defaults::POD_TEMPLATE.of(name), CONSTANTS.of(name)],
-            rules: [defaults::rule(name), rules::of(name)],
-        };
-        let is_empty = filling
-            .constants
-            .iter()
-            .all(|constants| constants.is_empty())
-            && filling.rules.iter().all(Option::is_none);
-        (!is_empty).then_some(filling)
-    }
-}
-
-/// Sets the defaults of an object. Objects below it stay unchanged.
+/// Sets the defaults of one struct. Its rule may change structs below it, so outer structs come first.
 fn fill(shape: &Struct, fields: &mut Map<String, Value>) {
-    if let Some(filling) = &FILLINGS[shape.row()] {
+    if let Some(steps) = &STEPS[shape.row()] {
         let explicit = explicit_empty_texts(shape, fields);
-        for (constants, rule) in filling.constants.iter().zip(filling.rules) {
+        for (constants, rule) in steps {
             constants.iter().for_each(|constant| constant.fill(fields));
             if let Some(rule) = rule {
                 rule(fields);

@@ -41,6 +41,14 @@ fn every_constant_belongs_to_a_field_of_the_schema() {
 }
 
 #[test]
+fn amounts_are_rounded_to_thousandths_in_copies_of_a_rule_too() {
+    let got = applied("Node", json!({"status": {"capacity": {"cpu": "100u"}}}));
+    for field in ["capacity", "allocatable"] {
+        assert_eq!(got["status"][field], json!({"cpu": "1m"}), "{field}");
+    }
+}
+
+#[test]
 fn a_deployment_gets_all_defaults() {
     let got = created(
         "Deployment",

@@ -162,8 +162,10 @@ impl FieldSet {
     }
 
     pub(crate) fn into_value(self) -> Value {
-        let mut fields = Map::with_capacity(self.children.len() + usize::from(self.member));
-        if self.member && !self.children.is_empty() {
+        // Most sets are leaves. An empty map without capacity needs no allocation.
+        let has_dot = self.member && !self.children.is_empty();
+        let mut fields = Map::with_capacity(self.children.len() + usize::from(has_dot));
+        if has_dot {
             fields.insert(".".to_owned(), Value::Object(Map::new()));
         }
         let children = self.children.into_iter();

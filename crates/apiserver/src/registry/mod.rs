@@ -69,7 +69,8 @@ struct Served {
     resources: BTreeMap<Key<'static>, Arc<Registered>>,
 }
 
-/// Group, version and plural of a resource.
+/// Plural, group and version of a resource. Plurals differ most, so most comparisons end there.
+/// [`Registry::find_plural`] relies on the empty group coming first.
 type Key<'a> = (Cow<'a, str>, Cow<'a, str>, Cow<'a, str>);
 
 fn key_of(resource: &Resource) -> Key<'static> {

@@ -264,7 +264,8 @@ impl Struct {
     }
 }
 
-/// The length of a name, with its first and last four bytes. The names of one type seldom share them.
+/// The length, the first and the last four bytes of a name, or all bytes of a shorter one. The caller
+/// compares names, so equal digests only cost time.
 fn digest(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let ends = match (bytes.first_chunk(), bytes.last_chunk()) {

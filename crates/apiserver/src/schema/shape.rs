@@ -60,8 +60,9 @@ pub fn normalize(kind: &str, object: &mut Value) {
     }
 }
 
-/// The same as [`normalize`] for an object of type `shape`. Before, `change` changes each struct: an
-/// outer one sooner than those inside it.
+/// The same as [`normalize`] for an object of type `shape`, with a call of `change` for each struct
+/// before its fields. Mandatory structs that are added have no call, so the object must be in normal
+/// form.
 pub(crate) fn normalize_changed(
     shape: &Struct,
     object: &mut Value,
@@ -314,6 +315,14 @@ mod tests {
                 "status": {"replicas": 0},
             })
         );
+    }
+
+    #[test]
+    fn fields_are_in_the_order_of_the_type_with_unknown_ones_last() {
+        let pod = json!({"spec": {"bogus": 1, "nodeName": "n", "hostNetwork": false, "containers": null,
+            "volumes": []}, "metadata": {"name": "p"}, "apiVersion": "v1", "kind": "Pod"});
+        let text = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"},"spec":{"containers":null,"nodeName":"n","bogus":1},"status":{}}"#;
+        assert_eq!(normalized("Pod", pod).to_string(), text);
     }
 
     #[test]

@@ -44,7 +44,6 @@ use crate::run::{Bench, idle};
 use namespaces::Namespaces;
 use quotas::Quotas;
 use services::Services;
-
 use syncs::SyncTimes;
 use waiting::{wait, watched};
 
@@ -129,10 +128,7 @@ impl Workloads {
 
     /// Creates the namespace of the loads. It may exist.
     async fn prepare(&self) -> Result<()> {
-        let body =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-        let target = Target::collection::<Namespace>("");
-        match self.client.create(target, &body).await {
+        match objects::create::<Namespace>(&self.client, "", NAMESPACE, json!({})).await {
             Err(error) if !error.is_already_exists() => Err(error).context("create the namespace"),
             _ => Ok(()),
         }
@@ -225,12 +221,8 @@ impl Workloads {
         count: usize,
         patch: &Value,
     ) -> Result<()> {
-        let mut version = 0;
-        for index in 0..count {
-            let name = name(index);
-            let patched = objects::patch::<T>(&self.client, namespace::<T>(), &name, patch);
-            version = patched.await?;
-        }
+        let targets = (0..count).map(|index| (namespace::<T>().to_owned(), name(index)));
+        let version = objects::patch_all::<T>(&self.client, targets, patch).await?;
         let store = informer.store();
         self.wait(|| store.resource_version() >= version)
             .await

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Namespace, Object, RootCaConfigMap, ServiceAccount};
+use steersman_runtime::object::{Namespace, RootCaConfigMap, ServiceAccount};
 use tokio::sync::Notify;
 
+use super::objects;
 use super::waiting::{each, wait, watched};
 use crate::run::Bench;
 
@@ -75,17 +76,11 @@ impl Namespaces {
     }
 
     async fn create(&self, index: usize) -> Result<(), ApiError> {
-        let body = json!({
-            "apiVersion": "v1", "kind": Namespace::RESOURCE.kind,
-            "metadata": {"name": format!("{PREFIX}{index}")},
-        });
-        let target = Target::collection::<Namespace>("");
-        self.client.create(target, &body).await.map(drop)
+        let name = format!("{PREFIX}{index}");
+        objects::create::<Namespace>(&self.client, "", &name, json!({})).await
     }
 
     async fn delete(&self, index: usize) -> Result<(), ApiError> {
-        let name = format!("{PREFIX}{index}");
-        let target = Target::named::<Namespace>("", &name);
-        self.client.delete(target, &json!({})).await.map(drop)
+        objects::delete_namespace(&self.client, &format!("{PREFIX}{index}")).await
     }
 }

@@ -32,17 +32,26 @@ pub(crate) async fn create_namespace(client: &ApiClient, name: &str) -> Result<(
     }
 }
 
-/// Applies `patch` to an object, and returns its new resourceVersion.
-pub(crate) async fn patch<T: Object>(
+/// Deletes a namespace. It ends when its controller runs.
+pub(crate) async fn delete_namespace(client: &ApiClient, name: &str) -> Result<(), ApiError> {
+    let target = Target::named::<Namespace>("", name);
+    client.delete(target, &json!({})).await.map(drop)
+}
+
+/// Applies `patch` to objects by namespace and name, and returns the last new resourceVersion.
+pub(crate) async fn patch_all<T: Object>(
     client: &ApiClient,
-    namespace: &str,
-    name: &str,
+    targets: impl Iterator<Item = (String, String)>,
     patch: &Value,
 ) -> Result<u64> {
-    let target = Target::named::<T>(namespace, name);
-    let patched = client.patch(target, PatchKind::Strategic, patch).await;
-    let answer = patched.with_context(|| format!("patch {} {name}", T::RESOURCE))?;
-    Ok(Identity::decode(&answer)?.resource_version)
+    let mut version = 0;
+    for (namespace, name) in targets {
+        let target = Target::named::<T>(&namespace, &name);
+        let patched = client.patch(target, PatchKind::Strategic, patch).await;
+        let answer = patched.with_context(|| format!("patch {} {name}", T::RESOURCE))?;
+        version = Identity::decode(&answer)?.resource_version;
+    }
+    Ok(version)
 }
 
 /// Deletes all objects of the type in the namespace. Their dependents follow.

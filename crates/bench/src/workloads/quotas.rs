@@ -132,8 +132,7 @@ impl Quotas {
         let namespace = namespace(index);
         let quota = Target::named::<ResourceQuota>(&namespace, NAME);
         self.client.delete(quota, &json!({})).await?;
-        let target = Target::named::<Namespace>("", &namespace);
-        self.client.delete(target, &json!({})).await.map(drop)
+        objects::delete_namespace(&self.client, &namespace).await
     }
 }
 

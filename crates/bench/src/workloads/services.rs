@@ -1,19 +1,19 @@
 //! The load `services`: each Service has the pods of a Deployment, which are rolled out.
 //!
-//! They are spread over namespaces as in a real cluster: upstream's syncs read all pods of a
-//! namespace, so in a single one its work would grow with the square of the load.
+//! Each namespace has ten Services, as in a real cluster. Upstream's syncs read all pods of a namespace,
+//! so in a single one its work would grow with the square of the load.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, Target};
+use steersman_runtime::client::ApiClient;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{Deployment, EndpointSlice, Namespace, Object, Pod, Service};
 use tokio::sync::Notify;
 
 use super::waiting::{wait, watched};
-use super::{is_rolled_out, labelled, name, objects, restarted, template};
+use super::{is_rolled_out, name, objects, restarted, template};
 use crate::run::Bench;
 use crate::slices::SliceWatch;
 
@@ -102,9 +102,7 @@ impl Services {
         bench
             .phase("delete namespaces", 0, async {
                 for index in 0..namespaces {
-                    let namespace = namespace(index);
-                    let target = Target::named::<Namespace>("", &namespace);
-                    self.client.delete(target, &json!({})).await?;
+                    objects::delete_namespace(&self.client, &namespace(index)).await?;
                 }
                 let store = self.namespaces.store();
                 let are_gone = || {
@@ -125,21 +123,17 @@ impl Services {
         objects::create::<Service>(&self.client, &namespace, &name, service).await?;
         let spec = json!({
             "replicas": pods,
-            "selector": {"matchLabels": {}}, "template": template(&name),
+            "selector": {"matchLabels": {"app": name}}, "template": template(&name),
         });
-        let deployment = json!({ "spec": labelled(&spec, index) });
+        let deployment = json!({ "spec": spec });
         objects::create::<Deployment>(&self.client, &namespace, &name, deployment).await?;
         Ok(())
     }
 
     /// Changes the pod templates, and waits until the cache shows the changes.
     async fn restart(&self, count: usize) -> Result<()> {
-        let (mut version, patch) = (0, restarted());
-        for index in 0..count {
-            let (namespace, name) = (namespace(index / PER_NAMESPACE), name(index));
-            let patched = objects::patch::<Deployment>(&self.client, &namespace, &name, &patch);
-            version = patched.await?;
-        }
+        let targets = (0..count).map(|index| (namespace(index / PER_NAMESPACE), name(index)));
+        let version = objects::patch_all::<Deployment>(&self.client, targets, &restarted()).await?;
         let store = self.deployments.store();
         wait(&self.changed, || store.resource_version() >= version)
             .await

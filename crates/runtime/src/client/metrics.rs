@@ -30,7 +30,7 @@ const SIZES: &[f64] = &[
     16_777_216.0,
 ];
 
-/// The methods and the codes of most answers.
+/// The methods and status codes of most requests. Others look up their child each time.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const CODES: [u16; 2] = [200, 201];
 
@@ -201,11 +201,19 @@ impl ClientMetrics {
     }
 
     pub(super) fn took(&self, method: &str, time: Duration) {
-        self.observe((&self.duration, |of| &of.duration), method, time.as_secs_f64());
+        self.observe(
+            (&self.duration, |of| &of.duration),
+            method,
+            time.as_secs_f64(),
+        );
     }
 
     pub(super) fn throttled(&self, method: &str, time: Duration) {
-        self.observe((&self.throttled, |of| &of.throttled), method, time.as_secs_f64());
+        self.observe(
+            (&self.throttled, |of| &of.throttled),
+            method,
+            time.as_secs_f64(),
+        );
     }
 
     /// Counts `connections` new connections to API servers: upstream's cache misses.
@@ -240,4 +248,40 @@ impl ClientMetrics {
 /// The label `code`; upstream's `<error>` for a request without an answer.
 fn code_text(code: Option<u16>) -> String {
     code.map_or_else(|| "<error>".to_owned(), |c| c.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_has_counts_of_its_own() {
+        let a = ClientMetrics::register(&Registry::new()).unwrap();
+        let a = a.for_host("a");
+        let b = a.for_host("b");
+        for (metrics, method, code) in [
+            (&a, "GET", 200),
+            (&b, "GET", 200),
+            (&b, "GET", 404),
+            (&b, "HEAD", 200),
+        ] {
+            metrics.answered(method, Some(code));
+            metrics.took(method, Duration::ZERO);
+        }
+        let answers = |labels: [&str; 3]| a.requests.with_label_values(&labels).get();
+        assert_eq!(
+            [
+                answers(["200", "a", "GET"]),
+                answers(["200", "b", "GET"]),
+                answers(["404", "b", "GET"]),
+                answers(["200", "b", "HEAD"]),
+            ],
+            [1; 4]
+        );
+        let took = |labels: [&str; 2]| a.duration.with_label_values(&labels).get_sample_count();
+        assert_eq!(
+            [took(["a", "GET"]), took(["b", "GET"]), took(["b", "HEAD"])],
+            [1, 2, 1]
+        );
+    }
 }

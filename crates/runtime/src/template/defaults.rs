@@ -1,8 +1,8 @@
 //! Defaults of the types in a pod template, as data where possible.
 //!
-//! [`fill`] sets the constants of a type (`defaults.txt`), and then the fields that follow from
-//! other fields. The in-memory API server fills whole objects with it, and adds the defaults of all
-//! other types. Revisions are compared after it (see [`defaulted`](super::defaulted)).
+//! [`fill`] sets the constants of a type ([`POD_TEMPLATE`]), and then the fields that follow from other
+//! ones ([`rule`]). The in-memory API server fills whole objects with both, and adds the defaults of
+//! all other types. Revisions are compared after [`fill`] (see [`defaulted`](super::defaulted)).
 //!
 //! Upstream: `defaults.go` in `pkg/apis/core/v1`.
 

@@ -23,7 +23,8 @@ fn entries(annotations: &Value) -> impl Iterator<Item = (&str, &str)> {
     entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
 }
 
-/// Whether an annotation tells the profile of a container, as before the fields for it existed.
+/// Whether an annotation sets the seccomp or AppArmor profile of a container. Fields replace these
+/// annotations.
 pub(super) fn has_profiles(annotations: &Value) -> bool {
     entries(annotations)
         .any(|(key, _)| key.starts_with(SECCOMP_OF_CONTAINER) || key.starts_with(APP_ARMOR))
@@ -194,4 +195,42 @@ pub(super) fn update(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Err
 
 fn is_fixed(key: &str) -> bool {
     key == MIRROR || key.starts_with(APP_ARMOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn annotations_of_containers_agree_with_their_fields() {
+        const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/c";
+        const ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/c";
+        let spec = json!({"containers": [{"name": "c", "securityContext": {
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "appArmorProfile": {"type": "Localhost", "localhostProfile": "a"},
+        }}]});
+        // (annotation, its value, field of the error)
+        let cases = [
+            ("other", "unconfined", None),
+            (SECCOMP, "docker/default", None),
+            (SECCOMP, "unconfined", Some("seccompProfile.type")),
+            (ARMOR, "localhost/a", None),
+            (
+                ARMOR,
+                "localhost/b",
+                Some("appArmorProfile.localhostProfile"),
+            ),
+        ];
+        for (annotation, value, field) in cases {
+            let mut errors = Errors::default();
+            let annotations = json!({ annotation: value });
+            agreement(&Path::new("spec"), &spec, &annotations, &mut errors);
+            let found = errors.into_list();
+            let found: Vec<&str> = found.iter().map(|error| &*error.field).collect();
+            let expected = field.map(|field| format!("spec.containers[0].securityContext.{field}"));
+            assert_eq!(found, expected.as_slice(), "{annotation}={value}");
+        }
+    }
 }

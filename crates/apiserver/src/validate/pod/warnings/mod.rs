@@ -303,9 +303,9 @@ impl<'a> Port<'a> {
 
     /// The path of the port in a pod whose spec is at `spec`.
     fn path(&self, spec: &Path<'_>) -> String {
-        let (containers, ports) = (spec.child(self.containers), "ports");
+        let containers = spec.child(self.containers);
         let container = containers.index(self.container);
-        container.child(ports).index(self.index).to_string()
+        container.child("ports").index(self.index).to_string()
     }
 }
 

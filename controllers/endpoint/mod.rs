@@ -31,7 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::endpointslice::{PodsByLabel, RESTS, TriggerTimes};
+use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::object::{Endpoints, Object, ObjectKey, Pod, Service};
@@ -85,7 +85,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Service>::new(ctx, NAME, "endpoint");
     let endpoints = ctx.informers.shared::<Endpoints>();
     let pods = ctx.informers.shared::<Pod>();
-    let queue = keyed.queue().resting(RESTS);
+    let queue = keyed.queue();
     let batch_period = ctx.options.time("endpoint-updates-batch-period");
     handlers::register(&ctx.informers, &queue, batch_period);
     let triggers: Arc<TriggerTimes> = Arc::default();

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::endpointslice::{
-    PodsByLabel, RESTS, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
+    PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
 };
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -112,8 +112,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             source: Box::new(source),
         })?;
     let queue =
-        WorkQueue::with_backoff_between("endpoint_slice", &ctx.queue_metrics, BACKOFF.0, BACKOFF.1)
-            .resting(RESTS);
+        WorkQueue::with_backoff_between("endpoint_slice", &ctx.queue_metrics, BACKOFF.0, BACKOFF.1);
     let mut keyed = Keyed::<Service>::over(ctx, NAME, queue.clone());
     let informers = &ctx.informers;
     let (nodes, pods) = (informers.shared::<Node>(), informers.shared::<Pod>());

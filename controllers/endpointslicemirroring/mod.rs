@@ -29,9 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::endpointslice::{
-    RESTS, SliceTotals, SliceWriter, SlicesByService, WrittenSlices,
-};
+use steersman_runtime::endpointslice::{SliceTotals, SliceWriter, SlicesByService, WrittenSlices};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{EndpointSlice, Endpoints, Service};
 use steersman_runtime::rbac::Rule;
@@ -97,8 +95,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         &ctx.queue_metrics,
         BACKOFF.0,
         BACKOFF.1,
-    )
-    .resting(RESTS);
+    );
     let mut keyed = Keyed::<Endpoints>::over(ctx, NAME, queue.clone());
     let slices = ctx.informers.shared::<EndpointSlice>();
     let services = ctx.informers.shared::<Service>();

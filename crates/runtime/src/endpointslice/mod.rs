@@ -40,10 +40,6 @@ pub use trigger_time::TriggerTimes;
 pub use writer::{SliceWriteError, SliceWriter, SliceWrites};
 pub use written::WrittenSlices;
 
-/// How many times as long as its sync the key of a Service rests. Every node watches addresses, so
-/// each write of them costs more than others.
-pub const RESTS: u32 = 10;
-
 /// Label of a slice with the name of its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Label of a slice with the name of the controller that manages it.

@@ -129,14 +129,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self::with_backoff(name, metrics, Backoff::per_key(first, max))
     }
 
-    /// Makes keys rest this many times as long as their processing took, at most 500 ms. For keys whose
-    /// writes go to every node.
-    #[must_use]
-    pub fn resting(self, times: u32) -> Self {
-        self.shared.lock().rests.times = times;
-        self
-    }
-
     fn with_backoff(name: &str, metrics: &QueueMetrics, backoff: Backoff<K>) -> Self {
         let state = State {
             queue: VecDeque::new(),

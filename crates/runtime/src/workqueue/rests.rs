@@ -1,5 +1,4 @@
-//! The rests of keys: after its processing a key is not processed again for as long as that took, or
-//! for a multiple of it.
+//! The rests of keys: after its processing a key is not processed again for as long as that took.
 //!
 //! A sync takes long because of its requests. At a fast API server the rests are shorter than a
 //! user can see. At a slow one they gather events, so that the server gets fewer writes.
@@ -20,8 +19,6 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The keys that rest, or have rested a moment ago.
 pub(super) struct Rests<K> {
-    /// How many times as long as its processing a key rests.
-    pub(super) times: u32,
     ends: HashMap<K, Instant>,
     /// The entries of `ends` and former ones, by the beginning of the rest.
     begun: VecDeque<(Instant, K)>,
@@ -30,7 +27,6 @@ pub(super) struct Rests<K> {
 impl<K> Default for Rests<K> {
     fn default() -> Self {
         Self {
-            times: 1,
             ends: HashMap::new(),
             begun: VecDeque::new(),
         }
@@ -44,7 +40,7 @@ impl<K: Clone + Eq + Hash> Rests<K> {
         if took < SHORTEST {
             return;
         }
-        let end = now + took.saturating_mul(self.times).min(LONGEST);
+        let end = now + took.min(LONGEST);
         self.ends.insert(key.clone(), end);
         self.begun.push_back((end, key.clone()));
     }

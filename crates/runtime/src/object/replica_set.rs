@@ -135,7 +135,7 @@ where
                 .map_err(|source| DecodeError::Json { kind, source })?,
         },
         status: wire.status,
-        document: Document::without(text, managed_fields),
+        document: Document::without(text, managed_fields, kind),
     })
 }
 

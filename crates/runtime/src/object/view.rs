@@ -117,6 +117,7 @@ macro_rules! view {
                                 .managed_fields
                                 .into_iter()
                                 $(.chain(wire.$apart.as_ref().map(|member| member.text)))?,
+                            KIND,
                         ),
                         $($apart: wire.$apart.map(|member| member.value).unwrap_or_default(),)?
                     )?

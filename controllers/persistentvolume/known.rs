@@ -105,8 +105,8 @@ pub(super) struct Volumes {
     known: Known<PersistentVolume>,
     /// Volumes without `claimRef`, by access modes.
     free: BTreeMap<Modes, ByKey>,
-    /// Volumes by the claim that their `claimRef` names.
-    claimed: HashMap<ObjectKey, ByKey>,
+    /// Volumes by the claim that their `claimRef` names; rarely more than one.
+    claimed: HashMap<ObjectKey, Vec<Arc<PersistentVolume>>>,
 }
 
 impl Volumes {
@@ -120,11 +120,14 @@ impl Volumes {
         if let Some(old) = old {
             self.remove_entry(&key, &old);
         }
-        let entries = match claim_of(volume) {
-            Some(claim) => self.claimed.entry(claim).or_default(),
-            None => self.free.entry(modes_of(volume)).or_default(),
-        };
-        entries.insert(key, Arc::clone(volume));
+        let volume = Arc::clone(volume);
+        match claim_of(&volume) {
+            Some(claim) => self.claimed.entry(claim).or_default().push(volume),
+            None => {
+                let modes = modes_of(&volume);
+                self.free.entry(modes).or_default().insert(key, volume);
+            }
+        }
         true
     }
 
@@ -158,7 +161,7 @@ impl Volumes {
         claim: &'a PersistentVolumeClaim,
     ) -> impl Iterator<Item = impl Iterator<Item = &'a Arc<PersistentVolume>>> {
         let own = self.claimed.get(&claim.key());
-        let own = move || own.into_iter().flat_map(ByKey::values);
+        let own = move || own.into_iter().flatten();
         let all: BTreeSet<Modes> = own()
             .map(|volume| modes_of(volume))
             .chain(self.free.keys().copied())
@@ -187,9 +190,13 @@ impl Volumes {
     }
 }
 
-fn remove_from(claimed: &mut HashMap<ObjectKey, ByKey>, claim: &ObjectKey, key: &ObjectKey) {
+fn remove_from(
+    claimed: &mut HashMap<ObjectKey, Vec<Arc<PersistentVolume>>>,
+    claim: &ObjectKey,
+    key: &ObjectKey,
+) {
     if let Some(entries) = claimed.get_mut(claim) {
-        entries.remove(key);
+        entries.retain(|volume| volume.meta.name != key.name);
         if entries.is_empty() {
             claimed.remove(claim);
         }

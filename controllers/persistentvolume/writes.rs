@@ -46,8 +46,10 @@ impl Objects {
         part: Part,
         body: &Body,
     ) -> Result<Arc<PersistentVolume>, WriteError> {
-        let stored = self.put(volume, part, body).await?;
-        self.caches.volumes().store(&stored);
+        let answer = self.put(volume, part, body).await?;
+        let mut volumes = self.caches.volumes();
+        let stored = once(volumes.get(&answer.key()), answer);
+        volumes.store(&stored);
         Ok(stored)
     }
 
@@ -58,8 +60,10 @@ impl Objects {
         part: Part,
         body: &Body,
     ) -> Result<Arc<PersistentVolumeClaim>, WriteError> {
-        let stored = self.put(claim, part, body).await?;
-        self.caches.claims().store(&stored);
+        let answer = self.put(claim, part, body).await?;
+        let mut claims = self.caches.claims();
+        let stored = once(claims.get(&answer.key()), answer);
+        claims.store(&stored);
         Ok(stored)
     }
 
@@ -96,4 +100,13 @@ impl Objects {
         let volume = live::object(&self.client, "", name).await?;
         Ok(volume.map(Arc::new))
     }
+}
+
+/// The known state of an object if the answer to a write repeats it, else the answer. The informer
+/// may see a write before its answer arrives; memory then holds that state once.
+fn once<T: Object>(known: Option<Arc<T>>, answer: Arc<T>) -> Arc<T> {
+    let version = answer.meta().resource_version;
+    known
+        .filter(|known| known.meta().resource_version == version)
+        .unwrap_or(answer)
 }

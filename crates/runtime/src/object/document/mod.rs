@@ -257,9 +257,12 @@ mod tests {
 
     #[test]
     fn documents_are_kept_in_any_kind() {
-        let text = json!({"kind": "Deployment", "spec": {"replicas": 1}}).to_string();
-        for kind in ["", "Deployment", "Job", "EndpointSlice", "unknown"] {
-            assert_eq!(Document::without(&text, [], kind).text(), text, "{kind}");
+        let object =
+            |name: &str| json!({"kind": "Deployment", "metadata": {"name": name}}).to_string();
+        for text in [object("web"), object(&"x".repeat(200_000))] {
+            for kind in ["", "Deployment", "Job", "EndpointSlice", "unknown"] {
+                assert_eq!(Document::without(&text, [], kind).text(), text, "{kind}");
+            }
         }
     }
 

@@ -13,11 +13,12 @@ use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::ReusableBoxFuture;
 use tracing::Instrument;
 
 use crate::client::{ApiError, Category};
@@ -106,11 +107,12 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
         queue: queue.clone(),
         syncer,
         error_pace: ErrorPace::default(),
+        spare: Mutex::default(),
     });
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
         let (worker, stop) = (Arc::clone(&worker), stop.clone());
-        tasks.spawn(async move { worker.run(&stop).await });
+        tasks.spawn(worker.run(stop));
     }
     // As upstream: with zero workers the controller runs until it is stopped, and syncs nothing.
     if workers == 0 {
@@ -176,11 +178,14 @@ struct Worker<K, S> {
     queue: WorkQueue<K>,
     syncer: Arc<S>,
     error_pace: ErrorPace,
+    /// Boxes of ended syncs for the next ones. The state of a sync takes kilobytes, so resting workers
+    /// have none. A new box for each sync would leave gaps in the memory of the allocator.
+    spare: Mutex<Vec<ReusableBoxFuture<'static, ()>>>,
 }
 
 impl<K: Key, S: Syncer<K>> Worker<K, S> {
     /// Syncs keys until `stop`, or until the queue is shut down.
-    async fn run(&self, stop: &CancellationToken) {
+    async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let item = tokio::select! {
                 biased;
@@ -189,8 +194,29 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             };
             let Some(item) = item else { return };
             let span = tracing::info_span!(target: SPANS, "sync", controller = self.controller, key = %item.key);
-            self.process(&item.key, stop).instrument(span).await;
+            let (worker, stop) = (Arc::clone(&self), stop.clone());
+            let sync = async move { worker.process(&item.key, &stop).await };
+            let mut sync = self.boxed(sync.instrument(span));
+            sync.get_pin().await;
+            self.spare().push(sync);
         }
+    }
+
+    fn boxed(
+        &self,
+        sync: impl Future<Output = ()> + Send + 'static,
+    ) -> ReusableBoxFuture<'static, ()> {
+        match self.spare().pop() {
+            Some(mut spare) => {
+                spare.set(sync);
+                spare
+            }
+            None => ReusableBoxFuture::new(sync),
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<ReusableBoxFuture<'static, ()>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Syncs one key, logs and counts the result, and requeues the key.
@@ -369,6 +395,42 @@ mod tests {
                 _ => Retry::BackOff,
             }
         }
+    }
+
+    /// A syncer with 100 KB of state.
+    struct Large;
+
+    impl Syncer for Large {
+        type Error = std::convert::Infallible;
+
+        async fn sync(&self, _key: &ObjectKey) -> Result<Requeue, Self::Error> {
+            let state = std::hint::black_box([1_u8; 100_000]);
+            tokio::task::yield_now().await;
+            std::hint::black_box(state);
+            Ok(Requeue::Never)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn resting_workers_hold_no_state_of_a_sync() {
+        let registry = Registry::new();
+        let queue = WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap());
+        let worker = Arc::new(Worker {
+            controller: "test",
+            queue: queue.clone(),
+            syncer: Arc::new(Large),
+            error_pace: ErrorPace::default(),
+            spare: Mutex::default(),
+        });
+        let workers = || Arc::clone(&worker).run(CancellationToken::new());
+        assert!(size_of_val(&workers()) < 10_000);
+
+        for name in ["a", "b", "c"] {
+            queue.add(ObjectKey::new("", name));
+        }
+        queue.shut_down();
+        tokio::join!(workers(), workers());
+        assert_eq!(worker.spare().len(), 2, "one box per busy worker");
     }
 
     struct Running {

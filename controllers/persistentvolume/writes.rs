@@ -110,3 +110,22 @@ fn once<T: Object>(known: Option<Arc<T>>, answer: Arc<T>) -> Arc<T> {
         .filter(|known| known.meta().resource_version == version)
         .unwrap_or(answer)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_the_informer_has_shown_is_in_memory_once() {
+        let claim = |version: &str| {
+            let claim = json!({"metadata": {"name": "c", "resourceVersion": version}}).to_string();
+            Arc::new(PersistentVolumeClaim::decode(claim.as_bytes()).unwrap())
+        };
+        let (known, equal, later) = (claim("7"), claim("7"), claim("8"));
+        assert!(Arc::ptr_eq(&once(Some(known.clone()), equal), &known));
+        assert!(Arc::ptr_eq(&once(Some(known), later.clone()), &later));
+        assert!(Arc::ptr_eq(&once(None, later.clone()), &later));
+    }
+}

@@ -103,12 +103,16 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
     )
 }
 
+/// How many times as long as its sync a Deployment rests. Each change in the status of a ReplicaSet
+/// changes that of the Deployment too, and one write may tell of several.
+const RESTS: u32 = 6;
+
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");
     let deployments = keyed.objects().clone();
     let replica_sets = ctx.informers.shared::<ReplicaSet>();
     let pods = ctx.informers.shared::<Pod>();
-    let (queue, client) = (keyed.queue(), ctx.client(NAME));
+    let (queue, client) = (keyed.queue().resting(RESTS), ctx.client(NAME));
     let (deleting, written) = (Arc::<Expectations>::default(), Arc::default());
     keyed.remembers(Arc::clone(&deleting) as Arc<_>);
     keyed.remembers(Arc::clone(&written) as Arc<_>);

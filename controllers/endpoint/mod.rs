@@ -77,6 +77,10 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
+/// How many times as long as its sync a Service rests. Each write carries all addresses, for readers
+/// of a deprecated kind; readers in a hurry watch EndpointSlices.
+const RESTS: u32 = 10;
+
 /// Annotation of an Endpoints object that old releases used as a lock for leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -85,7 +89,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Service>::new(ctx, NAME, "endpoint");
     let endpoints = ctx.informers.shared::<Endpoints>();
     let pods = ctx.informers.shared::<Pod>();
-    let queue = keyed.queue();
+    let queue = keyed.queue().resting(RESTS);
     let batch_period = ctx.options.time("endpoint-updates-batch-period");
     handlers::register(&ctx.informers, &queue, batch_period);
     let triggers: Arc<TriggerTimes> = Arc::default();

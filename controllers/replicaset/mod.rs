@@ -66,6 +66,9 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
+/// How many times as long as its sync a ReplicaSet rests. So one write of its status tells of more pods.
+const RESTS: u32 = 2;
+
 /// The visible names of a controller that runs this code.
 pub(crate) struct Names {
     /// Canonical name of the controller.
@@ -111,7 +114,7 @@ pub(crate) fn build<O: PodOwner>(
     let client = ctx.client(component);
     let recorder = ctx.recorder(component, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder);
-    handlers::register(&owners, &pods, &keyed.queue(), &control);
+    handlers::register(&owners, &pods, &keyed.queue().resting(RESTS), &control);
     if O::COUNTS_STALE_SYNCS {
         let skips = metrics.stale_sync_skips.clone();
         keyed.on_stale_cache(move |behind| {

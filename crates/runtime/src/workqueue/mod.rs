@@ -6,8 +6,8 @@
 //! `add_after` and `add_rate_limited` wait before they add. The queue never gives one key to two
 //! workers at once. A key that is added during its processing is queued once more after it.
 //!
-//! After its processing a key rests for as long as that took. So at a slow API server, one sync
-//! serves the events of several writes; upstream starts a sync for each.
+//! After its processing a key rests for as long as that took, or for a multiple of it. So at a slow
+//! API server, one sync serves the events of several writes; upstream starts a sync for each.
 //!
 //! One timer task handles all delays and rests. It runs only while keys wait for it.
 
@@ -127,6 +127,14 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         max: Duration,
     ) -> Self {
         Self::with_backoff(name, metrics, Backoff::per_key(first, max))
+    }
+
+    /// Makes keys rest this many times as long as their processing took, at most 500 ms. For keys whose
+    /// changes come in quick succession and may be told together.
+    #[must_use]
+    pub fn resting(self, times: u32) -> Self {
+        self.shared.lock().rests.times = times;
+        self
     }
 
     fn with_backoff(name: &str, metrics: &QueueMetrics, backoff: Backoff<K>) -> Self {

@@ -1,4 +1,5 @@
-//! The rests of keys: after its processing a key is not processed again for as long as that took.
+//! The rests of keys: after its processing a key is not processed again for as long as that took, or
+//! for a multiple of it.
 //!
 //! A sync takes long because of its requests. At a fast API server the rests are shorter than a
 //! user can see. At a slow one they gather events, so that the server gets fewer writes.
@@ -19,6 +20,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The keys that rest, or have rested a moment ago.
 pub(super) struct Rests<K> {
+    /// How many times as long as its processing a key rests.
+    pub(super) times: u32,
     ends: HashMap<K, Instant>,
     /// The entries of `ends` and former ones, by the beginning of the rest.
     begun: VecDeque<(Instant, K)>,
@@ -27,6 +30,7 @@ pub(super) struct Rests<K> {
 impl<K> Default for Rests<K> {
     fn default() -> Self {
         Self {
+            times: 1,
             ends: HashMap::new(),
             begun: VecDeque::new(),
         }
@@ -40,7 +44,7 @@ impl<K: Clone + Eq + Hash> Rests<K> {
         if took < SHORTEST {
             return;
         }
-        let end = now + took.min(LONGEST);
+        let end = now + took.saturating_mul(self.times).min(LONGEST);
         self.ends.insert(key.clone(), end);
         self.begun.push_back((end, key.clone()));
     }

@@ -430,6 +430,22 @@ async fn a_key_rests_as_long_as_its_processing_took() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rest_may_be_a_multiple_of_the_processing() {
+    let queue = queue().resting(10);
+    for (took, rest) in [(0, 0), (4, 40), (200, 500)] {
+        queue.add("a");
+        let item = queue.get().await.unwrap();
+        sleep(took * MS).await;
+        drop(item);
+        let done = Instant::now();
+        queue.add("a");
+        next(&queue).await;
+        assert_eq!(done.elapsed(), rest * MS, "{took} ms");
+        sleep(600 * MS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rest_ends_with_the_queue_and_is_forgotten() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     for key in 0..1_000 {

@@ -105,7 +105,7 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
 
 /// How many times as long as its sync a Deployment rests. Each change in the status of a ReplicaSet
 /// changes that of the Deployment too, and one write may tell of several.
-const RESTS: u32 = 6;
+const RESTS: u32 = 10;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");

@@ -29,6 +29,7 @@ mod write;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
@@ -81,6 +82,9 @@ const RULES: &[Rule] = &[
 /// of a deprecated kind; readers in a hurry watch EndpointSlices.
 const RESTS: u32 = 10;
 
+/// The longest rest of a Service.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// Annotation of an Endpoints object that old releases used as a lock for leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -89,7 +93,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Service>::new(ctx, NAME, "endpoint");
     let endpoints = ctx.informers.shared::<Endpoints>();
     let pods = ctx.informers.shared::<Pod>();
-    let queue = keyed.queue().resting(RESTS);
+    let queue = keyed.queue().resting(RESTS).resting_at_most(LONGEST_REST);
     let batch_period = ctx.options.time("endpoint-updates-batch-period");
     handlers::register(&ctx.informers, &queue, batch_period);
     let triggers: Arc<TriggerTimes> = Arc::default();

@@ -106,7 +106,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 
 /// How many times as long as its sync a Service rests. Every node watches slices, so each write of one
 /// costs more than others; a longer rest would show ready pods later than upstream does.
-const RESTS: u32 = 2;
+const RESTS: u32 = 3;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let metrics = ctx

@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// How many times as long as its sync a ReplicaSet rests. So one write of its status tells of more pods.
-const RESTS: u32 = 2;
+const RESTS: u32 = 4;
 
 /// The visible names of a controller that runs this code.
 pub(crate) struct Names {

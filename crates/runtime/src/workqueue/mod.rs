@@ -129,11 +129,19 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self::with_backoff(name, metrics, Backoff::per_key(first, max))
     }
 
-    /// Makes keys rest this many times as long as their processing took, at most 500 ms. For keys whose
-    /// changes come in quick succession and may be told together.
+    /// Makes keys rest this many times as long as their processing took, at most 500 ms or the time of
+    /// [`WorkQueue::resting_at_most`]. For keys whose changes come in quick succession and may be told
+    /// together.
     #[must_use]
     pub fn resting(self, times: u32) -> Self {
         self.shared.lock().rests.times = times;
+        self
+    }
+
+    /// Sets the longest rest of a key. The default is 500 ms.
+    #[must_use]
+    pub fn resting_at_most(self, longest: Duration) -> Self {
+        self.shared.lock().rests.longest = longest;
         self
     }
 
@@ -242,7 +250,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let mut state = self.shared.lock();
         state.shutting_down = true;
         state.delays = Delays::default();
-        let rested = Instant::now() + rests::LONGEST;
+        let rested = Instant::now() + state.rests.longest;
         while let Some(key) = state.resting.pop_due(rested) {
             self.shared.enqueue(&mut state, key, rested);
         }

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::{shrink, shrink_map};
 
-/// The longest rest. Some syncs take minutes, because they wait.
-pub(super) const LONGEST: Duration = Duration::from_millis(500);
+/// The longest rest, unless the owner of the queue sets another. Some syncs take minutes, because they
+/// wait.
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// A shorter processing sent no request, and gets no rest.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -22,6 +23,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub(super) struct Rests<K> {
     /// How many times as long as its processing a key rests.
     pub(super) times: u32,
+    /// The longest rest.
+    pub(super) longest: Duration,
     ends: HashMap<K, Instant>,
     /// The entries of `ends` and former ones, by the beginning of the rest.
     begun: VecDeque<(Instant, K)>,
@@ -31,6 +34,7 @@ impl<K> Default for Rests<K> {
     fn default() -> Self {
         Self {
             times: 1,
+            longest: LONGEST,
             ends: HashMap::new(),
             begun: VecDeque::new(),
         }
@@ -44,7 +48,7 @@ impl<K: Clone + Eq + Hash> Rests<K> {
         if took < SHORTEST {
             return;
         }
-        let end = now + took.saturating_mul(self.times).min(LONGEST);
+        let end = now + took.saturating_mul(self.times).min(self.longest);
         self.ends.insert(key.clone(), end);
         self.begun.push_back((end, key.clone()));
     }

@@ -431,15 +431,21 @@ async fn a_key_rests_as_long_as_its_processing_took() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rest_may_be_a_multiple_of_the_processing() {
-    let queue = queue().resting(10);
-    for (took, rest) in [(0, 0), (4, 40), (200, 500)] {
+    let usual = queue().resting(10);
+    let long = queue().resting(10).resting_at_most(1000 * MS);
+    for (queue, took, rest) in [
+        (&usual, 0, 0),
+        (&usual, 4, 40),
+        (&usual, 200, 500),
+        (&long, 200, 1000),
+    ] {
         queue.add("a");
         let item = queue.get().await.unwrap();
         sleep(took * MS).await;
         drop(item);
         let done = Instant::now();
         queue.add("a");
-        next(&queue).await;
+        next(queue).await;
         assert_eq!(done.elapsed(), rest * MS, "{took} ms");
         sleep(600 * MS).await;
     }

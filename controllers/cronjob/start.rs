@@ -183,7 +183,10 @@ fn names_zone(schedule: &str) -> bool {
 fn times(cron_job: &CronJob, last: Option<Timestamp>) -> Times {
     Times {
         // The API server sets the creation time of every object.
-        created: cron_job.meta.created.unwrap_or(Timestamp::UNIX_EPOCH),
+        created: cron_job
+            .meta
+            .created
+            .map_or(Timestamp::UNIX_EPOCH, Timestamp::from),
         last,
         deadline: cron_job.spec.starting_deadline_seconds,
     }

@@ -280,7 +280,7 @@ impl Work<'_> {
     fn created(&self, answer: &[u8], at: Timestamp) -> Result<Job, SyncError> {
         let job = Job::decode(answer).map_err(SyncError::Answer)?;
         if let Some(created) = job.meta.created {
-            let skew = created.duration_since(at).as_secs_f64();
+            let skew = Timestamp::from(created).duration_since(at).as_secs_f64();
             self.controller.metrics.creation_skew.observe(skew);
         }
         let message = format!("Created job {}", job.meta.name);

@@ -14,58 +14,61 @@ pub(super) type Slot = u32;
 const FEW: usize = 16;
 
 /// The nodes that refer to one node. Most nodes have no dependents, many have few, and some have
-/// thousands.
-#[derive(Debug)]
-pub(super) enum Dependents {
-    Few(Vec<Slot>),
-    #[expect(
-        clippy::box_collection,
-        reason = "large sets are rare, and a HashSet takes six words"
-    )]
-    Many(Box<HashSet<Slot>>),
-}
+/// thousands. A node without dependents needs 8 bytes for this.
+#[derive(Debug, Default)]
+pub(super) struct Dependents(Option<Box<Slots>>);
 
-impl Default for Dependents {
-    fn default() -> Self {
-        Self::Few(Vec::new())
-    }
+#[derive(Debug)]
+enum Slots {
+    Few(Vec<Slot>),
+    Many(HashSet<Slot>),
 }
 
 impl Dependents {
     /// Adds `slot`, unless the set has it.
     pub(super) fn insert(&mut self, slot: Slot) {
-        match self {
-            Self::Few(few) if few.contains(&slot) => {}
-            Self::Few(few) if few.len() < FEW => few.push(slot),
-            Self::Few(few) => *self = Self::Many(Box::new(few.drain(..).chain([slot]).collect())),
-            Self::Many(many) => drop(many.insert(slot)),
+        let slots = self
+            .0
+            .get_or_insert_with(|| Box::new(Slots::Few(Vec::new())));
+        match &mut **slots {
+            Slots::Few(few) if few.contains(&slot) => {}
+            Slots::Few(few) if few.len() < FEW => few.push(slot),
+            Slots::Few(few) => **slots = Slots::Many(few.drain(..).chain([slot]).collect()),
+            Slots::Many(many) => drop(many.insert(slot)),
         }
     }
 
     /// Removes `slot`. The set frees its memory if it becomes empty.
     pub(super) fn remove(&mut self, slot: Slot) {
-        match self {
-            Self::Few(few) => few.retain(|known| *known != slot),
-            Self::Many(many) => drop(many.remove(&slot)),
-        }
-        if self.is_empty() {
-            *self = Self::default();
+        let Some(slots) = &mut self.0 else {
+            return;
+        };
+        let is_empty = match &mut **slots {
+            Slots::Few(few) => {
+                few.retain(|known| *known != slot);
+                few.is_empty()
+            }
+            Slots::Many(many) => {
+                many.remove(&slot);
+                many.is_empty()
+            }
+        };
+        if is_empty {
+            self.0 = None;
         }
     }
 
     /// Whether no node refers to the owner.
     pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Few(few) => few.is_empty(),
-            Self::Many(many) => many.is_empty(),
-        }
+        self.0.is_none()
     }
 
     /// All slots, unordered.
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
-        let (few, many) = match self {
-            Self::Few(few) => (Some(few), None),
-            Self::Many(many) => (None, Some(many)),
+        let (few, many) = match self.0.as_deref() {
+            None => (None, None),
+            Some(Slots::Few(few)) => (Some(few), None),
+            Some(Slots::Many(many)) => (None, Some(many)),
         };
         few.into_iter()
             .flatten()
@@ -94,9 +97,6 @@ mod tests {
             dependents.remove(Slot::try_from(count).unwrap());
             dependents.remove(0);
         }
-        assert!(
-            dependents.is_empty() && matches!(dependents, Dependents::Few(_)),
-            "an empty set keeps no memory"
-        );
+        assert!(dependents.is_empty(), "an empty set keeps no memory");
     }
 }

@@ -40,7 +40,7 @@ fn meta(namespace: &str, uid: &str, owners: &[OwnerReference]) -> Meta {
 }
 
 fn deleting(mut meta: Meta, finalizers: &[&str]) -> Meta {
-    meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
+    meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH.into());
     meta.finalizers = CollectorFinalizers::among(finalizers.iter().copied());
     meta
 }

@@ -63,7 +63,8 @@ impl Cut {
     /// automatically: its account lists it.
     pub(super) fn is_unused(&self, secret: &TokenSecret, account: &ServiceAccount) -> bool {
         let (meta, uid) = (&secret.meta, &secret.annotations.account_uid);
-        meta.created.is_some_and(|created| created < self.time)
+        meta.created
+            .is_some_and(|created| Timestamp::from(created) < self.time)
             && !meta.is_terminating()
             && self.is_before(secret, LAST_USED) != Some(false)
             && (uid.is_empty() || **uid == *account.meta.uid.to_string())

@@ -106,7 +106,10 @@ impl Health {
         let mut health = match (before, seen) {
             (None, Some(_)) => fresh(Duration::ZERO),
             (None, None) => {
-                let created = node.meta.created.unwrap_or(Timestamp::UNIX_EPOCH);
+                let created = node
+                    .meta
+                    .created
+                    .map_or(Timestamp::UNIX_EPOCH, Timestamp::from);
                 fresh(saturating_since(now.wall, created))
             }
             (Some(before), None) => Self {

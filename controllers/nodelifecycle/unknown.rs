@@ -37,7 +37,7 @@ pub(super) fn patch(node: &Node, now: Timestamp) -> Value {
             None => Some(json!({
                 "type": kind,
                 "status": "Unknown",
-                "lastHeartbeatTime": node.meta.created.map(|time| time.to_string()),
+                "lastHeartbeatTime": node.meta.created.map(|time| Timestamp::from(time).to_string()),
                 "lastTransitionTime": now,
                 "reason": "NodeStatusNeverUpdated",
                 "message": "Kubelet never posted node status.",

@@ -98,12 +98,12 @@ fn is_unready(pod: &Pod, sample: &Sample, readiness: Readiness, now: Timestamp) 
     let mut conditions = pod.conditions.iter();
     let (Some(ready), Some(started)) = (
         conditions.find(|condition| condition.kind == *"Ready"),
-        pod.start_time,
+        pod.start_time.map(Timestamp::from),
     ) else {
         return true;
     };
     let is_false = ready.status == *"False";
-    let changed = pod.ready.since.unwrap_or(Timestamp::MIN);
+    let changed = pod.ready.since.map_or(Timestamp::MIN, Timestamp::from);
     if is_within(readiness.cpu_initialization, started, now) {
         is_false || is_within(sample.window, changed, sample.timestamp)
     } else {

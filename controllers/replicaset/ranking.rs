@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{Phase, Pod};
+use steersman_runtime::object::{Phase, Pod, Time};
 
 /// Whether the annotation `controller.kubernetes.io/pod-deletion-cost` counts: the feature gate
 /// `PodDeletionCost`.
@@ -108,9 +108,9 @@ fn phase_rank(phase: Phase) -> u8 {
 /// over all pods of about the same age. Only equal times compare as equal.
 fn compare_ages(
     p: &Pod,
-    since_p: Option<Timestamp>,
+    since_p: Option<Time>,
     q: &Pod,
-    since_q: Option<Timestamp>,
+    since_q: Option<Time>,
     now: Timestamp,
 ) -> Ordering {
     match (since_p, since_q) {
@@ -126,8 +126,8 @@ fn compare_ages(
 
 /// floor(log2(age in nanoseconds)); `None`, which is less than any other value, for a time that is
 /// not in the past.
-fn age_bucket(since: Timestamp, now: Timestamp) -> Option<u32> {
-    let age = now.as_nanosecond() - since.as_nanosecond();
+fn age_bucket(since: Time, now: Timestamp) -> Option<u32> {
+    let age = now.as_nanosecond() - Timestamp::from(since).as_nanosecond();
     (age > 0).then(|| age.ilog2())
 }
 
@@ -167,7 +167,7 @@ pub(super) fn age_ratios(active: &[Arc<Pod>], victims: &[Arc<Pod>], now: Timesta
     let ready = |pods: &[Arc<Pod>]| -> Vec<Timestamp> {
         pods.iter()
             .filter(|pod| pod.is_ready())
-            .filter_map(|pod| pod.meta.created)
+            .filter_map(|pod| pod.meta.created.map(Timestamp::from))
             .collect()
     };
     let Some(youngest) = ready(active)
@@ -372,9 +372,9 @@ mod tests {
             "b",
             "a bucket boundary lies between"
         );
-        assert_eq!(age_bucket(now(), now()), None);
+        assert_eq!(age_bucket(now().into(), now()), None);
         assert_eq!(
-            age_bucket(now() + std::time::Duration::from_secs(1), now()),
+            age_bucket((now() + std::time::Duration::from_secs(1)).into(), now()),
             None,
             "a time in the future"
         );

@@ -117,7 +117,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 
 /// The reason to delete `request` at `now`. Upstream: `shouldDeleteRequest`.
 fn due(request: &ResourcePoolStatusRequest, now: Timestamp) -> Option<&'static str> {
-    let created = request.meta.created;
+    let created = request.meta.created.map(Timestamp::from);
     let (since, limit) = match &request.status {
         None => (created, PENDING),
         Some(status) => {

@@ -68,7 +68,7 @@ impl ObjectSyncer for ServiceCidrs {
 
     async fn sync(&self, key: &ObjectKey, cidr: Arc<ServiceCidr>) -> Result<Requeue, SyncError> {
         if let Some(deleted) = cidr.meta.deleted {
-            let age = saturating_since(self.clock.now(), deleted);
+            let age = saturating_since(self.clock.now(), deleted.into());
             return self.let_go(key, &cidr, age).await;
         }
         if !cidr.has_finalizer(FINALIZER) {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use steersman_runtime::client::{ApiClient, Target};
 use steersman_runtime::clock::saturating_since;
@@ -54,7 +55,10 @@ pub(super) async fn resource_of(
     Ok(match found.map_err(SyncError::Discovery)? {
         Some(served) => Resource::Served(served),
         None => {
-            let created = migration.meta.created.unwrap_or_default();
+            let created = migration
+                .meta
+                .created
+                .map_or_else(Timestamp::default, Timestamp::from);
             match saturating_since(statuses.clock.now(), created) < PATIENCE {
                 true => Resource::NotYet,
                 false => Resource::Missing,

@@ -48,5 +48,5 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 
 fn due(request: &PodCertificateRequest, now: Timestamp) -> Option<&'static str> {
     let created = request.meta.created?;
-    (saturating_since(now, created) >= AGE).then_some("old")
+    (saturating_since(now, created.into()) >= AGE).then_some("old")
 }

@@ -62,7 +62,9 @@ fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> 
         Some("denied")
     } else if has("Failed", DECIDED) {
         Some("failed")
-    } else if csr.status.conditions.is_empty() && is_older(csr.meta.created, WAITING) {
+    } else if csr.status.conditions.is_empty()
+        && is_older(csr.meta.created.map(Timestamp::from), WAITING)
+    {
         Some("not decided")
     } else if is_issued && csr.condition("Approved").is_some() && has_expired(csr, now) {
         Some("certificate expired")

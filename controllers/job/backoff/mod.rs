@@ -66,23 +66,20 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     let details = pod.details();
     let unready = || {
         let ready = pod.conditions.iter().find(|state| state.kind == *"Ready")?;
-        pod.ready.since.filter(|_| ready.status == *"False")
+        let since = pod.ready.since.filter(|_| ready.status == *"False")?;
+        Some(Timestamp::from(since))
     };
     let deletion_began = || {
         let grace = details.deletion_grace_period_seconds.unwrap_or(0);
         let grace = jiff::SignedDuration::from_secs(grace);
-        Some(
-            pod.meta
-                .deleted?
-                .saturating_sub(grace)
-                .unwrap_or(Timestamp::MIN),
-        )
+        let deadline = Timestamp::from(pod.meta.deleted?);
+        Some(deadline.saturating_sub(grace).unwrap_or(Timestamp::MIN))
     };
     details
         .containers_finished
         .or_else(unready)
         .or_else(deletion_began)
-        .or(pod.meta.created)
+        .or(pod.meta.created.map(Timestamp::from))
         .unwrap_or(Timestamp::MIN)
 }
 

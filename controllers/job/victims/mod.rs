@@ -7,8 +7,7 @@
 
 use std::cmp::Ordering;
 
-use jiff::Timestamp;
-use steersman_runtime::object::Phase;
+use steersman_runtime::object::{Phase, Time};
 
 use super::pods::JobPod;
 
@@ -73,7 +72,7 @@ fn rank(phase: Phase) -> u8 {
 }
 
 /// An unset time comes first, then later ones.
-fn later_first(a: Option<Timestamp>, b: Option<Timestamp>) -> Ordering {
+fn later_first(a: Option<Time>, b: Option<Time>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => b.cmp(&a),
         (a, b) => a.is_some().cmp(&b.is_some()),

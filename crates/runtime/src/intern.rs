@@ -14,17 +14,79 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use arcstr::ArcStr;
 use foldhash::fast::RandomState;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A table of shared values. Equal values share one allocation.
-pub struct Interner<T: ?Sized> {
-    table: LazyLock<Mutex<Table<T>>>,
+/// A pointer to a value that others may share.
+pub trait Shared: Clone + Eq + Hash {
+    /// Whether a second pointer to the value exists.
+    fn has_others(&self) -> bool;
 }
 
-struct Table<T: ?Sized> {
-    values: HashSet<Arc<T>, RandomState>,
+impl Shared for ArcStr {
+    fn has_others(&self) -> bool {
+        // A literal has no count.
+        Self::strong_count(self).is_none_or(|count| count > 1)
+    }
+}
+
+/// A shared slice. It takes 8 bytes beside the shared elements, and an `Arc<[T]>` would take 16.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct SharedSlice<T>(Arc<Box<[T]>>);
+
+impl<T> SharedSlice<T> {
+    /// Whether both are one allocation.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<T> Clone for SharedSlice<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Eq + Hash> Shared for SharedSlice<T> {
+    fn has_others(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl<T> Default for SharedSlice<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> From<&[T]> for SharedSlice<T> {
+    fn from(values: &[T]) -> Self {
+        Self(Arc::new(values.into()))
+    }
+}
+
+impl<T> Borrow<[T]> for SharedSlice<T> {
+    fn borrow(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> Deref for SharedSlice<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+/// A table of shared values behind pointers of type `P`. Equal values share one allocation.
+pub struct Interner<P> {
+    table: LazyLock<Mutex<Table<P>>>,
+}
+
+struct Table<P> {
+    values: HashSet<P, RandomState>,
     /// Number of values at which the next insertion removes unused values.
     sweep_at: usize,
 }
@@ -32,7 +94,7 @@ struct Table<T: ?Sized> {
 /// Smallest number of values for a sweep. In a smaller table, a sweep costs more than it frees.
 const FIRST_SWEEP: usize = 1024;
 
-impl<T: ?Sized + Eq + Hash> Interner<T> {
+impl<P: Shared> Interner<P> {
     /// An empty table, for a `static`.
     pub const fn new() -> Self {
         Self {
@@ -46,27 +108,27 @@ impl<T: ?Sized + Eq + Hash> Interner<T> {
     }
 
     /// The shared copy of `value`. The first call for a value copies it into the table.
-    pub fn intern<'a>(&self, value: &'a T) -> Arc<T>
+    pub fn intern<'a, T>(&self, value: &'a T) -> P
     where
-        Arc<T>: From<&'a T> + Borrow<T>,
+        T: Eq + Hash + ?Sized,
+        P: From<&'a T> + Borrow<T>,
     {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = table.values.get(value) {
-            return Arc::clone(found);
+            return found.clone();
         }
         if table.values.len() >= table.sweep_at {
-            // A count of 1 means that only the table refers to the value.
-            table.values.retain(|v| Arc::strong_count(v) > 1);
+            table.values.retain(Shared::has_others);
             // Doubling keeps the average cost of an insertion constant.
             table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
         }
-        let fresh: Arc<T> = Arc::from(value);
-        table.values.insert(Arc::clone(&fresh));
+        let fresh = P::from(value);
+        table.values.insert(fresh.clone());
         fresh
     }
 }
 
-impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
+impl<P: Shared> Default for Interner<P> {
     fn default() -> Self {
         Self::new()
     }
@@ -150,12 +212,12 @@ impl PartsKey {
     }
 }
 
-static STRINGS: Interner<str> = Interner::new();
+static STRINGS: Interner<ArcStr> = Interner::new();
 
 /// An interned string, for strings that many objects share: namespaces, node names, label keys and
-/// label values.
+/// label values. It takes 8 bytes beside the shared text.
 #[derive(Clone, PartialOrd, Ord)]
-pub struct Sym(Arc<str>);
+pub struct Sym(ArcStr);
 
 impl Sym {
     /// The shared copy of `text`.
@@ -163,9 +225,9 @@ impl Sym {
         Self(STRINGS.intern(text))
     }
 
-    /// The shared string.
+    /// A copy of the string.
     pub fn to_arc(&self) -> Arc<str> {
-        Arc::clone(&self.0)
+        Arc::from(self.as_str())
     }
 
     /// The string.
@@ -184,7 +246,7 @@ impl Hash for Sym {
 impl PartialEq for Sym {
     fn eq(&self, other: &Self) -> bool {
         // Both sides come from one table, so equal strings have one address while both are alive.
-        Arc::ptr_eq(&self.0, &other.0)
+        ArcStr::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -269,13 +331,14 @@ mod tests {
     fn equal_texts_share_one_allocation() {
         let (a, b) = (Sym::new("intern-a"), Sym::new("intern-a"));
         assert_eq!(a, b);
-        assert!(Arc::ptr_eq(&a.0, &b.0));
+        assert!(ArcStr::ptr_eq(&a.0, &b.0));
+        assert_eq!(size_of::<Option<Sym>>(), 8);
         assert_ne!(a, Sym::new("intern-b"));
     }
 
     #[test]
     fn unused_values_are_removed_when_the_table_grows() {
-        static TABLE: Interner<str> = Interner::new();
+        static TABLE: Interner<ArcStr> = Interner::new();
         let kept = TABLE.intern("kept");
         for i in 0..3 * FIRST_SWEEP {
             TABLE.intern(format!("gone-{i}").as_str());

@@ -5,17 +5,16 @@
 //! `k8s.io/apimachinery/pkg/labels`, and `LabelSelectorAsSelector` in `pkg/apis/meta/v1`.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::intern::{Interner, Sym};
+use crate::intern::{Interner, SharedSlice, Sym};
 
-static SETS: Interner<[(Sym, Sym)]> = Interner::new();
+static SETS: Interner<SharedSlice<(Sym, Sym)>> = Interner::new();
 
 /// The labels of one object, sorted by key. Objects with equal labels share one allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Labels(Arc<[(Sym, Sym)]>);
+pub struct Labels(SharedSlice<(Sym, Sym)>);
 
 impl Labels {
     /// The shared set with the pairs `pairs`. For a repeated key, the last value wins.

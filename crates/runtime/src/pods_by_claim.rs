@@ -16,7 +16,7 @@ pub struct PodsByClaim {
 impl PodsByClaim {
     /// Adds the index to `pods` and reads from it.
     pub fn of(pods: &Store<Pod>) -> Self {
-        let is_same = |old: &Pod, new: &Pod| Arc::ptr_eq(&old.volumes, &new.volumes);
+        let is_same = |old: &Pod, new: &Pod| old.volumes.ptr_eq(&new.volumes);
         Self {
             index: pods.add_index_over("pod-pvc-index", is_same, values),
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 
 use jiff::Timestamp;
 
-use crate::object::{ObjectKey, Pod, Service};
+use crate::object::{ObjectKey, Pod, Service, Time};
 use crate::own_writes::Memory;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -21,9 +21,9 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct TriggerTimes(Mutex<HashMap<ObjectKey, Times>>);
 
 struct Times {
-    service: Option<Timestamp>,
+    service: Option<Time>,
     /// Name of each pod and time of its last change of readiness, sorted by name.
-    pods: Box<[(Arc<str>, Timestamp)]>,
+    pods: Box<[(Arc<str>, Time)]>,
 }
 
 impl Times {
@@ -38,14 +38,14 @@ impl Times {
     }
 
     /// The remembered time of the pod with this name.
-    fn of_pod(&self, name: &str) -> Option<Timestamp> {
+    fn of_pod(&self, name: &str) -> Option<Time> {
         let position = self.pods.binary_search_by(|(pod, _)| (**pod).cmp(name));
         Some(self.pods[position.ok()?].1)
     }
 
     /// The earliest time that is later than the one in `known`.
-    fn earliest_change(&self, known: &Self) -> Option<Timestamp> {
-        let is_later = |time: &Timestamp, old: Option<Timestamp>| old.is_none_or(|old| old < *time);
+    fn earliest_change(&self, known: &Self) -> Option<Time> {
+        let is_later = |time: &Time, old: Option<Time>| old.is_none_or(|old| old < *time);
         let pods = self.pods.iter();
         pods.filter(|(name, time)| is_later(time, known.of_pod(name)))
             .map(|(_, time)| *time)
@@ -73,7 +73,7 @@ impl TriggerTimes {
             Some(known) => times.earliest_change(known),
         };
         self.all().insert(key.clone(), times);
-        earliest
+        earliest.map(Timestamp::from)
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Times>> {

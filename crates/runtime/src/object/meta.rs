@@ -1,19 +1,19 @@
 //! Object metadata in the form that all views keep.
 //!
 //! A cache holds the metadata of every object, so each field has a small form. Strings and lists
-//! of owners are shared, a UID takes 16 bytes, and two flags replace the list of finalizers.
+//! of owners are shared, a UID takes 24 bytes and a time 8, and two flags replace the list of finalizers.
 //! Upstream: `ObjectMeta` of `k8s.io/apimachinery/pkg/apis/meta/v1`.
 
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::intern::{Interner, Sym};
+use super::time::Time;
+use crate::intern::{Interner, SharedSlice, Sym};
 use crate::labels::Labels;
 
-static OWNERS: Interner<[OwnerReference]> = Interner::new();
+static OWNERS: Interner<SharedSlice<OwnerReference>> = Interner::new();
 
 /// The fields of `ObjectMeta` that controllers read. Views never keep `managedFields`.
 #[derive(Debug, Clone)]
@@ -30,9 +30,9 @@ pub struct Meta {
     /// `generation`, the version of the spec; 0 for types without it.
     pub generation: i64,
     /// `creationTimestamp`.
-    pub created: Option<Timestamp>,
+    pub created: Option<Time>,
     /// `deletionTimestamp`; set from the start of the deletion.
-    pub deleted: Option<Timestamp>,
+    pub deleted: Option<Time>,
     /// Labels.
     pub labels: Labels,
     /// Owner references, in the served order.
@@ -134,7 +134,7 @@ pub struct OwnerReference {
 /// The owner references of one object. Objects with equal references, such as the pods of one
 /// ReplicaSet, share one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owners(Arc<[OwnerReference]>);
+pub struct Owners(SharedSlice<OwnerReference>);
 
 impl Owners {
     /// The shared list with the entries `owners`.

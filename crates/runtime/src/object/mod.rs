@@ -53,6 +53,7 @@ mod storage_class;
 mod storage_version;
 mod storage_version_migration;
 mod target_ref;
+mod time;
 mod token_secret;
 mod validating_admission_policy;
 mod view;
@@ -167,6 +168,7 @@ pub use storage_version_migration::{
     StorageVersionMigrationStatus,
 };
 pub use target_ref::TargetRef;
+pub use time::Time;
 pub use token_secret::{Filled, TokenAnnotations, TokenData, TokenSecret};
 pub use validating_admission_policy::{
     MatchConstraints, ParamKind, PolicyValidation, PolicyVariable, ResourceRule,

@@ -4,14 +4,12 @@
 //! It is a view of its own, because no other controller reads these fields, and that controller is
 //! off by default. Where it runs, pods are watched twice. Upstream: `k8s.io/api/core/v1`.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::pod::{PodVolume, shared_volumes};
 use super::view::view;
-use crate::intern::Sym;
+use crate::intern::{SharedSlice, Sym};
 
 view! {
     /// A pod with its SELinux options.
@@ -89,7 +87,7 @@ view! {
 
 /// The volumes of a pod that controllers attach.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AttachableVolumes(pub Arc<[PodVolume]>);
+pub struct AttachableVolumes(pub SharedSlice<PodVolume>);
 
 impl<'de> Deserialize<'de> for AttachableVolumes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

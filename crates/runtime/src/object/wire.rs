@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+use super::time::Time;
 use crate::intern::Sym;
 use crate::labels::Labels;
 
@@ -265,8 +266,8 @@ impl<A> MetaWire<'_, A> {
             uid: Uid::new(self.uid.as_deref().unwrap_or_default()),
             resource_version,
             generation: self.generation,
-            created: self.creation_timestamp,
-            deleted: self.deletion_timestamp,
+            created: self.creation_timestamp.map(Time::from),
+            deleted: self.deletion_timestamp.map(Time::from),
             labels: Labels::new(self.labels.iter()),
             owners: Owners::new(&owners),
             finalizers: CollectorFinalizers::among(self.finalizers.iter().map(|name| &**name)),

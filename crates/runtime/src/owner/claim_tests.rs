@@ -68,7 +68,7 @@ fn labelled(mut meta: Meta, app: &str) -> Meta {
 }
 
 fn deleted(mut meta: Meta) -> Meta {
-    meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
+    meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH.into());
     meta
 }
 

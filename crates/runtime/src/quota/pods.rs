@@ -101,7 +101,7 @@ fn is_charged(pod: &Pod, now: Timestamp) -> bool {
     let (Some(deleted), Some(seconds)) = (pod.meta.deleted, grace) else {
         return true;
     };
-    match deleted.checked_add(SignedDuration::from_secs(seconds)) {
+    match Timestamp::from(deleted).checked_add(SignedDuration::from_secs(seconds)) {
         Ok(end) => now <= end,
         // Beyond the largest time.
         Err(_) => seconds > 0,

@@ -13,11 +13,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Pod;
 use crate::clock::saturating_since;
+use crate::object::Time;
 
 impl Pod {
     /// Whether the pod has been ready for `min_ready_seconds` at the time `now`.
     pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
-        let is_old = |since: Timestamp| now.duration_since(since) >= ready_time(min_ready_seconds);
+        let is_old =
+            |since: Time| now.duration_since(since.into()) >= ready_time(min_ready_seconds);
         self.is_ready() && (min_ready_seconds == 0 || self.ready.since.is_some_and(is_old))
     }
 
@@ -34,7 +36,8 @@ impl Pod {
             .filter(|_| self.is_ready() && min_ready_seconds > 0)?;
         // A difference of times stays in range; a sum would overflow for times near the end of the
         // range.
-        let left = ready_time(min_ready_seconds).saturating_sub(decided_at.duration_since(since));
+        let ready_for = decided_at.duration_since(since.into());
+        let left = ready_time(min_ready_seconds).saturating_sub(ready_for);
         Duration::try_from(left).ok().filter(|left| !left.is_zero())
     }
 }

@@ -51,9 +51,10 @@ use super::Object;
 use super::conditions::Conditions;
 use super::document::Document;
 use super::meta::Meta;
+use super::time::Time;
 use super::view::view;
 use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable, parse};
-use crate::intern::Sym;
+use crate::intern::{SharedSlice, Sym};
 use crate::resource::{self, ResourceType};
 
 /// A pod: the fields that upstream's controllers read.
@@ -64,7 +65,7 @@ pub struct Pod {
     /// The part of the spec that pods of one template share.
     pub spec: Arc<PodSpec>,
     /// Volumes that controllers attach, protect or create claims for.
-    pub volumes: Arc<[PodVolume]>,
+    pub volumes: SharedSlice<PodVolume>,
     /// `spec.nodeName`; unset until the pod is bound.
     pub node: Option<Sym>,
     /// `spec.hostname`. In StatefulSets it equals the name of the pod, and then shares its memory.
@@ -78,7 +79,7 @@ pub struct Pod {
     /// `status.reason`, such as `Evicted`.
     pub reason: Option<Sym>,
     /// `status.startTime`.
-    pub start_time: Option<Timestamp>,
+    pub start_time: Option<Time>,
     /// `status.observedGeneration`.
     pub observed_generation: Option<i64>,
     /// The first condition of type `Ready`.
@@ -142,7 +143,7 @@ pub struct Readiness {
     /// Whether its status is `True`.
     pub is_true: bool,
     /// Its `lastTransitionTime`.
-    pub since: Option<Timestamp>,
+    pub since: Option<Time>,
 }
 
 impl Pod {
@@ -403,11 +404,11 @@ impl PodWire<'_> {
             phase,
             qos_class: status.qos_class.as_deref().and_then(parse_qos_class),
             reason: status.reason.as_deref().map(Sym::new),
-            start_time: status.start_time,
+            start_time: status.start_time.map(Time::from),
             observed_generation: status.observed_generation,
             ready: Readiness {
                 is_true: ready.is_some_and(|c| c.status.as_deref() == Some("True")),
-                since: ready.and_then(|c| Some(c.since.as_ref()?.to_lenient_time())),
+                since: ready.and_then(|c| Some(c.since.as_ref()?.to_lenient_time().into())),
             },
             conditions: Conditions::new(states),
             restarts: max_restarts(status.container_statuses.iter()),
@@ -622,15 +623,12 @@ mod tests {
                 .ready
                 .since
                 .unwrap();
-            assert_eq!(
-                since,
-                if kept {
-                    text.parse().unwrap()
-                } else {
-                    Timestamp::MAX
-                },
-                "{text}"
-            );
+            let expected = if kept {
+                text.parse().unwrap()
+            } else {
+                Timestamp::MAX
+            };
+            assert_eq!(since, Time::from(expected), "{text}");
         }
     }
 

@@ -6,16 +6,15 @@
 //! allocation.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::intern::{Interner, Sym};
+use crate::intern::{Interner, SharedSlice, Sym};
 use crate::object::wire::Text;
 
-static VOLUMES: Interner<[PodVolume]> = Interner::new();
+static VOLUMES: Interner<SharedSlice<PodVolume>> = Interner::new();
 
 /// Sources that the attach-detach controller attaches without a claim. `fc`, `flexVolume` and
 /// `iscsi` have plugins in Kubernetes; `k8s.io/csi-translation-lib` translates the others to CSI.
@@ -59,7 +58,7 @@ pub enum VolumeSource {
 }
 
 /// The shared list of the volumes that the decoder kept.
-pub(super) fn shared(volumes: Vec<VolumeWire>) -> Arc<[PodVolume]> {
+pub(super) fn shared(volumes: Vec<VolumeWire>) -> SharedSlice<PodVolume> {
     let kept: Vec<PodVolume> = volumes.into_iter().filter_map(|volume| volume.0).collect();
     VOLUMES.intern(&kept[..])
 }
@@ -67,7 +66,7 @@ pub(super) fn shared(volumes: Vec<VolumeWire>) -> Arc<[PodVolume]> {
 /// Decodes the list of volumes of a view that is no [`Pod`](super::Pod).
 pub(crate) fn shared_volumes<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Arc<[PodVolume]>, D::Error> {
+) -> Result<SharedSlice<PodVolume>, D::Error> {
     Vec::<VolumeWire>::deserialize(deserializer).map(shared)
 }
 

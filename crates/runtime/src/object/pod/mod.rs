@@ -10,8 +10,6 @@
 //! | [`PodVolume`] | volumes with a claim, or attached without one | per pod with such volumes |
 //! | [`PodDetails`] | fields that few pods have | per pod with such a field |
 //!
-//! Some fields are for controllers of upstream that this manager lacks so far.
-//!
 //! Add a new field where it costs least. Use `PodSpec` if pods of one template have equal values,
 //! and `PodDetails` if most pods lack the field. All other fields go to `Pod`. The example
 //! `pod_cache` measures the cost.

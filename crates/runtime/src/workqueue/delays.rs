@@ -66,6 +66,14 @@ impl<K: Clone + Eq + Hash> Delays<K> {
         Some(key)
     }
 
+    /// Removes `key`.
+    pub(super) fn remove(&mut self, key: &K) {
+        if let Some(slot) = self.slots.remove(key) {
+            self.by_time.remove(&slot);
+            shrink_map(&mut self.slots);
+        }
+    }
+
     /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first_key_value().map(|((due, _), _)| *due)

@@ -44,6 +44,9 @@ const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 /// sync has ended, with its retries. The check also reports a panic for this long.
 const STUCK: Duration = Duration::from_secs(600);
 
+/// A delay for [`WorkQueue::add_within`]: as long as the longest rest of most keys.
+pub const UNHURRIED: Duration = Duration::from_millis(500);
+
 /// A queue of keys. Cheap to clone; clones share one queue.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
@@ -68,6 +71,8 @@ struct State<K> {
     /// All keys that are dirty or in process.
     marks: HashMap<K, Marks>,
     delays: Delays<K>,
+    /// The keys of [`WorkQueue::add_within`].
+    unhurried: Delays<K>,
     backoff: Backoff<K>,
     rests: Rests<K>,
     /// Dirty keys that rest, by the end of their rest.
@@ -150,6 +155,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             queue: VecDeque::new(),
             marks: HashMap::new(),
             delays: Delays::default(),
+            unhurried: Delays::default(),
             backoff,
             rests: Rests::default(),
             resting: Delays::default(),
@@ -196,6 +202,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
+    /// Adds a key after `delay`, unless a worker takes the key before. For changes that may wait for the
+    /// next sync of their key.
+    pub fn add_within(&self, key: K, delay: Duration) {
+        let mut state = self.shared.lock();
+        if !state.shutting_down && state.unhurried.insert(key, Instant::now(), delay) {
+            self.shared.arm(&mut state);
+        }
+    }
+
     /// Adds a key after its back-off. The back-off doubles with each call until
     /// [`WorkQueue::forget`].
     pub fn add_rate_limited(&self, key: K) {
@@ -229,6 +244,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let marks = state.marks.entry(key.clone()).or_default();
         marks.taken = Some(now);
         let added = marks.added.take();
+        state.unhurried.remove(&key);
         state.moved = now;
         drop(state);
         self.shared.metrics.depth.dec();
@@ -250,6 +266,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let mut state = self.shared.lock();
         state.shutting_down = true;
         state.delays = Delays::default();
+        state.unhurried = Delays::default();
         let rested = Instant::now() + state.rests.longest;
         while let Some(key) = state.resting.pop_due(rested) {
             self.shared.enqueue(&mut state, key, rested);
@@ -390,13 +407,14 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
         while let Some(key) = state.delays.pop_due(now) {
             self.add(&mut state, key, now);
         }
+        while let Some(key) = state.unhurried.pop_due(now) {
+            self.add(&mut state, key, now);
+        }
         while let Some(key) = state.resting.pop_due(now) {
             self.enqueue(&mut state, key, now);
         }
-        let next = [state.delays.next(), state.resting.next()]
-            .into_iter()
-            .flatten()
-            .min();
+        let waiting = [&state.delays, &state.unhurried, &state.resting];
+        let next = waiting.into_iter().filter_map(Delays::next).min();
         if next.is_none() {
             state.timer = None;
         }

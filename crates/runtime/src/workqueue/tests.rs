@@ -188,6 +188,27 @@ async fn an_immediate_add_does_not_cancel_a_delayed_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unhurried_key_comes_with_the_next_add_or_after_its_delay() {
+    let (queue, started) = (queue(), Instant::now());
+    queue.add_within("foo", 50 * MS);
+    queue.add_within("foo", 70 * MS);
+    assert_eq!(next(&queue).await, "foo");
+    assert_eq!(started.elapsed(), 50 * MS);
+    sleep(100 * MS).await;
+    assert_eq!(queue.len(), 0, "only once");
+
+    queue.add_within("foo", 50 * MS);
+    queue.add("foo");
+    let item = queue.get().await.unwrap();
+    sleep(100 * MS).await;
+    assert_eq!(queue.len(), 0, "the worker saw the change");
+    queue.add_within("foo", 50 * MS);
+    drop(item);
+    let why = "the worker may have missed a change during its sync";
+    assert_eq!(next(&queue).await, "foo", "{why}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn delayed_keys_are_added_in_the_order_of_their_deadlines() {
     let queue = queue();
     for (key, delay) in [("foo", 1000), ("bar", 500), ("baz", 250), ("tie", 500)] {
@@ -229,8 +250,10 @@ async fn a_zero_delay_adds_at_once_and_the_longest_delay_does_not_panic() {
 async fn shutdown_drops_delayed_keys_and_ends_the_timer() {
     let queue = queue();
     queue.add_after("foo", 50 * MS);
+    queue.add_within("foo", 50 * MS);
     queue.shut_down();
     queue.add_after("bar", 50 * MS);
+    queue.add_within("bar", 50 * MS);
     assert!(queue.get().await.is_none());
     sleep(100 * MS).await;
     assert_eq!(queue.len(), 0);
@@ -351,6 +374,7 @@ async fn metrics_exist_from_the_start_and_follow_a_key() {
 async fn memory_is_released_after_a_burst() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     for key in 0..10_000 {
+        queue.add_within(key, MS);
         queue.add(key);
         queue.add_after(key, MS);
     }

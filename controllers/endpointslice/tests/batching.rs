@@ -46,10 +46,13 @@ async fn added_pods_are_batched() {
         let writes = world.writes_of(async {
             for (n, delay) in delays.into_iter().enumerate() {
                 tokio::time::sleep(MS * delay).await;
-                // One request creates a pod with an address, so it is one change.
+                // One request creates a ready pod with an address, so it is one change. Others wait for it.
                 let mut pod = super::pod(&format!("pod-{n}"), "node");
                 let ip = format!("10.0.0.{}", n + 1);
-                pod["status"] = json!({"phase": "Running", "podIPs": [{"ip": ip}]});
+                pod["status"] = json!({
+                    "phase": "Running", "podIPs": [{"ip": ip}],
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                });
                 world.cluster.load(pod_in_default(pod)).unwrap();
             }
         });
@@ -92,6 +95,31 @@ async fn deleted_pods_are_batched() {
         assert_eq!(writes.await.len(), expected, "{case}");
         assert_eq!(world.endpoints().len(), 7, "{case}");
     }
+}
+
+/// Endpoints without traffic wait for half a second, or for the next change of another endpoint.
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_not_ready_share_a_write() {
+    let world = batching("0s", 1).await;
+    let unready = |n: usize| {
+        let mut pod = super::pod(&format!("unready-{n}"), "node");
+        let ip = format!("10.0.2.{n}");
+        pod["status"] = json!({"phase": "Running", "podIPs": [{"ip": ip}]});
+        world.cluster.load(pod_in_default(pod)).unwrap();
+    };
+    let writes = world.writes_of(async {
+        unready(0);
+        tokio::time::sleep(400 * MS).await;
+        unready(1);
+    });
+    assert_eq!(writes.await.len(), 1, "half a second after the first one");
+    let writes = world.writes_of(async {
+        unready(2);
+        tokio::time::sleep(MS).await;
+        world.kill("pod-0").await;
+    });
+    assert_eq!(writes.await.len(), 1, "with the endpoint that goes");
+    assert_eq!(world.endpoints().len(), 3);
 }
 
 /// The pod with the namespace that a loaded object needs.

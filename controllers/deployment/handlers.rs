@@ -2,7 +2,8 @@
 //!
 //! - A change of a Deployment enqueues it.
 //! - A change of a ReplicaSet enqueues its controller. An orphan enqueues every Deployment whose
-//!   selector matches it.
+//!   selector matches it. A new number of terminating pods waits for the next sync, but for half a
+//!   second at most.
 //! - The deletion of the last pod of a Recreate Deployment enqueues it, since its rollout waits for
 //!   this deletion.
 
@@ -10,9 +11,11 @@ use std::sync::Arc;
 
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Deployment, Object, ObjectKey, Pod, ReplicaSet, Strategy};
+use steersman_runtime::object::{
+    Deployment, Object, ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Strategy,
+};
 use steersman_runtime::owner::{ByController, dependent_events, owner_of};
-use steersman_runtime::workqueue::WorkQueue;
+use steersman_runtime::workqueue::{UNHURRIED, WorkQueue};
 
 /// The caches that the controller reads.
 #[derive(Clone)]
@@ -46,7 +49,15 @@ pub(super) fn register(
             if let Some((owner, gone)) = deletion(&change) {
                 deleting.deletion_observed(&owner, &gone);
             }
-            dependent_events(&owners, &change, |event| queue.add(event.owner().key()));
+            let is_counted_only = changes_terminating_only(&change);
+            dependent_events(&owners, &change, |event| {
+                let key = event.owner().key();
+                if is_counted_only {
+                    queue.add_within(key, UNHURRIED);
+                } else {
+                    queue.add(key);
+                }
+            });
         }
     });
     pods.add_handler({
@@ -60,6 +71,25 @@ pub(super) fn register(
         }
     });
     caches
+}
+
+/// Whether `change` changes the number of terminating pods only, which nothing waits for.
+fn changes_terminating_only(change: &Change<'_, ReplicaSet>) -> bool {
+    let Change::Updated { old, new } = change else {
+        return false;
+    };
+    let counted = ReplicaSetStatus {
+        terminating_replicas: new.status.terminating_replicas,
+        ..old.status.clone()
+    };
+    counted == new.status
+        && counted != old.status
+        && old.annotations == new.annotations
+        && old.meta.uid == new.meta.uid
+        && old.meta.generation == new.meta.generation
+        && old.meta.deleted == new.meta.deleted
+        && old.meta.labels == new.meta.labels
+        && old.meta.owners == new.meta.owners
 }
 
 /// The key of the controller of a deleted or terminating ReplicaSet, and the key of the ReplicaSet.
@@ -296,6 +326,46 @@ mod tests {
         let rs = Arc::new(owned("rs", "web").build());
         let resync = Change::Updated { old: &rs, new: &rs };
         assert!(enqueued(&deployments(), &resync).is_empty(), "a resync");
+    }
+
+    #[test]
+    fn a_new_number_of_terminating_pods_waits_unless_more_changed() {
+        let rs = || owned("rs", "web").status("replicas", 3);
+        let gone = || rs().status("terminatingReplicas", 1);
+        // (why, new, waits)
+        let cases: [(&str, ReplicaSetBuilder, bool); 6] = [
+            ("pods are gone", gone(), true),
+            ("no visible change", rs(), false),
+            (
+                "a pod is ready, too",
+                gone().status("readyReplicas", 1),
+                false,
+            ),
+            ("scaled, too", gone().metadata("generation", 2), false),
+            (
+                "deleted, too",
+                gone().metadata("deletionTimestamp", time(1)),
+                false,
+            ),
+            (
+                "a new revision, too",
+                gone().metadata(
+                    "annotations",
+                    json!({"deployment.kubernetes.io/revision": "2"}),
+                ),
+                false,
+            ),
+        ];
+        let old = Arc::new(rs().build());
+        for (why, new, expected) in cases {
+            let new = Arc::new(new.build());
+            let change = Change::Updated {
+                old: &old,
+                new: &new,
+            };
+            assert_eq!(changes_terminating_only(&change), expected, "{why}");
+        }
+        assert!(!changes_terminating_only(&added(&old)));
     }
 
     #[test]

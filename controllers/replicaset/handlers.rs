@@ -2,6 +2,7 @@
 //!
 //! A change of an owner enqueues it. A change of a pod enqueues its controller, and a change of an
 //! orphan enqueues all owners that may adopt it. Created and deleted pods count down expectations.
+//! The end of a terminating pod waits for the next sync, but for half a second at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::object::{ObjectKey, Pod};
 use steersman_runtime::owner::{DependentEvent, dependent_events};
 use steersman_runtime::pod_control::PodControl;
-use steersman_runtime::workqueue::WorkQueue;
+use steersman_runtime::workqueue::{UNHURRIED, WorkQueue};
 
 use super::owner::PodOwner;
 
@@ -56,9 +57,13 @@ impl<O: PodOwner> Handlers<O> {
 
     /// Enqueues the owners that a change of a pod concerns, and counts their expectations down.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
+        let is_counted_only = is_end_of_terminating(change);
         dependent_events(&self.owners, change, |event| {
             self.control.observe(change, &event);
             let owner = event.owner();
+            if is_counted_only {
+                return self.queue.add_within(owner.key(), UNHURRIED);
+            }
             self.queue.add(owner.key());
             // A pod becomes available without a change of an object, so a delayed key replaces the
             // event. This delay follows upstream; the sync itself requeues for the exact time, as
@@ -70,6 +75,11 @@ impl<O: PodOwner> Handlers<O> {
             }
         });
     }
+}
+
+/// Whether `change` can change the number of terminating pods only, which nothing waits for.
+fn is_end_of_terminating(change: &Change<'_, Pod>) -> bool {
+    matches!(change, Change::Deleted { object, .. } if object.meta.is_terminating())
 }
 
 fn becomes_ready(change: &Change<'_, Pod>) -> bool {
@@ -327,6 +337,7 @@ mod tests {
             !expectations.satisfied(&owner),
             "an update of a terminating pod does not count as a second deletion"
         );
+        assert_eq!(fixture.queued().await, ["foobar"]);
         handlers.pod_changed(&Change::Deleted {
             object: &gone,
             final_state_unknown: false,
@@ -339,10 +350,14 @@ mod tests {
             object: &second,
             final_state_unknown: false,
         });
-        assert_eq!(fixture.queued().await, ["foobar"]);
         assert!(
             expectations.satisfied(&owner),
             "the removal of the second pod counts"
         );
+        assert!(
+            fixture.queued().await.is_empty(),
+            "the number of terminating pods is told with other changes"
+        );
+        assert_eq!(handlers.queue.get().await.unwrap().key, owner);
     }
 }

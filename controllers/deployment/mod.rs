@@ -50,6 +50,7 @@ mod tests;
 mod writes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::expectations::Expectations;
@@ -107,12 +108,17 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
 /// changes that of the Deployment too, and one write may tell of several.
 const RESTS: u32 = 10;
 
+/// The longest rest of a Deployment. At a busy API server its roll-out then takes fewer and larger steps,
+/// of which each costs writes of two ReplicaSets, of Events and of slices.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");
     let deployments = keyed.objects().clone();
     let replica_sets = ctx.informers.shared::<ReplicaSet>();
     let pods = ctx.informers.shared::<Pod>();
-    let (queue, client) = (keyed.queue().resting(RESTS), ctx.client(NAME));
+    let queue = keyed.queue().resting(RESTS).resting_at_most(LONGEST_REST);
+    let client = ctx.client(NAME);
     let (deleting, written) = (Arc::<Expectations>::default(), Arc::default());
     keyed.remembers(Arc::clone(&deleting) as Arc<_>);
     keyed.remembers(Arc::clone(&written) as Arc<_>);

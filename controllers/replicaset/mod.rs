@@ -26,6 +26,8 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{Pod, ReplicaSet};
@@ -68,6 +70,9 @@ const RULES: &[Rule] = &[
 
 /// How many times as long as its sync a ReplicaSet rests. So one write of its status tells of more pods.
 const RESTS: u32 = 4;
+
+/// The longest rest of a ReplicaSet.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// The visible names of a controller that runs this code.
 pub(crate) struct Names {
@@ -114,7 +119,8 @@ pub(crate) fn build<O: PodOwner>(
     let client = ctx.client(component);
     let recorder = ctx.recorder(component, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder);
-    handlers::register(&owners, &pods, &keyed.queue().resting(RESTS), &control);
+    let queue = keyed.queue().resting(RESTS).resting_at_most(LONGEST_REST);
+    handlers::register(&owners, &pods, &queue, &control);
     if O::COUNTS_STALE_SYNCS {
         let skips = metrics.stale_sync_skips.clone();
         keyed.on_stale_cache(move |behind| {

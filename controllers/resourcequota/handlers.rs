@@ -15,12 +15,14 @@ use steersman_runtime::workqueue::{ImmediateQueue, WorkQueue};
 use tokio::time::Instant;
 
 use super::priority::is_missing_usage;
+use super::releases::Releases;
 use super::status;
 use super::types::Types;
 use super::usage::Usage;
 
 /// Time from the addition of an object to the count of its quotas. The API server has raised the
-/// usage before it stores an object. A sync before its watch event may have lowered the usage again.
+/// usage before it stores an object. A sync before its watch event may have lowered the usage again. The
+/// count only raises the usage, since further objects may be on the way.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// Time from a change of the usage to the count of its quota. The last count may have found no
@@ -33,6 +35,7 @@ pub(super) struct Replenisher {
     pub(super) quotas: Store<ResourceQuota>,
     pub(super) types: Arc<Types>,
     pub(super) primary: WorkQueue<ObjectKey>,
+    pub(super) releases: Arc<Releases>,
     /// The queue of quotas whose usage is missing.
     pub(super) priority: WorkQueue<ObjectKey>,
     /// Upstream's queue of changes of objects, for its metrics.
@@ -58,7 +61,14 @@ impl Replenisher {
         } else {
             &self.primary
         };
+        self.releases.expect(&quota.key(), Instant::now());
         queue.add(quota.key());
+    }
+
+    /// Counts a quota after [`RECHECK`].
+    fn recheck(&self, quota: ObjectKey) {
+        self.releases.expect(&quota, Instant::now() + RECHECK);
+        self.primary.add_after(quota, RECHECK);
     }
 
     /// Enqueues the quotas in `namespace` that count objects of the type `of`.
@@ -71,6 +81,7 @@ impl Replenisher {
             if effect == Effect::Charged {
                 self.primary.add_after(quota, RECOUNT);
             } else {
+                self.releases.expect(&quota, began);
                 self.primary.add(quota);
             }
         }
@@ -130,7 +141,7 @@ pub(super) fn register(
             }
             // The last count may have seen the objects, and not this change.
             Change::Updated { old, new } if old.status.used != new.status.used => {
-                own.primary.add_after(new.key(), RECHECK);
+                own.recheck(new.key());
             }
             Change::Updated { .. } => {}
             Change::Deleted { object, .. } => own.primary.add(object.key()),

@@ -28,6 +28,7 @@
 mod handlers;
 mod monitors;
 mod priority;
+mod releases;
 mod status;
 mod sync;
 #[cfg(test)]
@@ -54,6 +55,7 @@ use steersman_runtime::workqueue::WorkQueue;
 
 use self::handlers::Replenisher;
 use self::monitors::Monitors;
+use self::releases::Releases;
 use self::sync::Quotas;
 use self::types::Types;
 use self::usage::Usage;
@@ -84,10 +86,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "resourcequota-controller";
 
 /// How many times as long as its sync a quota rests, so that one write tells of more deleted objects.
-const RESTS: u32 = 3;
+const RESTS: u32 = 100;
+
+/// The longest rest of a quota.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let primary = WorkQueue::new("resourcequota_primary", &ctx.queue_metrics).resting(RESTS);
+    let primary = WorkQueue::new("resourcequota_primary", &ctx.queue_metrics)
+        .resting(RESTS)
+        .resting_at_most(LONGEST_REST);
     let priority = WorkQueue::new("resourcequota_priority", &ctx.queue_metrics);
     let mut keyed = Keyed::<ResourceQuota>::over(ctx, NAME, primary.clone());
     let quotas = keyed.objects().clone();
@@ -103,7 +110,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
     };
+    let releases = Arc::new(Releases::default());
     let replenisher = Arc::new(Replenisher {
+        releases: releases.clone(),
         quotas: quotas.store(),
         types: Arc::clone(&types),
         primary: primary.clone(),
@@ -127,6 +136,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             usage,
             client,
             written,
+            releases,
         }),
         monitors,
         primary,

@@ -17,12 +17,21 @@ pub(super) struct Status<'a> {
 
 /// The new status of `quota` with the usage `counted`; `None` if the status has it already.
 ///
-/// A resource that is not in `counted` keeps its usage. Texts of equal amounts may differ.
-pub(super) fn change<'a>(quota: &'a ResourceQuota, counted: &Amounts) -> Option<Status<'a>> {
+/// A resource that is not in `counted` keeps its usage, and so does one with a lower count unless the count
+/// `may_lower` it. Texts of equal amounts may differ.
+pub(super) fn change<'a>(
+    quota: &'a ResourceQuota,
+    counted: &Amounts,
+    may_lower: bool,
+) -> Option<Status<'a>> {
     let hard = &quota.spec.hard;
     let before = quota.status.used.as_ref().map(Amounts::of);
     let mut used = before.clone().unwrap_or_default();
-    used.replace(counted);
+    if may_lower {
+        used.replace(counted);
+    } else {
+        used.raise_to(counted);
+    }
     let used = used.only(|name| hard.contains_key(name));
     let is_equal = has_same_limits(quota) && before.as_ref() == Some(&used);
     let is_complete = quota.status.hard.is_some();
@@ -115,10 +124,31 @@ mod tests {
         for (case, hard, status, counted, expected) in cases {
             let quota = quota(hard, status);
             let counted: ResourceList = serde_json::from_value(counted).unwrap();
-            let written = change(&quota, &Amounts::of(&counted));
+            let written = change(&quota, &Amounts::of(&counted), true);
             let written = written.map(|status| serde_json::to_value(status).unwrap());
             let used = written.as_ref().map(|status| &status["used"]);
             assert_eq!(used, expected.as_ref(), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_count_that_may_not_lower_raises_usage_only() {
+        let hard = json!({"pods": "9", "cpu": "9"});
+        let status = json!({"hard": hard, "used": {"pods": "3", "cpu": "3"}});
+        let quota = quota(hard, status);
+        // (counted, written usage)
+        let cases = [
+            (json!({"pods": "2", "cpu": "3"}), None),
+            (
+                json!({"pods": "2", "cpu": "4"}),
+                Some(json!({"pods": "3", "cpu": "4"})),
+            ),
+        ];
+        for (counted, expected) in cases {
+            let list: ResourceList = serde_json::from_value(counted.clone()).unwrap();
+            let written = change(&quota, &Amounts::of(&list), false);
+            let used = written.map(|status| serde_json::to_value(status).unwrap()["used"].clone());
+            assert_eq!(used, expected, "{counted}");
         }
     }
 }

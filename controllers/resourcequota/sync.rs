@@ -8,7 +8,9 @@ use steersman_runtime::object::{DecodeError, Identity, ObjectKey, ResourceQuota}
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use tokio::time::Instant;
 
+use super::releases::Releases;
 use super::status;
 use super::usage::{Counts, Usage, UsageError};
 
@@ -31,6 +33,7 @@ pub(super) struct Quotas {
     pub(super) usage: Usage,
     pub(super) client: ApiClient,
     pub(super) written: WritesTo,
+    pub(super) releases: Arc<Releases>,
 }
 
 impl ObjectSyncer for Quotas {
@@ -38,8 +41,35 @@ impl ObjectSyncer for Quotas {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, quota: Arc<ResourceQuota>) -> Result<Requeue, SyncError> {
-        let Counts { used, failure } = self.usage.count(&quota);
-        if let Some(status) = status::change(&quota, &used) {
+        let wait = self.releases.take(key);
+        let may_lower = wait.is_some_and(|wait| wait.is_zero());
+        if let Err(error) = self.recount(key, &quota, may_lower).await {
+            if may_lower {
+                self.releases.expect(key, Instant::now());
+            }
+            return Err(error);
+        }
+        Ok(wait
+            .filter(|_| !may_lower)
+            .map_or(Requeue::Never, Requeue::After))
+    }
+
+    async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.releases.forget(key);
+        Ok(Requeue::Never)
+    }
+}
+
+impl Quotas {
+    /// Counts the objects of a quota, and writes its status if that differs.
+    async fn recount(
+        &self,
+        key: &ObjectKey,
+        quota: &ResourceQuota,
+        may_lower: bool,
+    ) -> Result<(), SyncError> {
+        let Counts { used, failure } = self.usage.count(quota);
+        if let Some(status) = status::change(quota, &used, may_lower) {
             let written = write_status::<ResourceQuota>(
                 &self.client,
                 &quota.meta,
@@ -51,6 +81,6 @@ impl ObjectSyncer for Quotas {
             let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
             self.written.record(key, written.resource_version);
         }
-        failure.map_or(Ok(Requeue::Never), |failure| Err(SyncError::Usage(failure)))
+        failure.map_or(Ok(()), |failure| Err(SyncError::Usage(failure)))
     }
 }

@@ -239,6 +239,22 @@ async fn a_pod_that_the_cache_lacked_is_counted_soon() {
     assert_eq!(world.used(), json!({"pods": "1", "configmaps": "0"}));
 }
 
+/// The count after the first pod finds the charge of the second one, which the cache lacks.
+#[tokio::test(start_paused = true)]
+async fn a_count_after_a_new_pod_keeps_the_charge_of_the_next_one() {
+    let world = world().await;
+    world.create(quota(json!({"pods": "5"}))).await;
+    world.until_used(json!({"pods": "0"})).await;
+    world.create(pod("first", "1")).await;
+    let view = world.hold("pods", world.cluster.revision());
+    world.create(pod("second", "1")).await;
+    tokio::time::sleep(SOON).await;
+    assert_eq!(world.used(), json!({"pods": "2"}));
+    world.cluster.faults().remove(view);
+    world.delete("pods", "first").await;
+    world.until_used(json!({"pods": "1"})).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn failed_writes_are_retried() {
     let world = world().await;

@@ -78,12 +78,14 @@ fn changes_terminating_only(change: &Change<'_, ReplicaSet>) -> bool {
     let Change::Updated { old, new } = change else {
         return false;
     };
+    if old.status.terminating_replicas == new.status.terminating_replicas {
+        return false;
+    }
     let counted = ReplicaSetStatus {
         terminating_replicas: new.status.terminating_replicas,
         ..old.status.clone()
     };
     counted == new.status
-        && counted != old.status
         && old.annotations == new.annotations
         && old.meta.uid == new.meta.uid
         && old.meta.generation == new.meta.generation

@@ -62,6 +62,7 @@ pub mod tasks;
 pub mod template;
 pub mod validation;
 pub mod volume;
+pub mod wake_pace;
 pub mod workers;
 pub mod workqueue;
 pub mod writes;

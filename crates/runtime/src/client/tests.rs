@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::resource::{DEPLOYMENTS, NAMESPACES, PODS};
+use crate::wake_pace::WakePace;
 
 /// The scripted server's reaction to the next request.
 enum Step {
@@ -141,6 +142,15 @@ impl Server {
     }
 }
 
+fn unthrottled() -> ClientSettings {
+    ClientSettings {
+        user_agent: String::new(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    }
+}
+
 /// A client that gets these chunks as the body of each answer. A `broken` connection fails after
 /// them.
 fn streaming_client(chunks: Vec<&'static str>, broken: bool) -> ApiClient {
@@ -157,15 +167,9 @@ fn streaming_client(chunks: Vec<&'static str>, broken: bool) -> ApiClient {
             ))))
         }
     });
-    let settings = ClientSettings {
-        user_agent: String::new(),
-        qps: 0.0,
-        burst: 0,
-        timeout: Duration::from_secs(5),
-    };
     ApiClient::new(
         kube::Client::new(service, "default"),
-        settings,
+        unthrottled(),
         ClientMetrics::register(&Registry::new()).unwrap(),
     )
 }
@@ -801,14 +805,12 @@ async fn a_metadata_only_client_requests_partial_objects() {
         );
         async { Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec()))) }
     });
-    let settings = ClientSettings {
-        user_agent: String::new(),
-        qps: 0.0,
-        burst: 0,
-        timeout: Duration::from_secs(5),
-    };
     let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-    let client = ApiClient::new(kube::Client::new(service, "default"), settings, metrics);
+    let client = ApiClient::new(
+        kube::Client::new(service, "default"),
+        unthrottled(),
+        metrics,
+    );
     let metadata = client.metadata_only();
     metadata.get(WEB).await.unwrap();
     drop(metadata.watch(PODS_OF_SHOP, "").await.unwrap());
@@ -853,4 +855,27 @@ async fn a_rethrottled_client_has_its_own_larger_bucket() {
         .map(|s| s.at.as_millis())
         .collect();
     assert_eq!(millis, [0, 0, 0, 0, 500, 1000, 1000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_set_the_pace_of_wake_ups_but_lists_do_not() {
+    let service = tower::service_fn(|_: Request<Body>| async {
+        tokio::time::sleep(Duration::from_millis(8)).await;
+        Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec())))
+    });
+    let pace = WakePace::default();
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+    let metrics = metrics.pacing(&pace).for_host("api:6443");
+    let client = ApiClient::new(
+        kube::Client::new(service, "default"),
+        unthrottled(),
+        metrics,
+    );
+    client.list(PODS_OF_SHOP, "").await.unwrap();
+    assert_eq!(pace.pause(), Duration::ZERO);
+    for _ in 0..100 {
+        client.get(WEB).await.unwrap();
+    }
+    let pause = pace.pause().as_micros();
+    assert!((3_990..=4_000).contains(&pause), "{pause}");
 }

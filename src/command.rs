@@ -71,7 +71,8 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     let verbosity = options.int("v");
     let pace = WakePace::default();
     let paced = pace.clone();
-    // Tasks on one thread wake each other without a system call; see docs/decisions/0008.
+    // Tasks on one thread wake each other without a system call; see docs/decisions/0008. The thread
+    // pauses before it waits; see docs/decisions/0010.
     let runtime = match Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || paced.block_for_pause())

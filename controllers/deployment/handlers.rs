@@ -40,7 +40,14 @@ pub(super) fn register(
     };
     deployments.add_handler({
         let queue = queue.clone();
-        move |change| queue.add(change.object().key())
+        move |change| {
+            let key = change.object().key();
+            if change.is_of_spec() {
+                queue.add_at_once(key);
+            } else {
+                queue.add(key);
+            }
+        }
     });
     replica_sets.add_handler({
         let (queue, owners) = (queue.clone(), caches.deployments.clone());
@@ -51,9 +58,11 @@ pub(super) fn register(
             }
             let is_counted_only = changes_terminating_only(&change);
             dependent_events(&owners, &change, |event| {
-                let key = event.owner().key();
+                let (owner, key) = (event.owner(), event.owner().key());
                 if is_counted_only {
                     queue.add_within(key, UNHURRIED);
+                } else if completes(owner, &change) {
+                    queue.add_at_once(key);
                 } else {
                     queue.add(key);
                 }
@@ -92,6 +101,14 @@ fn changes_terminating_only(change: &Change<'_, ReplicaSet>) -> bool {
         && old.meta.deleted == new.meta.deleted
         && old.meta.labels == new.meta.labels
         && old.meta.owners == new.meta.owners
+}
+
+/// Whether `change` makes the last of the pods that `d` wants available. Users wait for that status.
+fn completes(d: &Deployment, change: &Change<'_, ReplicaSet>) -> bool {
+    let is_complete = |rs: &ReplicaSet| {
+        rs.spec.replicas == d.spec.replicas && rs.status.available_replicas == d.spec.replicas
+    };
+    matches!(change, Change::Updated { old, new } if is_complete(new) && !is_complete(old))
 }
 
 /// The key of the controller of a deleted or terminating ReplicaSet, and the key of the ReplicaSet.
@@ -368,6 +385,50 @@ mod tests {
             assert_eq!(changes_terminating_only(&change), expected, "{why}");
         }
         assert!(!changes_terminating_only(&added(&old)));
+    }
+
+    #[test]
+    fn only_changes_of_the_specification_end_a_rest() {
+        let d = || deployment("web").metadata("generation", 2);
+        // (why, new, ends a rest)
+        let cases = [
+            ("a resync", d(), false),
+            ("its status", d().status("replicas", 1), false),
+            ("an annotation", d().annotation("team", "a"), false),
+            ("its specification", d().metadata("generation", 3), true),
+            ("recreated", d().metadata("uid", "other"), true),
+        ];
+        let old = &Arc::new(d().build());
+        for (why, new, expected) in cases {
+            let new = &Arc::new(new.build());
+            assert_eq!(Change::Updated { old, new }.is_of_spec(), expected, "{why}");
+        }
+        let (object, initial) = (old, false);
+        assert!(Change::Added { object, initial }.is_of_spec(), "new");
+    }
+
+    #[test]
+    fn the_last_available_pod_completes_a_deployment() {
+        let d = deployment("web").spec("replicas", 3).build();
+        let rs = |size: i32, available: i32| replica_set("rs").replicas(size).pods(size, available);
+        // (why, ReplicaSet before and after, completes)
+        let cases = [
+            ("the last pod", rs(3, 2), rs(3, 3), true),
+            ("a pod before", rs(3, 1), rs(3, 2), false),
+            ("other changes", rs(3, 3), rs(3, 3), false),
+            ("a pod is lost", rs(3, 3), rs(3, 2), false),
+            ("a step of a roll-out", rs(2, 1), rs(2, 2), false),
+            ("enough pods, but too many", rs(4, 2), rs(4, 3), false),
+        ];
+        for (why, old, new, completed) in cases {
+            let (old, new) = (&Arc::new(old.build()), &Arc::new(new.build()));
+            assert_eq!(
+                completes(&d, &Change::Updated { old, new }),
+                completed,
+                "{why}"
+            );
+        }
+        assert!(!completes(&d, &added(&Arc::new(rs(3, 3).build()))));
     }
 
     #[test]

@@ -106,11 +106,11 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
 
 /// How many times as long as its sync a Deployment rests. Each change in the status of a ReplicaSet
 /// changes that of the Deployment too, and one write may tell of several.
-const RESTS: u32 = 10;
+const RESTS: u32 = 30;
 
 /// The longest rest of a Deployment. At a busy API server its roll-out then takes fewer and larger steps,
 /// of which each costs writes of two ReplicaSets, of Events and of slices.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+const LONGEST_REST: Duration = Duration::from_secs(3);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");

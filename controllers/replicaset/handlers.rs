@@ -52,7 +52,11 @@ impl<O: PodOwner> Handlers<O> {
         if is_gone {
             self.control.forget(&key);
         }
-        self.queue.add(key);
+        if change.is_of_spec() {
+            self.queue.add_at_once(key);
+        } else {
+            self.queue.add(key);
+        }
     }
 
     /// Enqueues the owners that a change of a pod concerns, and counts their expectations down.

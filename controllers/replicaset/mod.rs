@@ -69,10 +69,10 @@ const RULES: &[Rule] = &[
 ];
 
 /// How many times as long as its sync a ReplicaSet rests. So one write of its status tells of more pods.
-const RESTS: u32 = 4;
+const RESTS: u32 = 10;
 
 /// The longest rest of a ReplicaSet.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(3);
 
 /// The visible names of a controller that runs this code.
 pub(crate) struct Names {

@@ -39,6 +39,8 @@ pub enum Requeue {
     Never,
     /// After this delay.
     After(Duration),
+    /// After this delay, unless an event enqueues the key before: the next sync then decides anew.
+    Within(Duration),
 }
 
 /// The treatment of a key after a failed sync.
@@ -232,8 +234,10 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
         let retry = match outcome {
             Ok(Ok(requeue)) => {
                 self.queue.forget(key);
-                if let Requeue::After(delay) = requeue {
-                    self.queue.add_after(key.clone(), delay);
+                match requeue {
+                    Requeue::Never => {}
+                    Requeue::After(delay) => self.queue.add_after(key.clone(), delay),
+                    Requeue::Within(delay) => self.queue.add_within(key.clone(), delay),
                 }
                 return;
             }
@@ -293,7 +297,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 fn result_of<E, P>(outcome: &Result<Result<Requeue, (E, Retry)>, P>) -> &'static str {
     match outcome {
         Ok(Ok(Requeue::Never)) => "success",
-        Ok(Ok(Requeue::After(_))) => "requeue",
+        Ok(Ok(Requeue::After(_) | Requeue::Within(_))) => "requeue",
         Ok(Err((_, Retry::BackOff))) => "error",
         Ok(Err((_, Retry::Quietly))) => "conflict",
         Ok(Err((_, Retry::Drop))) => "dropped",
@@ -373,6 +377,7 @@ mod tests {
             self.finished.fetch_add(1, Ordering::Relaxed);
             match (&*key.name, round) {
                 ("later", 1) => Ok(Requeue::After(500 * MS)),
+                ("within", 1) => Ok(Requeue::Within(500 * MS)),
                 ("panic", 1) => panic!("as planned"),
                 ("wait", 2) => Err(Planned::Failure("not yet")),
                 ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err(Planned::Failure("as planned")),
@@ -485,9 +490,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requeue_follows_the_outcome_of_the_sync() {
         // (key, times of its syncs in ms, failures at the end)
-        let cases: [(&str, &[u128], u32); 9] = [
+        let cases: [(&str, &[u128], u32); 10] = [
             ("fine", &[0], 0),
             ("later", &[0, 500], 0),
+            ("within", &[0, 500], 0),
             ("fail", &[0, 5, 15, 35], 0),
             ("quiet", &[0, 5, 15, 35], 0),
             ("drop", &[0, 5], 0),

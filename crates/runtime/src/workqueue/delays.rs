@@ -66,12 +66,14 @@ impl<K: Clone + Eq + Hash> Delays<K> {
         Some(key)
     }
 
-    /// Removes `key`.
-    pub(super) fn remove(&mut self, key: &K) {
-        if let Some(slot) = self.slots.remove(key) {
-            self.by_time.remove(&slot);
-            shrink_map(&mut self.slots);
-        }
+    /// Removes `key`. False if it has no deadline.
+    pub(super) fn remove(&mut self, key: &K) -> bool {
+        let Some(slot) = self.slots.remove(key) else {
+            return false;
+        };
+        self.by_time.remove(&slot);
+        shrink_map(&mut self.slots);
+        true
     }
 
     /// The earliest deadline.

@@ -8,6 +8,7 @@
 //!
 //! After its processing a key rests for as long as that took, or for a multiple of it. So at a slow
 //! API server, one sync serves the events of several writes; upstream starts a sync for each.
+//! `add_at_once` ends the rest.
 //!
 //! One timer task handles all delays and rests. It runs only while keys wait for it.
 
@@ -93,6 +94,8 @@ struct Marks {
     added: Option<Instant>,
     /// Time at which a worker took the key, if it is in process.
     taken: Option<Instant>,
+    /// True for a dirty key that must not rest: one of [`WorkQueue::add_at_once`].
+    hurried: bool,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
@@ -186,6 +189,20 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             .add(&mut self.shared.lock(), key, Instant::now());
     }
 
+    /// Adds a key even if it rests. For changes that a user waits for, as those of a specification.
+    pub fn add_at_once(&self, key: K) {
+        let mut state = self.shared.lock();
+        let now = Instant::now();
+        if !state.shutting_down {
+            state.marks.entry(key.clone()).or_default().hurried = true;
+        }
+        if state.resting.remove(&key) {
+            self.shared.enqueue(&mut state, key, now);
+        } else {
+            self.shared.add(&mut state, key, now);
+        }
+    }
+
     /// Adds a key after `delay`. If one key has several delays, the earliest deadline counts.
     pub fn add_after(&self, key: K, delay: Duration) {
         let mut state = self.shared.lock();
@@ -244,6 +261,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let marks = state.marks.entry(key.clone()).or_default();
         marks.taken = Some(now);
         let added = marks.added.take();
+        marks.hurried = false;
         state.unhurried.remove(&key);
         state.moved = now;
         drop(state);
@@ -377,7 +395,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
 
     /// Gives a dirty key to the workers, now or at the end of its rest.
     fn enqueue(&self, state: &mut State<K>, key: K, now: Instant) {
-        match state.rests.left(&key, now) {
+        let hurried = state.marks.get(&key).is_some_and(|marks| marks.hurried);
+        match state.rests.left(&key, now).filter(|_| !hurried) {
             Some(rest) => {
                 if state.resting.insert(key, now, rest) {
                     self.arm(state);

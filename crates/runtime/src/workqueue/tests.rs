@@ -254,6 +254,7 @@ async fn shutdown_drops_delayed_keys_and_ends_the_timer() {
     queue.shut_down();
     queue.add_after("bar", 50 * MS);
     queue.add_within("bar", 50 * MS);
+    queue.add_at_once("bar");
     assert!(queue.get().await.is_none());
     sleep(100 * MS).await;
     assert_eq!(queue.len(), 0);
@@ -472,6 +473,41 @@ async fn a_rest_may_be_a_multiple_of_the_processing() {
         next(queue).await;
         assert_eq!(done.elapsed(), rest * MS, "{took} ms");
         sleep(600 * MS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_at_once_ends_the_rest() {
+    for added_before in [false, true] {
+        for during_processing in [false, true] {
+            let what = format!("added before: {added_before}, in process: {during_processing}");
+            let queue = queue();
+            queue.add("a");
+            let item = queue.get().await.unwrap();
+            sleep(40 * MS).await;
+            if !during_processing {
+                drop(item);
+                if added_before {
+                    queue.add("a");
+                }
+                queue.add_at_once("a");
+            } else {
+                if added_before {
+                    queue.add("a");
+                }
+                queue.add_at_once("a");
+                assert!(queue.is_empty(), "{what}");
+                drop(item);
+            }
+            let (done, item) = (Instant::now(), queue.get().await.unwrap());
+            assert_eq!(done.elapsed(), Duration::ZERO, "{what}");
+            sleep(40 * MS).await;
+            drop(item);
+            queue.add("a");
+            next(&queue).await;
+            assert_eq!(done.elapsed(), 80 * MS, "{what}: the next add rests");
+            assert!(queue.is_empty(), "{what}");
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! One sync of one owner: claim its pods, create or delete pods, write the status.
 //!
 //! The status has the pods from before the scaling, and a later sync reports the new ones. So one
-//! sync needs no second read of the cache. Upstream: `syncReplicaSet` and `manageReplicas`.
+//! sync needs no second read of the cache. If the scaling succeeded and only `observedGeneration`
+//! changes, that is left to the later sync too. Upstream: `syncReplicaSet` and `manageReplicas`.
 
 use std::sync::Arc;
 
@@ -46,13 +47,7 @@ pub(super) enum SyncError {
 struct Pods {
     active: Vec<Arc<Pod>>,
     terminating: Vec<Arc<Pod>>,
-}
-
-/// Whether a sync has compared its caches with the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Caches {
-    Current,
-    Unchecked,
+    some_finished: bool,
 }
 
 /// Syncs the owners of kind `O`.
@@ -89,7 +84,7 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         // Read before the pods, for the reason in `PodControl::expectations`.
         let is_settled = self.control.expectations().satisfied(key);
         let may_scale = is_settled && !object.meta().is_terminating();
-        let (candidates, inactive) = self
+        let (candidates, inactive): (Vec<_>, Vec<_>) = self
             .control
             .candidates(owner)
             .into_iter()
@@ -97,18 +92,19 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         let active = self.control.claim(owner, candidates).await;
         let pods = Pods {
             active: active.map_err(SyncError::Claim)?,
+            some_finished: inactive.iter().any(|pod| !pod.is_terminating()),
             terminating: owner.terminating(inactive),
         };
         let decision = scale::decide(pods.active.len(), object.replicas());
         if !may_scale || decision == Scale::Steady {
-            return self.report(owner, &pods, None, Caches::Unchecked).await;
+            return self.report(owner, &pods, None).await;
         }
         if !self.cache_is_current(owner, &pods).await? {
             return Ok(Requeue::Never);
         }
-        match self.scale(owner, &pods.active).await.err() {
-            Some(failure) if failure.is_fenced() => Err(SyncError::Scale(failure)),
-            failure => self.report(owner, &pods, failure, Caches::Current).await,
+        match self.scale(owner, &pods.active).await {
+            Err(failure) if failure.is_fenced() => Err(SyncError::Scale(failure)),
+            scaled => self.report(owner, &pods, Some(scaled)).await,
         }
     }
 
@@ -211,17 +207,22 @@ impl<O: PodOwner> ReplicaController<O> {
 
     /// Writes the status, and returns the time of the next sync.
     ///
-    /// The status counts the pods from before the creations and deletions. It is written even if
-    /// these failed, since it reports the failure.
+    /// The status counts the pods from before the creations and deletions, whose outcome is
+    /// `scaled`. It is written even if these failed, since it reports the failure.
     async fn report(
         &self,
         owner: Owner<'_, O>,
         pods: &Pods,
-        failure: Option<PodsError>,
-        caches: Caches,
+        scaled: Option<Result<(), PodsError>>,
     ) -> Result<Requeue, SyncError> {
         let Owner { key, object, .. } = owner;
         let active = &*pods.active;
+        // Before a scaling, the sync has checked the caches.
+        let is_checked = scaled.is_some();
+        // Watch events of the created or deleted pods enqueue the key. Pods that finish at once
+        // would keep the counts equal sync after sync, so they end the wait.
+        let may_wait = matches!(scaled, Some(Ok(()))) && !pods.some_finished;
+        let failure = scaled.and_then(Result::err);
         let now = self.clock.now();
         let terminating = self
             .features
@@ -229,13 +230,15 @@ impl<O: PodOwner> ReplicaController<O> {
             .then_some(pods.terminating.len());
         let text = failure.as_ref().map(ToString::to_string);
         let status = status::compute(object, active, terminating, text.as_deref(), now);
-        let written = self.write_status(owner, pods, status.clone(), caches);
-        match written.await {
-            // The owner was deleted. Its key returns when the cache shows the deletion.
-            Err(SyncError::Status(error)) if error.is_object_not_found() => {
-                return Ok(Requeue::Never);
+        if !(may_wait && status::has_equal_pods(object.status(), &status)) {
+            let written = self.write_status(owner, pods, status.clone(), is_checked);
+            match written.await {
+                // The owner was deleted. Its key returns when the cache shows the deletion.
+                Err(SyncError::Status(error)) if error.is_object_not_found() => {
+                    return Ok(Requeue::Never);
+                }
+                written => written?,
             }
-            written => written?,
         }
         if let Some(failure) = failure {
             return Err(SyncError::Scale(failure));
@@ -247,8 +250,13 @@ impl<O: PodOwner> ReplicaController<O> {
             .expectations()
             .expires_in(key)
             .filter(|_| !object.meta().is_terminating());
-        let next = available.into_iter().chain(expires).min();
-        Ok(next.map_or(Requeue::Never, Requeue::After))
+        Ok(match (available, expires) {
+            (Some(available), expires) => {
+                Requeue::After(expires.map_or(available, |expires| expires.min(available)))
+            }
+            (None, Some(expires)) => Requeue::Within(expires),
+            (None, None) => Requeue::Never,
+        })
     }
 
     /// Writes `status` if it differs from the current one, and the caches are recent enough.
@@ -257,14 +265,14 @@ impl<O: PodOwner> ReplicaController<O> {
         owner: Owner<'_, O>,
         pods: &Pods,
         mut status: ReplicaSetStatus,
-        caches: Caches,
+        is_checked: bool,
     ) -> Result<(), SyncError> {
         let Owner { key, object, .. } = owner;
         let meta = object.meta();
         if !status::needs_write(object.status(), &status, meta.generation) {
             return Ok(());
         }
-        if caches == Caches::Unchecked && !self.cache_is_current(owner, pods).await? {
+        if !is_checked && !self.cache_is_current(owner, pods).await? {
             return Ok(());
         }
         // The generation that this sync acted on, even if the retry finds a newer one.

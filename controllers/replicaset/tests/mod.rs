@@ -177,6 +177,30 @@ async fn a_replica_set_gets_its_pods_and_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scaling_takes_one_status_unless_a_pod_has_finished() {
+    let world = world_with(2).await;
+    let written = |world: &World| world.requests("update", "status");
+    assert_eq!(written(&world), 1, "after the creation");
+    for (generation, replicas) in [(2, 5), (3, 1)] {
+        world.scale(replicas).await;
+        world.settled_at(usize::try_from(replicas).unwrap()).await;
+        tokio::time::sleep(A_WHILE).await;
+        let expected = usize::try_from(generation).unwrap();
+        assert_eq!(written(&world), expected, "{replicas} replicas");
+        assert_eq!(world.status()["observedGeneration"], generation);
+    }
+    let pod = name(&world.active_pods()[0]);
+    world.pod_status(&pod, json!({"phase": "Failed"})).await;
+    world.settled_at(1).await;
+    tokio::time::sleep(A_WHILE).await;
+    let before = written(&world);
+    world.scale(3).await;
+    world.settled_at(3).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(written(&world), before + 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_or_deleted_pod_is_replaced_at_once() {
     let world = world_with(2).await;
     let before = world.active_pods();
@@ -263,9 +287,15 @@ async fn refused_creations_are_retried_with_back_off_and_reported() {
         Some(condition),
         "the condition keeps the first failure"
     );
+    world.scale(21).await;
+    world
+        .until("the generation", |_| {
+            world.status()["observedGeneration"] == 2
+        })
+        .await;
 
     world.cluster.faults().remove(rule);
-    world.settled_at(20).await;
+    world.settled_at(21).await;
     assert_eq!(world.condition(), None);
     let events = world.cluster.objects("events");
     assert!(

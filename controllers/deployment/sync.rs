@@ -256,13 +256,17 @@ impl Work<'_> {
             );
             self.event(EventType::Normal, "ScalingReplicaSet", message);
         }
-        let status = progress::created_new(&d, &rs.meta.name, self.now());
+        let created = Deployment {
+            status: progress::created_new(&d, &rs.meta.name, self.now()),
+            ..Deployment::clone(&d)
+        };
         let rs = Arc::new(rs);
         self.controller.written.record(self.key, &rs);
         self.sets.new = Some(rs);
         // The first write after the creation: the progress deadline starts here, even if this
-        // process ends now.
-        self.write_status(status, Some(&new.revision.to_string()))
+        // process ends now. It has the counts too, so the end of the sync needs no second write.
+        let status = progress::rollout_status(&created, &self.sets, self.now());
+        self.write_status(self.reported(status), Some(&new.revision.to_string()))
             .await
     }
 

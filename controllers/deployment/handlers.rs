@@ -75,7 +75,7 @@ pub(super) fn register(
             if let Change::Deleted { object, .. } = change
                 && let Some(key) = pod_deleted(&caches, object)
             {
-                queue.add(key);
+                queue.add_at_once(key);
             }
         }
     });
@@ -103,12 +103,17 @@ fn changes_terminating_only(change: &Change<'_, ReplicaSet>) -> bool {
         && old.meta.owners == new.meta.owners
 }
 
-/// Whether `change` makes the last of the pods that `d` wants available. Users wait for that status.
+/// Whether with `change` the last of the pods that `d` wants is available, or the last pod of a ReplicaSet
+/// that it does not want is gone. Users wait for these statuses.
 fn completes(d: &Deployment, change: &Change<'_, ReplicaSet>) -> bool {
+    let Change::Updated { old, new } = change else {
+        return false;
+    };
     let is_complete = |rs: &ReplicaSet| {
         rs.spec.replicas == d.spec.replicas && rs.status.available_replicas == d.spec.replicas
     };
-    matches!(change, Change::Updated { old, new } if is_complete(new) && !is_complete(old))
+    let is_empty = |rs: &ReplicaSet| rs.spec.replicas == 0 && rs.status.replicas == 0;
+    is_complete(new) && !is_complete(old) || is_empty(new) && !is_empty(old)
 }
 
 /// The key of the controller of a deleted or terminating ReplicaSet, and the key of the ReplicaSet.
@@ -411,6 +416,7 @@ mod tests {
     fn the_last_available_pod_completes_a_deployment() {
         let d = deployment("web").spec("replicas", 3).build();
         let rs = |size: i32, available: i32| replica_set("rs").replicas(size).pods(size, available);
+        let old = |left: i32| replica_set("old").pods(left, 0);
         // (why, ReplicaSet before and after, completes)
         let cases = [
             ("the last pod", rs(3, 2), rs(3, 3), true),
@@ -419,6 +425,9 @@ mod tests {
             ("a pod is lost", rs(3, 3), rs(3, 2), false),
             ("a step of a roll-out", rs(2, 1), rs(2, 2), false),
             ("enough pods, but too many", rs(4, 2), rs(4, 3), false),
+            ("the last old pod", old(1), old(0), true),
+            ("an old pod before", old(2), old(1), false),
+            ("no old pods before", old(0), old(0), false),
         ];
         for (why, old, new, completed) in cases {
             let (old, new) = (&Arc::new(old.build()), &Arc::new(new.build()));

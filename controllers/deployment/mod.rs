@@ -124,7 +124,6 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     keyed.remembers(Arc::clone(&written) as Arc<_>);
     let syncer = DeploymentController {
         caches: handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting),
-        queue,
         deployments_written: keyed.writes_to(&deployments),
         replica_sets_written: keyed.writes_to(&replica_sets),
         written,

@@ -23,7 +23,6 @@ use steersman_runtime::own_writes::{WritesTo, WrittenObjects};
 use steersman_runtime::owner;
 use steersman_runtime::template;
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::workqueue::WorkQueue;
 
 use super::annotations::REVISION;
 use super::conditions::{self, PROGRESSING, reason};
@@ -39,7 +38,6 @@ use super::{cleanup, pause, progress, recreate, rolling, scaling, status};
 /// Syncs Deployments.
 pub(super) struct DeploymentController {
     pub(super) caches: Caches,
-    pub(super) queue: WorkQueue<ObjectKey>,
     /// Own writes of Deployments.
     pub(super) deployments_written: WritesTo,
     /// Own writes of ReplicaSets.
@@ -108,8 +106,7 @@ impl Work<'_> {
         }
         if self.claim().await? == Claimed::Adopted {
             // The cached copies lack the adoption, so a write of them would be a conflict.
-            self.controller.queue.add(self.key.clone());
-            return Ok(Requeue::Never);
+            return Ok(Requeue::AtOnce);
         }
         if self.deployment.meta.is_terminating() {
             self.sync_new().await?;

@@ -62,11 +62,17 @@ impl<O: PodOwner> Handlers<O> {
     /// Enqueues the owners that a change of a pod concerns, and counts their expectations down.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
         let is_counted_only = is_end_of_terminating(change);
+        let is_lost = is_lost(change);
         dependent_events(&self.owners, change, |event| {
-            self.control.observe(change, &event);
             let owner = event.owner();
+            // A pod that the owner itself deletes is awaited.
+            let is_missed = is_lost && self.control.expectations().satisfied(&owner.key());
+            self.control.observe(change, &event);
             if is_counted_only {
                 return self.queue.add_within(owner.key(), UNHURRIED);
+            }
+            if is_missed {
+                return self.queue.add_at_once(owner.key());
             }
             self.queue.add(owner.key());
             // A pod becomes available without a change of an object, so a delayed key replaces the
@@ -84,6 +90,15 @@ impl<O: PodOwner> Handlers<O> {
 /// Whether `change` can change the number of terminating pods only, which nothing waits for.
 fn is_end_of_terminating(change: &Change<'_, Pod>) -> bool {
     matches!(change, Change::Deleted { object, .. } if object.meta.is_terminating())
+}
+
+/// Whether an active pod ends with `change`.
+fn is_lost(change: &Change<'_, Pod>) -> bool {
+    match change {
+        Change::Added { .. } => false,
+        Change::Updated { old, new } => old.is_active() && !new.is_active(),
+        Change::Deleted { object, .. } => object.is_active(),
+    }
 }
 
 fn becomes_ready(change: &Change<'_, Pod>) -> bool {

@@ -153,11 +153,11 @@ async fn creations_that_a_quota_refuses_are_retried_with_back_off() {
     world.create(replica_set(1000)).await;
     let attempts = || world.cluster.faults().hits(rule);
     // (time in ms, attempts so far). The first status update causes one more sync. After it, the
-    // delays are 5 ms, 20 ms, and then twice as long each time, but a rest of 10 ms at least.
+    // delays are 5 ms, 20 ms, and then twice as long each time.
     let mut passed = Duration::ZERO;
     for (after, expected) in [
         (4, 2),
-        (20, 3),
+        (8, 3),
         (40, 4),
         (1_300, 9),
         (10_300, 12),

@@ -37,6 +37,8 @@ pub const SPANS: &str = "steersman_runtime::workers";
 pub enum Requeue {
     /// Never: only an event enqueues the key again.
     Never,
+    /// Without a rest: the sync has left out some of its work.
+    AtOnce,
     /// After this delay.
     After(Duration),
     /// After this delay, unless an event enqueues the key before: the next sync then decides anew.
@@ -236,6 +238,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 self.queue.forget(key);
                 match requeue {
                     Requeue::Never => {}
+                    Requeue::AtOnce => self.queue.add_at_once(key.clone()),
                     Requeue::After(delay) => self.queue.add_after(key.clone(), delay),
                     Requeue::Within(delay) => self.queue.add_within(key.clone(), delay),
                 }
@@ -297,7 +300,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 fn result_of<E, P>(outcome: &Result<Result<Requeue, (E, Retry)>, P>) -> &'static str {
     match outcome {
         Ok(Ok(Requeue::Never)) => "success",
-        Ok(Ok(Requeue::After(_) | Requeue::Within(_))) => "requeue",
+        Ok(Ok(Requeue::AtOnce | Requeue::After(_) | Requeue::Within(_))) => "requeue",
         Ok(Err((_, Retry::BackOff))) => "error",
         Ok(Err((_, Retry::Quietly))) => "conflict",
         Ok(Err((_, Retry::Drop))) => "dropped",
@@ -515,6 +518,22 @@ mod tests {
                 "{name}"
             );
             assert_eq!(running.queue.failures(&key(name)), failures, "{name}");
+            running.stop.cancel();
+            running.task.await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_before_a_requeue_replaces_it_or_comes_in_addition() {
+        for (name, times) in [("within", &[0, 100][..]), ("later", &[0, 100, 500])] {
+            let running = start(1);
+            running.queue.add(key(name));
+            tokio::time::sleep(100 * MS).await;
+            running.queue.add(key(name));
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let syncs = running.script.syncs.lock().unwrap().clone();
+            let found: Vec<_> = syncs.iter().map(|(_, at)| *at).collect();
+            assert_eq!(found, times, "{name}");
             running.stop.cancel();
             running.task.await.unwrap();
         }

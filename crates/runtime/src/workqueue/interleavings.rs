@@ -57,9 +57,13 @@ fn a_key_has_at_most_one_worker_and_each_change_is_synced() {
             .map(|keys| {
                 let (queue, world) = (queue.clone(), Arc::clone(&world));
                 thread::spawn(move || {
-                    for key in keys {
+                    for (key, hurried) in keys.into_iter().zip([false, true]) {
                         world.wanted[key].fetch_add(1, SeqCst);
-                        queue.add(key);
+                        if hurried {
+                            queue.add_at_once(key);
+                        } else {
+                            queue.add(key);
+                        }
                     }
                 })
             })

@@ -24,6 +24,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
+use std::mem;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -189,7 +190,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             .add(&mut self.shared.lock(), key, Instant::now());
     }
 
-    /// Adds a key even if it rests. For changes that a user waits for, as those of a specification.
+    /// Adds a key and ends its rest. For changes that a user waits for, as those of a specification.
     pub fn add_at_once(&self, key: K) {
         let mut state = self.shared.lock();
         let now = Instant::now();
@@ -261,7 +262,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let marks = state.marks.entry(key.clone()).or_default();
         marks.taken = Some(now);
         let added = marks.added.take();
-        marks.hurried = false;
+        if mem::take(&mut marks.hurried) {
+            // The sync may end without effect, because it waits for a cache. What follows must not
+            // wait for the former rest then.
+            state.rests.end(&key);
+        }
         state.unhurried.remove(&key);
         state.moved = now;
         drop(state);
@@ -455,7 +460,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Done<K> for Shared<K> {
             state.marks.remove(key);
             shrink_map(&mut state.marks);
         }
-        if let Some(took) = took {
+        // After a failed sync, the back-off delays the key already.
+        if let Some(took) = took
+            && state.backoff.failures(key) == 0
+        {
             state.rests.begin(key, now, took);
         }
         if is_dirty {

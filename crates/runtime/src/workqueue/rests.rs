@@ -53,6 +53,11 @@ impl<K: Clone + Eq + Hash> Rests<K> {
         self.begun.push_back((end, key.clone()));
     }
 
+    /// Ends the rest of a key.
+    pub(super) fn end(&mut self, key: &K) {
+        self.ends.remove(key);
+    }
+
     /// The time until the end of the key's rest; `None` for a key that does not rest.
     pub(super) fn left(&self, key: &K, now: Instant) -> Option<Duration> {
         let left = self.ends.get(key)?.saturating_duration_since(now);

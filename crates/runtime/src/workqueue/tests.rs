@@ -479,35 +479,53 @@ async fn a_rest_may_be_a_multiple_of_the_processing() {
 #[tokio::test(start_paused = true)]
 async fn an_add_at_once_ends_the_rest() {
     for added_before in [false, true] {
-        for during_processing in [false, true] {
-            let what = format!("added before: {added_before}, in process: {during_processing}");
+        for in_process in [false, true] {
+            let what = format!("added before: {added_before}, in process: {in_process}");
             let queue = queue();
             queue.add("a");
-            let item = queue.get().await.unwrap();
+            let mut item = queue.get().await;
             sleep(40 * MS).await;
-            if !during_processing {
-                drop(item);
-                if added_before {
-                    queue.add("a");
-                }
-                queue.add_at_once("a");
-            } else {
-                if added_before {
-                    queue.add("a");
-                }
-                queue.add_at_once("a");
-                assert!(queue.is_empty(), "{what}");
-                drop(item);
+            if !in_process {
+                item = None;
             }
-            let (done, item) = (Instant::now(), queue.get().await.unwrap());
+            if added_before {
+                queue.add("a");
+            }
+            queue.add_at_once("a");
+            drop(item);
+            let (done, item) = (Instant::now(), queue.get().await);
             assert_eq!(done.elapsed(), Duration::ZERO, "{what}");
-            sleep(40 * MS).await;
             drop(item);
             queue.add("a");
+            let item = queue.get().await;
+            assert_eq!(done.elapsed(), Duration::ZERO, "{what}, without effect");
+
+            queue.add_at_once("a");
+            drop(item);
+            let item = queue.get().await;
+            queue.add("a");
+            sleep(40 * MS).await;
+            drop(item);
             next(&queue).await;
             assert_eq!(done.elapsed(), 80 * MS, "{what}: the next add rests");
             assert!(queue.is_empty(), "{what}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_failed_waits_for_its_back_off_alone() {
+    let queue = queue();
+    queue.add("a");
+    for back_off in [5, 10, 20] {
+        let item = queue.get().await;
+        sleep(100 * MS).await;
+        queue.add_rate_limited("a");
+        let failed = Instant::now();
+        drop(item);
+        assert_eq!(next(&queue).await, "a");
+        assert_eq!(failed.elapsed(), back_off * MS);
+        queue.add("a");
     }
 }
 

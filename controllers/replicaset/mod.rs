@@ -25,7 +25,9 @@ mod status;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod untold;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
@@ -40,6 +42,7 @@ use self::metrics::ReplicaSetMetrics;
 pub(crate) use self::owner::PodOwner;
 use self::related::SelectedPods;
 use self::sync::ReplicaController;
+use self::untold::Untold;
 
 /// The ReplicaSet controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -128,6 +131,8 @@ pub(crate) fn build<O: PodOwner>(
             skips.with_label_values(&labels).inc();
         });
     }
+    let untold = Arc::<Untold>::default();
+    keyed.remembers(Arc::clone(&untold) as Arc<_>);
     let syncer = ReplicaController {
         siblings: ByController::of(&owners.store()),
         written: keyed.writes_to(&owners),
@@ -135,6 +140,7 @@ pub(crate) fn build<O: PodOwner>(
         selected: SelectedPods::of(&pods.store()),
         control,
         client,
+        untold,
         clock: ctx.clock.clone(),
         metrics,
         features: ctx.features.clone(),

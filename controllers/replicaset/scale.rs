@@ -29,6 +29,11 @@ pub(super) fn decide(active: usize, replicas: i32) -> Scale {
     }
 }
 
+/// Whether one sync cannot create or delete all pods.
+pub(super) fn exceeds_burst(active: usize, replicas: i32) -> bool {
+    active.abs_diff(usize::try_from(replicas).unwrap_or(0)) > BURST
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +54,7 @@ mod tests {
         for (why, active, replicas, expected) in cases {
             assert_eq!(decide(active, replicas), expected, "{why}");
         }
+        assert!(!exceeds_burst(0, 500) && !exceeds_burst(500, -1));
+        assert!(exceeds_burst(0, 501) && exceeds_burst(501, 0));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The status has the pods from before the scaling, and a later sync reports the new ones. So one
 //! sync needs no second read of the cache. If the scaling succeeded and only `observedGeneration`
-//! changes, that is left to the later sync too. Upstream: `syncReplicaSet` and `manageReplicas`.
+//! changes, the next sync tells of that too. Upstream: `syncReplicaSet` and `manageReplicas`.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
-use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::own_writes::{Memory, WritesTo};
 use steersman_runtime::owner::{ByController, ClaimError};
 use steersman_runtime::pod_control::{Owner, PodControl, PodsError, from_template};
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_runtime::workqueue::UNHURRIED;
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 
 use super::metrics::ReplicaSetMetrics;
@@ -25,6 +26,7 @@ use super::ranking::{self, Costs};
 use super::related::SelectedPods;
 use super::scale::{self, Scale};
 use super::status;
+use super::untold::Untold;
 
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +49,6 @@ pub(super) enum SyncError {
 struct Pods {
     active: Vec<Arc<Pod>>,
     terminating: Vec<Arc<Pod>>,
-    some_finished: bool,
 }
 
 /// Syncs the owners of kind `O`.
@@ -59,6 +60,8 @@ pub(super) struct ReplicaController<O> {
     /// Own writes of owners, which are status updates.
     pub(super) written: WritesTo,
     pub(super) client: ApiClient,
+    /// Owners whose last sync left out the status.
+    pub(super) untold: Arc<Untold>,
     pub(super) clock: Clock,
     pub(super) metrics: ReplicaSetMetrics,
     pub(super) features: FeatureGates,
@@ -84,7 +87,7 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         // Read before the pods, for the reason in `PodControl::expectations`.
         let is_settled = self.control.expectations().satisfied(key);
         let may_scale = is_settled && !object.meta().is_terminating();
-        let (candidates, inactive): (Vec<_>, Vec<_>) = self
+        let (candidates, inactive) = self
             .control
             .candidates(owner)
             .into_iter()
@@ -92,7 +95,6 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         let active = self.control.claim(owner, candidates).await;
         let pods = Pods {
             active: active.map_err(SyncError::Claim)?,
-            some_finished: inactive.iter().any(|pod| !pod.is_terminating()),
             terminating: owner.terminating(inactive),
         };
         let decision = scale::decide(pods.active.len(), object.replicas());
@@ -104,7 +106,11 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         }
         match self.scale(owner, &pods.active).await {
             Err(failure) if failure.is_fenced() => Err(SyncError::Scale(failure)),
-            scaled => self.report(owner, &pods, Some(scaled)).await,
+            scaled => {
+                let requeue = self.report(owner, &pods, Some(scaled)).await?;
+                let is_part = scale::exceeds_burst(pods.active.len(), object.replicas());
+                Ok(if is_part { Requeue::AtOnce } else { requeue })
+            }
         }
     }
 
@@ -219,9 +225,7 @@ impl<O: PodOwner> ReplicaController<O> {
         let active = &*pods.active;
         // Before a scaling, the sync has checked the caches.
         let is_checked = scaled.is_some();
-        // Watch events of the created or deleted pods enqueue the key. Pods that finish at once
-        // would keep the counts equal sync after sync, so they end the wait.
-        let may_wait = matches!(scaled, Some(Ok(()))) && !pods.some_finished;
+        let has_scaled = matches!(scaled, Some(Ok(())));
         let failure = scaled.and_then(Result::err);
         let now = self.clock.now();
         let terminating = self
@@ -230,7 +234,11 @@ impl<O: PodOwner> ReplicaController<O> {
             .then_some(pods.terminating.len());
         let text = failure.as_ref().map(ToString::to_string);
         let status = status::compute(object, active, terminating, text.as_deref(), now);
-        if !(may_wait && status::has_equal_pods(object.status(), &status)) {
+        let is_untold = has_scaled
+            && status::has_equal_pods(object.status(), &status)
+            && self.untold.leave_out(key);
+        if !is_untold {
+            self.untold.forget(key);
             let written = self.write_status(owner, pods, status.clone(), is_checked);
             match written.await {
                 // The owner was deleted. Its key returns when the cache shows the deletion.
@@ -245,11 +253,12 @@ impl<O: PodOwner> ReplicaController<O> {
         }
         let seconds = object.min_ready_seconds();
         let available = status::next_check(&status, active, seconds, now, self.clock.now());
-        let expires = self
-            .control
-            .expectations()
-            .expires_in(key)
-            .filter(|_| !object.meta().is_terminating());
+        let expires = if is_untold {
+            Some(UNHURRIED)
+        } else {
+            let expires = self.control.expectations().expires_in(key);
+            expires.filter(|_| !object.meta().is_terminating())
+        };
         Ok(match (available, expires) {
             (Some(available), expires) => {
                 Requeue::After(expires.map_or(available, |expires| expires.min(available)))

@@ -6,7 +6,7 @@ mod ported;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::{self, Matcher};
+use steersman_devcluster::faults::{self, Matcher, RequestFault};
 use steersman_devcluster::status::Status;
 
 use super::DESCRIPTOR;
@@ -177,7 +177,7 @@ async fn a_replica_set_gets_its_pods_and_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scaling_takes_one_status_unless_a_pod_has_finished() {
+async fn a_scaling_takes_one_status() {
     let world = world_with(2).await;
     let written = |world: &World| world.requests("update", "status");
     assert_eq!(written(&world), 1, "after the creation");
@@ -189,15 +189,57 @@ async fn a_scaling_takes_one_status_unless_a_pod_has_finished() {
         assert_eq!(written(&world), expected, "{replicas} replicas");
         assert_eq!(world.status()["observedGeneration"], generation);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_pod_and_a_new_size_do_not_wait_for_the_end_of_a_rest() {
+    let world = world_with(1).await;
+    let delay = RequestFault::Delay(Duration::from_secs(1));
+    world
+        .cluster
+        .faults()
+        .on_request(Matcher::new("create", "pods"), delay, None);
+    let began = tokio::time::Instant::now();
+    world.scale(2).await;
+    world
+        .until("2 pods", |_| world.active_pods().len() == 2)
+        .await;
     let pod = name(&world.active_pods()[0]);
-    world.pod_status(&pod, json!({"phase": "Failed"})).await;
-    world.settled_at(1).await;
-    tokio::time::sleep(A_WHILE).await;
-    let before = written(&world);
+    world.delete("pods", &pod).await;
+    let is_replaced = |_: &_| {
+        let pods = world.active_pods();
+        pods.len() == 2 && !pods.iter().any(|other| name(other) == pod)
+    };
+    world.until("a replacement", is_replaced).await;
     world.scale(3).await;
-    world.settled_at(3).await;
-    tokio::time::sleep(A_WHILE).await;
-    assert_eq!(written(&world), before + 2);
+    world
+        .until("3 pods", |_| world.active_pods().len() == 3)
+        .await;
+    assert!(began.elapsed() < Duration::from_millis(3_500));
+    // The last sync took a second, so the status has to wait for three.
+    world
+        .until("the status", |_| world.status()["replicas"] == 3)
+        .await;
+    assert!(began.elapsed() > Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_larger_than_a_burst_does_not_rest_between_bursts() {
+    let world = world().await;
+    let delay = RequestFault::Delay(Duration::from_millis(100));
+    world
+        .cluster
+        .faults()
+        .on_request(Matcher::new("create", "pods"), delay, None);
+    let began = tokio::time::Instant::now();
+    world.create(web(1_100)).await;
+    world.settled_at(1_100).await;
+    // Each burst takes a second, because a step has twice as many requests as the one before.
+    assert!(
+        began.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]

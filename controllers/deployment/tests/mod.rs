@@ -4,9 +4,10 @@
 mod ported;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::nodes::BEHAVIOUR;
 use steersman_devcluster::status::Status;
 use steersman_runtime::controller::Descriptor;
@@ -377,6 +378,26 @@ async fn a_deployment_scales_up_down_and_to_zero() {
         );
         assert_eq!(annotation(rs, REVISION), Some("1"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_size_does_not_wait_for_the_end_of_a_rest() {
+    let world = rolled_out(web(2)).await;
+    let delay = RequestFault::Delay(Duration::from_secs(1));
+    world
+        .cluster
+        .faults()
+        .on_request(Matcher::new("update", "replicasets"), delay, None);
+    let mut began = tokio::time::Instant::now();
+    for replicas in [3, 4] {
+        began = tokio::time::Instant::now();
+        let spec = json!({"spec": {"replicas": replicas}});
+        world.patch("deployments", "web", spec).await;
+        let is_resized = |state: &State| size(state.replica_set("one")) == replicas;
+        world.until("a resize", is_resized).await;
+    }
+    // The first resize took a second, so the Deployment rests for three.
+    assert!(began.elapsed() < Duration::from_millis(2_500));
 }
 
 #[tokio::test(start_paused = true)]

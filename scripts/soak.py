@@ -5,9 +5,9 @@
 
 First comes a warm-up, which opens connections and fills caches: the users act for some minutes, and
 then the script deletes all objects. At the end it deletes all objects again, and the number of tasks
-must be the same as after the warm-up.
+must be that after the warm-up, except for timers of queues.
 
-The run fails if these numbers differ, if a task or a sync panicked, or if memory grows by 2 % or more
+The run fails if there are more tasks, if a task or a sync panicked, or if memory grows by 2 % or more
 between minute 3 and the end. A run of less than ten minutes only reports the growth. The script needs
 the package kubernetes; scripts/test.sh installs it for .venv/bin/python.
 """
@@ -36,6 +36,9 @@ ROUND = 20
 # Memory growth that fails the run, and the duration in minutes from which it is checked.
 ALLOWED_GROWTH = 0.02
 JUDGED_MINUTES = 10
+# Additional tasks at the end that do not fail the run: each queue with a delayed key has one, its
+# timer. The check of a Deployment's progress waits for ten minutes.
+ALLOWED_TIMERS = 4
 # Seconds between two actions of one user. The server keeps the changes of the last minutes, and
 # most of its memory depends on their number.
 PACE = 0.25
@@ -68,8 +71,8 @@ class User:
     object to change was deleted, a user recreates it, so the number of objects stays about the same."""
 
     def __init__(self, kubeconfig, seed):
-        api = config.new_client_from_config(kubeconfig)
-        self.core, self.apps = client.CoreV1Api(api), client.AppsV1Api(api)
+        self.api = config.new_client_from_config(kubeconfig)
+        self.core, self.apps = client.CoreV1Api(self.api), client.AppsV1Api(self.api)
         self.random = random.Random(seed)
 
         def deck(cards):
@@ -100,6 +103,10 @@ class User:
                 raise
             return False
         return True
+
+    def disconnect(self):
+        """Closes the connections. The next request opens a new one."""
+        self.api.rest_client.pool_manager.clear()
 
     def fill(self):
         self.attempt(self.make_namespaces)
@@ -243,14 +250,19 @@ def steady(value):
     return last
 
 
-def emptied(user):
-    """Deletes all objects. Returns true if none remained."""
+def emptied(users):
+    """Deletes all objects and closes all connections. Returns true if no object remained."""
 
     def empty():
-        user.drop_everything()
-        return user.left() == 0
+        users[0].drop_everything()
+        return users[0].left() == 0
 
-    return until(empty, 120)
+    is_empty = until(empty, 120)
+    # The server has tasks for each connection, and closes an idle one after a while. So connections
+    # of users would change the number of tasks at some time of its own.
+    for user in users:
+        user.disconnect()
+    return is_empty
 
 
 def act(users, seconds, sample):
@@ -290,7 +302,7 @@ def soak(dev, arguments):
     users = [User(dev.kubeconfig, f"{arguments.seed}-{number}") for number in range(arguments.users)]
     users[0].fill()
     act(users, arguments.warm_up * 60, lambda _: None)
-    if not emptied(users[0]):
+    if not emptied(users):
         sys.exit("the objects of the warm-up could not be deleted")
     tasks_before = steady(lambda: dev.metrics()["go_goroutines"])
 
@@ -304,8 +316,8 @@ def soak(dev, arguments):
     done = sum(user.done for user in users)
     act(users, arguments.minutes * 60, sample)
     done = sum(user.done for user in users) - done
-    empty = emptied(users[0])
-    settled = empty and until(lambda: dev.metrics()["go_goroutines"] == tasks_before, 120)
+    empty = emptied(users)
+    settled = empty and until(lambda: dev.metrics()["go_goroutines"] <= tasks_before + ALLOWED_TIMERS, 120)
     return samples, tasks_before, empty, settled, done, dev.metrics()
 
 
@@ -329,7 +341,7 @@ def report(arguments, samples, tasks_before, empty, settled, actions, last):
     wrong = {
         f"memory grew by {growth:.1%}": growth >= ALLOWED_GROWTH and arguments.minutes >= JUDGED_MINUTES,
         "objects remained after the deletion of all": not empty,
-        f"{tasks:.0f} tasks at the end are not the {tasks_before:.0f} before": not settled,
+        f"{tasks:.0f} tasks at the end are more than the {tasks_before:.0f} before": not settled,
         f"{panics:.0f} panics": panics > 0,
     }
     return [failure for failure, is_so in wrong.items() if is_so]

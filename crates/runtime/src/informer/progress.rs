@@ -18,6 +18,9 @@ use crate::client::ApiError;
 /// A stream that ends sooner shows a problem of the server. The next request then waits.
 const SHORT: Duration = Duration::from_secs(1);
 
+/// The time between the starts of two watches of which the first one sent changes.
+const APART: Duration = Duration::from_millis(100);
+
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 
@@ -59,6 +62,19 @@ pub(super) enum End {
     TooLarge,
     /// Any other error.
     Failed,
+}
+
+/// The pause before the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// This time.
+    For(Duration),
+    /// The next step of the back-off.
+    BackOff,
+}
+
+impl Pause {
+    const NONE: Self = Self::For(Duration::ZERO);
 }
 
 /// The state of the reflector.
@@ -117,42 +133,50 @@ impl Progress {
         self.request = Request::Watch { from: version };
     }
 
-    /// Decides the next request after `end`. True if one step of the back-off must pass first.
-    pub(super) fn ended(&mut self, end: End) -> bool {
+    /// Decides the next request after `end`, and the pause before it.
+    pub(super) fn ended(&mut self, end: End) -> Pause {
         let short = matches!(end, End::Closed { lived, .. } if lived < SHORT);
         let empty = matches!(end, End::Closed { frames: 0, .. });
-        let (request, wait) = match (self.request, end) {
+        let (request, pause) = match (self.request, end) {
             // Upstream reopens a short stream with frames at once. A server that closes each stream
-            // early would then get thousands of requests per second.
+            // early would then get thousands of requests per second. A list starts anew each time.
             (Request::StreamList { .. }, End::Closed { .. }) if !(short && empty) => {
-                (self.stream_list(), short)
+                let pause = if short { Pause::BackOff } else { Pause::NONE };
+                (self.stream_list(), pause)
             }
-            (request @ Request::Watch { .. }, End::Closed { .. }) if !(short && empty) => {
-                (request, short)
+            // kube-apiserver closes a watch that cannot take its events in time. Soon after its
+            // start, when watches have little room, a burst of changes closes one after the other.
+            // The informer must not fall behind by a back-off then.
+            (request @ Request::Watch { .. }, End::Closed { lived, .. }) if !(short && empty) => {
+                (request, Pause::For(APART.saturating_sub(lived)))
             }
             (Request::StreamList { .. }, End::Throttled | End::Refused) => {
-                (self.stream_list(), true)
+                (self.stream_list(), Pause::BackOff)
             }
-            (request @ Request::Watch { .. }, End::Throttled | End::Refused) => (request, true),
+            (request @ Request::Watch { .. }, End::Throttled | End::Refused) => {
+                (request, Pause::BackOff)
+            }
             (Request::StreamList { from: Some(_) }, End::Expired | End::TooLarge) => {
                 self.version_unavailable = true;
-                (self.stream_list(), false)
+                (self.stream_list(), Pause::NONE)
             }
-            (Request::StreamList { .. }, _) => (self.list(), false),
+            (Request::StreamList { .. }, _) => (self.list(), Pause::NONE),
             (Request::List { from, .. }, End::Expired | End::TooLarge)
                 if from != ListFrom::Latest =>
             {
                 self.version_unavailable = true;
-                (self.list(), false)
+                (self.list(), Pause::NONE)
             }
             (Request::Watch { .. }, End::TooLarge) => {
                 self.version_unavailable = true;
-                (self.stream_list(), true)
+                (self.stream_list(), Pause::BackOff)
             }
-            (Request::List { .. } | Request::Watch { .. }, _) => (self.stream_list(), true),
+            (Request::List { .. } | Request::Watch { .. }, _) => {
+                (self.stream_list(), Pause::BackOff)
+            }
         };
         self.request = request;
-        wait
+        pause
     }
 
     /// A streaming list that is at least as recent as the informer's state. A lagging API server
@@ -321,6 +345,10 @@ mod tests {
         lived: BRIEF,
         frames: 3,
     };
+    const INSTANT_BUSY: End = End::Closed {
+        lived: Duration::from_millis(30),
+        frames: 3,
+    };
 
     fn at(version: Option<u64>, request: Request) -> Progress {
         Progress {
@@ -338,13 +366,14 @@ mod tests {
             Request::StreamList { from: Some(7) },
         );
         let watch = Request::Watch { from: 7 };
+        let (none, back_off) = (Pause::NONE, Pause::BackOff);
         let list = |from, paged| Request::List { from, paged };
         let cached = list(ListFrom::Cached, true);
         let (newer, latest) = (
             list(ListFrom::Version(7), false),
             list(ListFrom::Latest, true),
         );
-        // (why, version, request, its end, next request, must wait)
+        // (why, version, request, its end, next request, pause)
         let cases = [
             (
                 "closed before the bookmark",
@@ -352,7 +381,7 @@ mod tests {
                 fresh,
                 CLEAN,
                 fresh,
-                false,
+                none,
             ),
             (
                 "closed soon, after some objects",
@@ -360,34 +389,27 @@ mod tests {
                 fresh,
                 SHORT_BUSY,
                 fresh,
-                true,
+                back_off,
             ),
-            ("very short", None, fresh, SHORT_EMPTY, cached, false),
+            ("very short", None, fresh, SHORT_EMPTY, cached, none),
             (
                 "very short, later",
                 Some(7),
                 again,
                 SHORT_EMPTY,
                 newer,
-                false,
+                none,
             ),
-            ("throttled", Some(7), again, End::Throttled, again, true),
-            ("refused", None, fresh, End::Refused, fresh, true),
-            (
-                "version expired",
-                Some(7),
-                again,
-                End::Expired,
-                fresh,
-                false,
-            ),
+            ("throttled", Some(7), again, End::Throttled, again, back_off),
+            ("refused", None, fresh, End::Refused, fresh, back_off),
+            ("version expired", Some(7), again, End::Expired, fresh, none),
             (
                 "version too large",
                 Some(7),
                 again,
                 End::TooLarge,
                 fresh,
-                false,
+                none,
             ),
             (
                 "no version, yet expired",
@@ -395,7 +417,7 @@ mod tests {
                 fresh,
                 End::Expired,
                 cached,
-                false,
+                none,
             ),
             (
                 "streaming not supported",
@@ -403,7 +425,7 @@ mod tests {
                 fresh,
                 End::Failed,
                 cached,
-                false,
+                none,
             ),
             (
                 "streaming not supported, later",
@@ -411,18 +433,25 @@ mod tests {
                 again,
                 End::Failed,
                 newer,
-                false,
+                none,
             ),
-            ("list failed", Some(7), newer, End::Failed, again, true),
-            ("list throttled", None, cached, End::Throttled, fresh, true),
-            ("list expired", Some(7), newer, End::Expired, latest, false),
+            ("list failed", Some(7), newer, End::Failed, again, back_off),
+            (
+                "list throttled",
+                None,
+                cached,
+                End::Throttled,
+                fresh,
+                back_off,
+            ),
+            ("list expired", Some(7), newer, End::Expired, latest, none),
             (
                 "list too large",
                 Some(7),
                 newer,
                 End::TooLarge,
                 latest,
-                false,
+                none,
             ),
             (
                 "latest list, yet expired",
@@ -430,36 +459,72 @@ mod tests {
                 latest,
                 End::Expired,
                 fresh,
-                true,
+                back_off,
             ),
-            ("watch timed out", Some(7), watch, CLEAN, watch, false),
-            ("watch closed soon", Some(7), watch, SHORT_BUSY, watch, true),
-            ("watch very short", Some(7), watch, SHORT_EMPTY, again, true),
+            ("watch timed out", Some(7), watch, CLEAN, watch, none),
+            (
+                "watch closed soon, after some changes",
+                Some(7),
+                watch,
+                SHORT_BUSY,
+                watch,
+                none,
+            ),
+            (
+                "watch closed at once, after some changes",
+                Some(7),
+                watch,
+                INSTANT_BUSY,
+                watch,
+                Pause::For(Duration::from_millis(70)),
+            ),
+            (
+                "watch very short",
+                Some(7),
+                watch,
+                SHORT_EMPTY,
+                again,
+                back_off,
+            ),
             (
                 "watch throttled",
                 Some(7),
                 watch,
                 End::Throttled,
                 watch,
-                true,
+                back_off,
             ),
-            ("watch refused", Some(7), watch, End::Refused, watch, true),
-            ("watch expired", Some(7), watch, End::Expired, again, true),
-            ("watch failed", Some(7), watch, End::Failed, again, true),
+            (
+                "watch refused",
+                Some(7),
+                watch,
+                End::Refused,
+                watch,
+                back_off,
+            ),
+            (
+                "watch expired",
+                Some(7),
+                watch,
+                End::Expired,
+                again,
+                back_off,
+            ),
+            ("watch failed", Some(7), watch, End::Failed, again, back_off),
             (
                 "watch of a history that went back",
                 Some(7),
                 watch,
                 End::TooLarge,
                 fresh,
-                true,
+                back_off,
             ),
         ];
-        for (why, version, request, end, next, waits) in cases {
+        for (why, version, request, end, next, pause) in cases {
             let mut progress = at(version, request);
             assert_eq!(
                 (progress.ended(end), progress.request()),
-                (waits, next),
+                (pause, next),
                 "{why}"
             );
         }

@@ -12,7 +12,7 @@ use tokio::time::{self, Instant};
 use tracing::{debug, error, trace, warn};
 
 use super::progress::{
-    Backoff, End, ListFrom, Progress, Request, end_of_error, end_of_status, next_page,
+    Backoff, End, ListFrom, Pause, Progress, Request, end_of_error, end_of_status, next_page,
 };
 use super::shared::Shared;
 use super::source::ListWatch;
@@ -42,9 +42,11 @@ pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>)
             continue;
         };
         informer.contact.lost();
-        if reflector.progress.ended(end) {
-            time::sleep(backoff.step(Instant::now(), rand::random())).await;
-        }
+        time::sleep(match reflector.progress.ended(end) {
+            Pause::For(time) => time,
+            Pause::BackOff => backoff.step(Instant::now(), rand::random()),
+        })
+        .await;
     }
 }
 

@@ -262,23 +262,30 @@ async fn a_broken_watch_resumes_at_its_last_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_closes_at_once_is_reopened_after_a_pause() {
-    let at_once = || Reply::Watch(vec![bookmark(11)], After::Close(Duration::ZERO));
-    let script = [
-        streamed(&[], 10, &[], After::Close(Duration::ZERO)),
-        at_once(),
-        at_once(),
-        at_once(),
-    ];
-    let test = TestInformer::after(script, 5).await;
+async fn a_watch_that_closes_after_each_change_follows_ten_changes_a_second() {
+    let changed = |version| {
+        let change = event("MODIFIED", &node("a", version));
+        Reply::Watch(vec![change], After::Close(Duration::ZERO))
+    };
+    let initial = streamed(&[node("a", 3)], 10, &[], After::Close(Duration::ZERO));
+    let test = TestInformer::after(std::iter::once(initial).chain((11..41).map(changed)), 32).await;
+    let pauses = test.server.pauses();
+    let expected = Duration::from_millis(100)..Duration::from_millis(110);
     assert!(
-        test.server
-            .pauses()
-            .iter()
-            .all(|pause| *pause >= Duration::from_millis(800)),
-        "{:?}",
-        test.server.pauses()
+        pauses.iter().all(|pause| expected.contains(pause)),
+        "{pauses:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_closes_without_a_change_backs_off() {
+    let long = After::Close(Duration::from_secs(2));
+    let initial = || streamed(&[node("a", 3)], 10, &[], long);
+    let empty = || Reply::Watch(vec![], After::Close(Duration::ZERO));
+    let test = TestInformer::after([initial(), empty(), initial(), empty()], 5).await;
+    let pauses = test.server.pauses();
+    assert!(pauses[1] >= Duration::from_millis(800), "{pauses:?}");
+    assert!(pauses[3] >= Duration::from_millis(1600), "{pauses:?}");
 }
 
 #[tokio::test(start_paused = true)]

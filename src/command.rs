@@ -23,7 +23,7 @@ use crate::registry::ControllerRegistry;
 use crate::signals::Signals;
 use crate::spans::Spans;
 use crate::version;
-use crate::{help, limits};
+use crate::{heap, help, limits};
 
 /// Runs the command in `arguments` (without the program's name), with the controllers of
 /// `registry`, until it completes or a signal arrives. Errors have been written to standard error
@@ -206,6 +206,7 @@ async fn serve(
         Ok(signals) => drop(runtime.spawn(stop_at_signal(signals, stop.clone()))),
         Err(error) => tracing::error!(%error, "cannot listen to signals; they end the process"),
     }
+    drop(runtime.spawn(heap::release_regularly()));
     let mut connection = Connection::from_config(&config)?;
     connection.pace = pace;
     Manager::new(config, connection, Clock::system())?

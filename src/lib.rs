@@ -20,6 +20,7 @@ mod exposition;
 mod features;
 mod gates;
 pub mod health;
+mod heap;
 mod help;
 mod limits;
 pub mod logs;

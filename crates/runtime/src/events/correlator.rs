@@ -75,8 +75,11 @@ pub(super) struct Correlator {
 
 /// Events that differ only in their messages.
 struct Group {
-    /// Hashes of the different messages; always fewer than [`COMBINE_FROM`].
-    messages: Vec<u64>,
+    /// Hashes of the last different messages. They have no allocation of their own: it would
+    /// outlive the objects of a burst among which it lies, and keep their pages resident.
+    messages: [u64; COMBINE_FROM - 1],
+    /// The number of hashes in `messages`.
+    known: usize,
     last: Instant,
 }
 
@@ -186,23 +189,25 @@ impl Correlator {
     fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
         let message = self.hashers[0].hash_one(message);
         let group = self.groups.get_or_insert_with(group, || Group {
-            messages: Vec::new(),
+            messages: [0; COMBINE_FROM - 1],
+            known: 0,
             last: now,
         });
         if now.saturating_duration_since(group.last) > COMBINE_WITHIN {
-            group.messages.clear();
+            group.known = 0;
         }
         group.last = now;
-        if group.messages.contains(&message) {
+        if group.messages[..group.known].contains(&message) {
             return false;
         }
-        if group.messages.len() + 1 < COMBINE_FROM {
-            group.messages.push(message);
+        if let Some(free) = group.messages.get_mut(group.known) {
+            *free = message;
+            group.known += 1;
             return false;
         }
         // Upstream adds the message and removes an arbitrary one. This code removes the oldest.
-        group.messages.remove(0);
-        group.messages.push(message);
+        group.messages.rotate_left(1);
+        group.messages[COMBINE_FROM - 2] = message;
         true
     }
 

@@ -18,7 +18,8 @@ use crate::client::ApiError;
 /// A stream that ends sooner shows a problem of the server. The next request then waits.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The time between the starts of two watches of which the first one sent changes.
+/// The least time between the starts of two watches of which the first one sent a frame. It bounds
+/// the requests to a server that closes each watch early.
 const APART: Duration = Duration::from_millis(100);
 
 /// Objects per page of a list.
@@ -139,14 +140,15 @@ impl Progress {
         let empty = matches!(end, End::Closed { frames: 0, .. });
         let (request, pause) = match (self.request, end) {
             // Upstream reopens a short stream with frames at once. A server that closes each stream
-            // early would then get thousands of requests per second. A list starts anew each time.
+            // early would then get thousands of requests per second. A streaming list starts from nothing
+            // each time, so a short one makes no progress.
             (Request::StreamList { .. }, End::Closed { .. }) if !(short && empty) => {
                 let pause = if short { Pause::BackOff } else { Pause::NONE };
                 (self.stream_list(), pause)
             }
-            // kube-apiserver closes a watch that cannot take its events in time. Soon after its
-            // start, when watches have little room, a burst of changes closes one after the other.
-            // The informer must not fall behind by a back-off then.
+            // kube-apiserver closes a watch that cannot take its events in time. The watches of a new
+            // server have little room, so a burst of changes closes several in a row. The informer
+            // must not fall behind by a back-off then.
             (request @ Request::Watch { .. }, End::Closed { lived, .. }) if !(short && empty) => {
                 (request, Pause::For(APART.saturating_sub(lived)))
             }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::capacity::RemoveAndRelease;
 use crate::object::ObjectKey;
 use crate::own_writes::Memory;
 use crate::sync::{Mutex, MutexGuard};
@@ -115,7 +116,7 @@ impl Expectations {
 
     /// Drops the record of `owner`.
     pub fn forget(&self, owner: &ObjectKey) {
-        self.records().remove(owner);
+        self.records().remove_and_release(owner);
     }
 
     /// Drops all records after a rewind, and returns their owners. The expected events may never
@@ -127,7 +128,7 @@ impl Expectations {
     fn replace(&self, owner: &ObjectKey, outstanding: Outstanding) {
         let mut records = self.records();
         if outstanding.is_fulfilled() {
-            records.remove(owner);
+            records.remove_and_release(owner);
         } else {
             records.insert(
                 owner.clone(),
@@ -146,7 +147,7 @@ impl Expectations {
         };
         change(&mut record.outstanding);
         if record.outstanding.is_fulfilled() {
-            records.remove(owner);
+            records.remove_and_release(owner);
         }
     }
 

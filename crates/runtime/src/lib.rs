@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod asn1;
+pub mod capacity;
 pub mod cidr;
 pub mod cleaner;
 pub mod client;

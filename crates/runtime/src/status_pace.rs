@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::capacity::RemoveAndRelease;
 use crate::object::ObjectKey;
 use crate::own_writes::Memory;
 use crate::sync::{Mutex, MutexGuard};
@@ -54,7 +55,7 @@ impl StatusPace {
             }
             // The next change is the first one of its kind.
             Change::Final => {
-                written.remove(key);
+                written.remove_and_release(key);
             }
         }
     }
@@ -66,7 +67,7 @@ impl StatusPace {
 
 impl Memory for StatusPace {
     fn forget(&self, key: &ObjectKey) {
-        self.lock().remove(key);
+        self.lock().remove_and_release(key);
     }
 
     /// Times stay valid in every history.

@@ -11,6 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError};
 
 use super::IndexKey;
+use crate::capacity::{ReleaseSpare, RemoveAndRelease};
 use crate::object::{Object, ObjectKey};
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -291,7 +292,7 @@ impl<T: Object> Entries<T> {
             if let (Some(objects), Some(old)) = (self.entries.get_mut(value), old) {
                 objects.remove(old);
                 if objects.len() == 0 {
-                    self.entries.remove(value);
+                    self.entries.remove_and_release(value);
                 }
             }
         }
@@ -333,7 +334,9 @@ impl<T: Object> Objects<T> {
 
     /// Removes and returns the object with the key of `object`.
     pub(super) fn remove(&mut self, object: &Arc<T>) -> Option<Arc<T>> {
-        self.0.take(&Entry(Arc::clone(object))).map(|entry| entry.0)
+        let removed = self.0.take(&Entry(Arc::clone(object)));
+        self.0.release_spare();
+        removed.map(|entry| entry.0)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {

@@ -15,6 +15,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 pub use objects::WrittenObjects;
 
+use crate::capacity::{ReleaseSpare, RemoveAndRelease};
 use crate::informer::VersionedCache;
 use crate::object::ObjectKey;
 use crate::sync::{Mutex, MutexGuard};
@@ -114,7 +115,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
 
     /// Drops the record of `owner`.
     pub fn forget(&self, owner: &K) {
-        self.records.lock().remove(owner);
+        self.records.lock().remove_and_release(owner);
     }
 
     /// True if there is a record for `owner`, even if all caches show its writes.
@@ -124,9 +125,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
 
     /// Drops the records of all owners without outstanding writes.
     pub fn forget_seen(&self) {
-        self.records
-            .lock()
-            .retain(|_, writes| writes.iter().any(Record::is_unseen));
+        let mut records = self.records.lock();
+        records.retain(|_, writes| writes.iter().any(Record::is_unseen));
+        records.release_spare();
     }
 
     fn late(&self, owner: &K) -> Option<(Arc<dyn VersionedCache>, u64)> {
@@ -136,7 +137,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
             (cache.resource_version() < write.version).then_some((cache, write.version))
         });
         if late.is_none() {
-            records.remove(owner);
+            records.remove_and_release(owner);
         }
         late
     }

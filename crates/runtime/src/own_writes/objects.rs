@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use super::Memory;
+use crate::capacity::RemoveAndRelease;
 use crate::object::{Object, ObjectKey};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -48,7 +49,7 @@ impl<T: Object> WrittenObjects<T> {
                 .is_some()
         });
         if written.is_empty() {
-            all.remove(owner);
+            all.remove_and_release(owner);
         }
         cached
     }
@@ -60,7 +61,7 @@ impl<T: Object> WrittenObjects<T> {
 
 impl<T: Object> Memory for WrittenObjects<T> {
     fn forget(&self, owner: &ObjectKey) {
-        self.all().remove(owner);
+        self.all().remove_and_release(owner);
     }
 
     fn history_went_back(&self) {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use super::shrink_map;
+use crate::capacity::RemoveAndRelease;
 use crate::rate::TokenBucket;
 
 /// The default back-off of a key after its first failure.
@@ -61,9 +61,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 
     pub(super) fn forget(&mut self, key: &K) {
-        if self.failures.remove(key).is_some() {
-            shrink_map(&mut self.failures);
-        }
+        self.failures.remove_and_release(key);
     }
 
     pub(super) fn failures(&self, key: &K) -> u32 {

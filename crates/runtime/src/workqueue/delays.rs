@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::shrink_map;
+use crate::capacity::RemoveAndRelease;
 
 /// Longer delays are cut to this, so that sums of instants do not overflow.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -61,18 +61,16 @@ impl<K: Clone + Eq + Hash> Delays<K> {
             return None;
         }
         let key = first.remove();
-        self.slots.remove(&key);
-        shrink_map(&mut self.slots);
+        self.slots.remove_and_release(&key);
         Some(key)
     }
 
     /// Removes `key`. False if it has no deadline.
     pub(super) fn remove(&mut self, key: &K) -> bool {
-        let Some(slot) = self.slots.remove(key) else {
+        let Some(slot) = self.slots.remove_and_release(key) else {
             return false;
         };
         self.by_time.remove(&slot);
-        shrink_map(&mut self.slots);
         true
     }
 

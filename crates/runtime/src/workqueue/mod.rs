@@ -37,6 +37,7 @@ use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
 use rests::Rests;
 
+use crate::capacity::{ReleaseSpare, RemoveAndRelease};
 use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 
 /// The longest back-off of one key with upstream's default limiter.
@@ -257,7 +258,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
         let mut state = self.shared.lock();
         let key = state.queue.pop_front()?;
-        shrink(&mut state.queue);
+        state.queue.release_spare();
         let now = Instant::now();
         let marks = state.marks.entry(key.clone()).or_default();
         marks.taken = Some(now);
@@ -457,8 +458,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Done<K> for Shared<K> {
         let took = marks.taken.take().map(|taken| now - taken);
         let is_dirty = marks.added.is_some();
         if !is_dirty {
-            state.marks.remove(key);
-            shrink_map(&mut state.marks);
+            state.marks.remove_and_release(key);
         }
         // After a failed sync, the back-off delays the key already.
         if let Some(took) = took
@@ -566,27 +566,5 @@ async fn run_timer<K: Clone + Eq + Hash + Send + Sync + 'static>(
             () = sleep_until(next) => {}
             () = rearm.notified() => {}
         }
-    }
-}
-
-/// Collections below this size keep their memory.
-const KEPT_CAPACITY: usize = 64;
-
-/// The capacity to which a collection should shrink, if it is mostly empty, as after a burst.
-///
-/// A collection shrinks only below a quarter of its capacity, so the cost per key is negligible.
-fn spare(len: usize, capacity: usize) -> Option<usize> {
-    (capacity > KEPT_CAPACITY && len < capacity / 4).then_some(len * 2)
-}
-
-fn shrink<T>(queue: &mut VecDeque<T>) {
-    if let Some(capacity) = spare(queue.len(), queue.capacity()) {
-        queue.shrink_to(capacity);
-    }
-}
-
-fn shrink_map<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
-    if let Some(capacity) = spare(map.len(), map.capacity()) {
-        map.shrink_to(capacity);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{shrink, shrink_map};
+use crate::capacity::ReleaseSpare;
 
 /// The longest rest, unless the owner of the queue sets another. Some syncs take minutes, because they
 /// wait.
@@ -73,8 +73,8 @@ impl<K: Clone + Eq + Hash> Rests<K> {
                 self.ends.remove(&key);
             }
         }
-        shrink(&mut self.begun);
-        shrink_map(&mut self.ends);
+        self.begun.release_spare();
+        self.ends.release_spare();
     }
 
     #[cfg(test)]

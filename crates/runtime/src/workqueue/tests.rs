@@ -392,7 +392,7 @@ async fn memory_is_released_after_a_burst() {
     assert!(
         capacities
             .iter()
-            .all(|capacity| *capacity <= 4 * KEPT_CAPACITY),
+            .all(|capacity| *capacity <= 4 * crate::capacity::KEPT),
         "{capacities:?}"
     );
 }

@@ -1,10 +1,12 @@
 //! Gives free memory of the process back to the system.
 //!
 //! glibc by itself gives back only the free memory above the last object in use. After a burst, a
-//! few objects that remain would keep most of its memory resident.
+//! few objects that remain would keep most of its memory resident. It gives back whole pages only,
+//! so values that only an interner still refers to go first.
 
 use std::time::Duration;
 
+use steersman_runtime::intern;
 use tokio::time::sleep;
 
 /// The time between two releases. An idle manager needs no measurable CPU time for them.
@@ -14,6 +16,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 pub(crate) async fn release_regularly() {
     loop {
         sleep(PERIOD).await;
+        intern::release_unused();
         release();
     }
 }

@@ -1,8 +1,8 @@
 //! Tables that keep one copy of strings and small values that many objects share.
 //!
 //! A cluster with 100,000 pods has a few hundred namespaces, nodes and label sets. A table keeps
-//! each distinct value once. When the table grows, it removes the values that only the table
-//! itself still refers to, so its size follows the cluster.
+//! each distinct value once. When the table grows, and at [`release_unused`], it removes the values
+//! that only the table itself still refers to, so its size follows the cluster.
 //!
 //! Decoding one pod needs about twenty look-ups. The tables therefore hash with foldhash, which
 //! takes a third of the time of the standard hasher. Both hashers have a random seed per process.
@@ -18,6 +18,8 @@ use arcstr::ArcStr;
 use foldhash::fast::RandomState;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+use crate::capacity::ReleaseSpare;
 
 /// A pointer to a value that others may share.
 pub trait Shared: Clone + Eq + Hash {
@@ -80,9 +82,42 @@ impl<T> Deref for SharedSlice<T> {
     }
 }
 
+/// A table that can remove its unused values.
+trait Sweep: Send {
+    /// Removes the unused values, and returns their number.
+    fn sweep(&mut self) -> usize;
+}
+
+/// All tables in use, for [`release_unused`].
+static TABLES: Mutex<Vec<Arc<Mutex<dyn Sweep>>>> = Mutex::new(Vec::new());
+
+/// Removes the values that only their table still refers to, from all tables.
+///
+/// A table by itself removes them only when it grows. After a burst it would keep thousands of
+/// small allocations, and each keeps a page of the heap resident.
+pub fn release_unused() {
+    // A removed value may be the last to refer to one of another table.
+    let sweep = || -> usize {
+        let tables = lock(&TABLES);
+        tables.iter().map(|table| lock(table).sweep()).sum()
+    };
+    while sweep() > 0 {}
+}
+
+/// Makes `table` known to [`release_unused`].
+fn register<T: Sweep + 'static>(table: T) -> Arc<Mutex<T>> {
+    let table = Arc::new(Mutex::new(table));
+    lock(&TABLES).push(Arc::clone(&table) as _);
+    table
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A table of shared values behind pointers of type `P`. Equal values share one allocation.
 pub struct Interner<P> {
-    table: LazyLock<Mutex<Table<P>>>,
+    table: LazyLock<Arc<Mutex<Table<P>>>>,
 }
 
 struct Table<P> {
@@ -94,16 +129,36 @@ struct Table<P> {
 /// Smallest number of values for a sweep. In a smaller table, a sweep costs more than it frees.
 const FIRST_SWEEP: usize = 1024;
 
-impl<P: Shared> Interner<P> {
+/// The number of values for the next sweep, after one that left `len`. Doubling keeps the average
+/// cost of an insertion constant.
+fn next_sweep(len: usize) -> usize {
+    (len * 2).max(FIRST_SWEEP)
+}
+
+impl<P> Default for Table<P> {
+    fn default() -> Self {
+        Self {
+            values: HashSet::default(),
+            sweep_at: FIRST_SWEEP,
+        }
+    }
+}
+
+impl<P: Shared + Send> Sweep for Table<P> {
+    fn sweep(&mut self) -> usize {
+        let before = self.values.len();
+        self.values.retain(Shared::has_others);
+        self.values.release_spare();
+        self.sweep_at = next_sweep(self.values.len());
+        before - self.values.len()
+    }
+}
+
+impl<P: Shared + Send + 'static> Interner<P> {
     /// An empty table, for a `static`.
     pub const fn new() -> Self {
         Self {
-            table: LazyLock::new(|| {
-                Mutex::new(Table {
-                    values: HashSet::default(),
-                    sweep_at: FIRST_SWEEP,
-                })
-            }),
+            table: LazyLock::new(|| register(Table::default())),
         }
     }
 
@@ -113,14 +168,12 @@ impl<P: Shared> Interner<P> {
         T: Eq + Hash + ?Sized,
         P: From<&'a T> + Borrow<T>,
     {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         if let Some(found) = table.values.get(value) {
             return found.clone();
         }
         if table.values.len() >= table.sweep_at {
-            table.values.retain(Shared::has_others);
-            // Doubling keeps the average cost of an insertion constant.
-            table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
+            table.sweep();
         }
         let fresh = P::from(value);
         table.values.insert(fresh.clone());
@@ -128,7 +181,7 @@ impl<P: Shared> Interner<P> {
     }
 }
 
-impl<P: Shared> Default for Interner<P> {
+impl<P: Shared + Send + 'static> Default for Interner<P> {
     fn default() -> Self {
         Self::new()
     }
@@ -139,7 +192,7 @@ impl<P: Shared> Default for Interner<P> {
 /// API servers send the same part of an object many times: with each status update, and in each
 /// object of one template. [`Memo::get`] finds the value of a known text without parsing the text.
 pub struct Memo<K, V> {
-    table: LazyLock<Mutex<MemoTable<K, V>>>,
+    table: LazyLock<Arc<Mutex<MemoTable<K, V>>>>,
 }
 
 struct MemoTable<K, V> {
@@ -148,16 +201,30 @@ struct MemoTable<K, V> {
     sweep_at: usize,
 }
 
-impl<K: Eq + Hash, V> Memo<K, V> {
+impl<K, V> Default for MemoTable<K, V> {
+    fn default() -> Self {
+        Self {
+            values: HashMap::default(),
+            sweep_at: FIRST_SWEEP,
+        }
+    }
+}
+
+impl<K: Eq + Hash + Send, V: Send + Sync> Sweep for MemoTable<K, V> {
+    fn sweep(&mut self) -> usize {
+        let before = self.values.len();
+        self.values.retain(|_, value| Arc::strong_count(value) > 1);
+        self.values.release_spare();
+        self.sweep_at = next_sweep(self.values.len());
+        before - self.values.len()
+    }
+}
+
+impl<K: Eq + Hash + Send + 'static, V: Send + Sync + 'static> Memo<K, V> {
     /// An empty table, for a `static`.
     pub const fn new() -> Self {
         Self {
-            table: LazyLock::new(|| {
-                Mutex::new(MemoTable {
-                    values: HashMap::default(),
-                    sweep_at: FIRST_SWEEP,
-                })
-            }),
+            table: LazyLock::new(|| register(MemoTable::default())),
         }
     }
 
@@ -168,27 +235,22 @@ impl<K: Eq + Hash, V> Memo<K, V> {
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
         K: Borrow<Q>,
     {
-        if let Some(found) = self.lock().values.get(key) {
+        if let Some(found) = lock(&self.table).values.get(key) {
             return Ok(Arc::clone(found));
         }
         let fresh = Arc::new(make()?);
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         if table.values.len() >= table.sweep_at {
-            table.values.retain(|_, value| Arc::strong_count(value) > 1);
-            table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
+            table.sweep();
         }
         // Another thread may have inserted the value during `make`; then its value is shared.
         Ok(Arc::clone(
             table.values.entry(key.to_owned()).or_insert(fresh),
         ))
     }
-
-    fn lock(&self) -> MutexGuard<'_, MemoTable<K, V>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl<K: Eq + Hash, V> Default for Memo<K, V> {
+impl<K: Eq + Hash + Send + 'static, V: Send + Sync + 'static> Default for Memo<K, V> {
     fn default() -> Self {
         Self::new()
     }
@@ -343,7 +405,7 @@ mod tests {
         for i in 0..3 * FIRST_SWEEP {
             TABLE.intern(format!("gone-{i}").as_str());
         }
-        let table = TABLE.table.lock().unwrap();
+        let table = lock(&TABLE.table);
         assert!(
             table.values.len() <= FIRST_SWEEP + 1,
             "{} values left",
@@ -363,7 +425,24 @@ mod tests {
         for i in 0..3 * FIRST_SWEEP {
             length(&format!("gone-{i}")).unwrap();
         }
-        let table = MEMO.lock();
+        let table = lock(&MEMO.table);
         assert!(table.values.len() <= FIRST_SWEEP + 1 && table.values.contains_key("held"));
+    }
+
+    #[test]
+    fn a_release_removes_unused_values_of_all_tables() {
+        static TABLE: Interner<ArcStr> = Interner::new();
+        static MEMO: Memo<String, usize> = Memo::new();
+        let length = |text: &str| MEMO.get(text, || Ok::<_, ()>(text.len())).unwrap();
+        let kept = (TABLE.intern("kept"), length("held"));
+        for i in 0..FIRST_SWEEP {
+            TABLE.intern(format!("gone-{i}").as_str());
+            length(&format!("gone-{i}"));
+        }
+        release_unused();
+        let (table, memo) = (lock(&TABLE.table), lock(&MEMO.table));
+        assert!(table.values.len() == 1 && table.values.contains(&kept.0));
+        assert!(memo.values.len() == 1 && memo.values.contains_key("held"));
+        assert!(table.values.capacity() < FIRST_SWEEP / 4);
     }
 }

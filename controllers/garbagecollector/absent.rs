@@ -3,44 +3,60 @@
 //!
 //! Upstream: `ReferenceCache` in `uid_cache.go`, with the same capacity.
 
-use std::num::NonZero;
+use std::fmt;
 
-use lru::LruCache;
+use steersman_runtime::lru::{Fingerprints, Lru};
 
 use super::coordinates::Coordinates;
 
 /// The maximum number of entries.
-const CAPACITY: NonZero<usize> = NonZero::new(500).expect("500 is not zero");
+const CAPACITY: usize = 500;
 
 /// An LRU set of coordinates of absent owners.
 ///
 /// A UID is never used again, so an entry stays correct. The exception is a rewind of the API
 /// server, for example after an etcd restore: it clears the set.
-#[derive(Debug)]
-pub(super) struct AbsentOwners(LruCache<Coordinates, ()>);
+pub(super) struct AbsentOwners {
+    fingerprints: Fingerprints,
+    /// False for coordinates that were removed.
+    absent: Lru<u128, bool>,
+}
 
 impl Default for AbsentOwners {
     fn default() -> Self {
-        Self(LruCache::new(CAPACITY))
+        Self {
+            fingerprints: Fingerprints::default(),
+            absent: Lru::new(CAPACITY),
+        }
+    }
+}
+
+impl fmt::Debug for AbsentOwners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AbsentOwners").finish_non_exhaustive()
     }
 }
 
 impl AbsentOwners {
-    pub(super) fn insert(&mut self, coordinates: Coordinates) {
-        self.0.put(coordinates, ());
+    pub(super) fn insert(&mut self, coordinates: &Coordinates) {
+        let key = self.fingerprints.of(coordinates);
+        *self.absent.get_or_insert_with(key, || true) = true;
     }
 
     pub(super) fn contains(&mut self, coordinates: &Coordinates) -> bool {
-        self.0.get(coordinates).is_some()
+        let found = self.absent.get(self.fingerprints.of(coordinates));
+        found.is_some_and(|absent| *absent)
     }
 
     /// Removes an entry, because the object was observed.
     pub(super) fn remove(&mut self, coordinates: &Coordinates) {
-        self.0.pop(coordinates);
+        if let Some(absent) = self.absent.get(self.fingerprints.of(coordinates)) {
+            *absent = false;
+        }
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 }
 
@@ -64,13 +80,12 @@ mod tests {
     #[test]
     fn least_recently_used_owner_is_forgotten_first() {
         let mut absent = AbsentOwners::default();
-        (0..CAPACITY.get()).for_each(|number| absent.insert(owner(number)));
+        (0..CAPACITY).for_each(|number| absent.insert(&owner(number)));
         assert!(absent.contains(&owner(0)));
-        absent.insert(owner(CAPACITY.get()));
+        absent.insert(&owner(CAPACITY));
         assert!(
             absent.contains(&owner(0)) && !absent.contains(&owner(1)) && absent.contains(&owner(2))
         );
-        assert_eq!(absent.0.len(), CAPACITY.get());
         let elsewhere = Coordinates {
             namespace: "b".into(),
             ..owner(2)
@@ -78,8 +93,9 @@ mod tests {
         assert!(!absent.contains(&elsewhere));
         absent.remove(&owner(2));
         assert!(!absent.contains(&owner(2)) && absent.contains(&owner(3)));
-        assert_eq!(absent.0.len(), CAPACITY.get() - 1);
+        absent.insert(&owner(2));
+        assert!(absent.contains(&owner(2)));
         absent.clear();
-        assert!(!absent.contains(&owner(3)) && absent.0.is_empty());
+        assert!(!absent.contains(&owner(3)));
     }
 }

@@ -260,7 +260,7 @@ impl Graph {
         }
         let is_virtual = node.is_virtual;
         if !matching.is_empty() {
-            self.absent.insert(gone.clone());
+            self.absent.insert(gone);
             effects
                 .delete
                 .extend(matching.iter().map(|slot| self.node(*slot).key()));
@@ -607,7 +607,7 @@ impl Graph {
         let node = self.free(slot);
         if !node.dependents.is_empty() {
             // The check of each dependent then needs no live read of this owner.
-            self.absent.insert(coordinates);
+            self.absent.insert(&coordinates);
             // A node may be its own owner, and it is removed.
             effects.delete.extend(
                 node.dependents

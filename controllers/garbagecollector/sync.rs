@@ -357,7 +357,7 @@ impl Collector {
                 Some(live) if live.waits_for_dependents() => Standing::Waiting,
                 Some(_) => Standing::Solid,
                 None => {
-                    self.graph().absent.insert(place.coordinates.clone());
+                    self.graph().absent.insert(place.coordinates);
                     Standing::Dangling
                 }
             },

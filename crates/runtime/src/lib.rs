@@ -39,6 +39,7 @@ pub mod label_selector;
 pub mod labels;
 pub mod leader;
 pub mod live;
+pub mod lru;
 pub mod metrics;
 pub mod object;
 pub mod own_writes;

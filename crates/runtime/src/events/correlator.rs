@@ -7,7 +7,7 @@
 //! ReplicaSet creates 100 pods at once: it writes 9 Events, one combined Event and 15 patches of
 //! its count. The spam filter drops the rest. Upstream: `client-go/tools/record/events_cache.go`.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Occurrence;
-use super::lru::Lru;
+use crate::lru::{Fingerprints, Lru};
 use crate::rate::TokenBucket;
 
 /// Entries of each of the three caches.
@@ -64,10 +64,10 @@ pub(super) struct Moment {
 
 /// The recent Events of one component.
 ///
-/// The caches store 128-bit hashes with random keys instead of the identities themselves. They need
-/// little memory, and collisions do not occur in practice.
+/// The caches store fingerprints instead of the identities themselves.
 pub(super) struct Correlator {
-    hashers: [RandomState; 2],
+    fingerprints: Fingerprints,
+    messages: RandomState,
     groups: Lru<u128, Group>,
     written: Lru<u128, Written>,
     budgets: Lru<u128, TokenBucket>,
@@ -77,9 +77,9 @@ pub(super) struct Correlator {
 struct Group {
     /// Hashes of the last different messages. They have no allocation of their own: it would
     /// outlive the objects of a burst among which it lies, and keep their pages resident.
-    messages: [u64; COMBINE_FROM - 1],
+    messages: [u32; COMBINE_FROM - 1],
     /// The number of hashes in `messages`.
-    known: usize,
+    known: u8,
     last: Instant,
 }
 
@@ -104,7 +104,8 @@ enum Name {
 impl Correlator {
     pub(super) fn new() -> Self {
         Self {
-            hashers: [RandomState::new(), RandomState::new()],
+            fingerprints: Fingerprints::default(),
+            messages: RandomState::new(),
             groups: Lru::new(CAPACITY),
             written: Lru::new(CAPACITY),
             budgets: Lru::new(CAPACITY),
@@ -131,13 +132,13 @@ impl Correlator {
         );
         // The limit of writes is for all parts of an object together.
         let part = (about, origin);
-        let group = self.identity(&(part, reason));
+        let group = self.fingerprints.of(&(part, reason));
         let combined = self.joins_group(group, message, now.runtime);
 
         let key = if combined {
             group
         } else {
-            self.identity(&(part, reason, message))
+            self.fingerprints.of(&(part, reason, message))
         };
         let at = if combined { now.wall } else { *at };
         let written = self.written.get_or_insert_with(key, || Written {
@@ -153,7 +154,7 @@ impl Correlator {
         written.count = written.count.saturating_add(1);
         let written = *written;
 
-        let budget = self.identity(&about);
+        let budget = self.fingerprints.of(&about);
         let full = || TokenBucket::new_at(SPAM_RATE, SPAM_BURST, now.runtime);
         if !self
             .budgets
@@ -187,7 +188,8 @@ impl Correlator {
 
     /// Adds `message` to its group. True if the group has so many messages that they are combined.
     fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
-        let message = self.hashers[0].hash_one(message);
+        // The lower half suffices: two equal hashes only delay the combination of a message.
+        let message = self.messages.hash_one(message) as u32;
         let group = self.groups.get_or_insert_with(group, || Group {
             messages: [0; COMBINE_FROM - 1],
             known: 0,
@@ -197,10 +199,11 @@ impl Correlator {
             group.known = 0;
         }
         group.last = now;
-        if group.messages[..group.known].contains(&message) {
+        let known = usize::from(group.known);
+        if group.messages[..known].contains(&message) {
             return false;
         }
-        if let Some(free) = group.messages.get_mut(group.known) {
+        if let Some(free) = group.messages.get_mut(known) {
             *free = message;
             group.known += 1;
             return false;
@@ -209,15 +212,6 @@ impl Correlator {
         group.messages.rotate_left(1);
         group.messages[COMBINE_FROM - 2] = message;
         true
-    }
-
-    /// The hash of `value`, as its key in the caches.
-    fn identity(&self, value: &impl Hash) -> u128 {
-        let [high, low] = self
-            .hashers
-            .each_ref()
-            .map(|hasher| u128::from(hasher.hash_one(value)));
-        (high << 64) | low
     }
 }
 

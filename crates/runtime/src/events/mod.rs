@@ -7,7 +7,6 @@
 //! are best effort: a full queue drops them. Upstream: `client-go/tools/record`.
 
 mod correlator;
-mod lru;
 mod sender;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,8 @@
-//! A map of limited size, for the caches of the correlator. A new entry replaces the least recently
-//! used one. Upstream uses k8s.io/utils/lru.
+//! A map of limited size. A new entry replaces the least recently used one. Upstream uses
+//! k8s.io/utils/lru.
+//!
+//! Its entries are in one array, and [`Fingerprints`] turns identities into keys without an
+//! allocation. Small allocations that outlive a burst would keep its pages resident.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
@@ -7,9 +10,9 @@ use hashbrown::HashTable;
 
 /// Holds at most `capacity` entries.
 ///
-/// The entries are in one array and are linked in the order of use. So an entry needs little more
-/// memory than its key and value.
-pub(super) struct Lru<K, V> {
+/// The entries are linked in the order of use. An entry needs little more memory than its key and
+/// value.
+pub struct Lru<K, V> {
     capacity: usize,
     nodes: Vec<Node<K, V>>,
     /// Positions in `nodes`, by key.
@@ -32,7 +35,7 @@ const NONE: u32 = u32::MAX;
 impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     /// # Panics
     /// If `capacity` is zero or does not fit into 32 bits.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0 && u32::try_from(capacity).is_ok_and(|capacity| capacity < NONE));
         Self {
             capacity,
@@ -44,20 +47,32 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         }
     }
 
+    /// The value of `key`. Counts as a use.
+    pub fn get(&mut self, key: K) -> Option<&mut V> {
+        let at = self.find(self.hasher.hash_one(key), key)?;
+        Some(self.used(at))
+    }
+
     /// The value of `key`, which is inserted if it is absent. Counts as a use.
-    pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+    pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let hash = self.hasher.hash_one(key);
-        let found = self
-            .table
+        if let Some(at) = self.find(hash, key) {
+            return self.used(at);
+        }
+        let at = self.insert(hash, key, make());
+        self.link_newest(at);
+        &mut self.nodes[at as usize].value
+    }
+
+    fn find(&self, hash: u64, key: K) -> Option<u32> {
+        self.table
             .find(hash, |at| self.nodes[*at as usize].key == key)
-            .copied();
-        let at = match found {
-            Some(at) => {
-                self.unlink(at);
-                at
-            }
-            None => self.insert(hash, key, make()),
-        };
+            .copied()
+    }
+
+    /// The value at this position, which becomes the newest.
+    fn used(&mut self, at: u32) -> &mut V {
+        self.unlink(at);
         self.link_newest(at);
         &mut self.nodes[at as usize].value
     }
@@ -112,6 +127,21 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     }
 }
 
+/// 128-bit hashes with random keys, which stand for identities. Collisions do not occur in practice.
+#[derive(Debug, Default)]
+pub struct Fingerprints([RandomState; 2]);
+
+impl Fingerprints {
+    /// The hash of `value`. Another instance has other hashes.
+    pub fn of(&self, value: &(impl Hash + ?Sized)) -> u128 {
+        let [high, low] = self
+            .0
+            .each_ref()
+            .map(|hasher| u128::from(hasher.hash_one(value)));
+        (high << 64) | low
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +157,30 @@ mod tests {
             assert_eq!(*lru.get_or_insert_with(key, || 0), expected, "{key}");
         }
         assert_eq!((lru.nodes.len(), lru.table.len()), (3, 3));
+    }
+
+    #[test]
+    fn a_look_up_counts_as_a_use_and_inserts_no_entry() {
+        let mut lru = Lru::new(2);
+        for key in [1, 2] {
+            lru.get_or_insert_with(key, || key * 10);
+        }
+        for (key, expected) in [(1, Some(10)), (3, None)] {
+            assert_eq!(lru.get(key).copied(), expected, "{key}");
+            assert_eq!(lru.nodes.len(), 2);
+        }
+        lru.get_or_insert_with(3, || 30);
+        for (key, expected) in [(1, Some(10)), (2, None)] {
+            assert_eq!(lru.get(key).copied(), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_of_different_values_differ() {
+        let fingerprints = Fingerprints::default();
+        assert_eq!(fingerprints.of("a"), fingerprints.of("a"));
+        assert_ne!(fingerprints.of("a"), fingerprints.of("b"));
+        assert_ne!(fingerprints.of("a"), Fingerprints::default().of("a"));
     }
 
     /// The list of keys in the order of use is a slow but simple model of the map.

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use steersman_runtime::capacity::{ReleaseSpare, RemoveAndRelease};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 
@@ -169,6 +170,12 @@ impl Node {
             to_uid().any(|r| !owner.matches(r)),
         )
     }
+}
+
+/// The hash of the node at `slot` in the table of slots, which contains exactly those with a node.
+fn hash(nodes: &[Option<Box<Node>>], hasher: &RandomState, slot: Slot) -> u64 {
+    let node = nodes[slot as usize].as_ref();
+    node.map_or(0, |node| hasher.hash_one(&node.coordinates.uid))
 }
 
 /// The graph of owners and dependents.
@@ -341,6 +348,13 @@ impl Graph {
             .map(|node| (node.view(), &node.owners, !node.dependents.is_empty()))
     }
 
+    /// The number of nodes for which its largest collection has room.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        let nodes = self.nodes.capacity().max(self.free.capacity());
+        nodes.max(self.slots.capacity())
+    }
+
     fn found(&self, key: &NodeKey) -> Option<&Node> {
         let slot = self.slot(&key.uid)?;
         Some(self.node(slot)).filter(|node| node.incarnation == key.incarnation)
@@ -399,13 +413,9 @@ impl Graph {
             hasher,
             ..
         } = self;
-        // The table contains exactly the slots that hold a node.
-        let hash = |slot: &Slot| {
-            nodes[*slot as usize]
-                .as_ref()
-                .map_or(0, |node| hasher.hash_one(&node.coordinates.uid))
-        };
-        slots.insert_unique(hasher.hash_one(&uid), slot, hash);
+        slots.insert_unique(hasher.hash_one(&uid), slot, |slot| {
+            hash(nodes, hasher, *slot)
+        });
         slot
     }
 
@@ -422,7 +432,26 @@ impl Graph {
             entry.remove();
         }
         self.free.push(slot);
+        // Only at each halving, since the search for the end takes time.
+        if self.slots.len().is_power_of_two() {
+            self.release_spare();
+        }
         node
+    }
+
+    /// Gives the memory behind the last node back, as after a burst.
+    fn release_spare(&mut self) {
+        let end = self.nodes.iter().rposition(Option::is_some);
+        self.nodes.truncate(end.map_or(0, |last| last + 1));
+        let end = self.nodes.len();
+        self.free.retain(|slot| (*slot as usize) < end);
+        self.nodes.release_spare();
+        self.free.release_spare();
+        if self.slots.len() < self.slots.capacity() / 4 {
+            let (nodes, hasher) = (&self.nodes, &self.hasher);
+            self.slots
+                .shrink_to(self.slots.len() * 2, |slot| hash(nodes, hasher, *slot));
+        }
     }
 
     /// Sets the observed coordinates of a node. Dependents with a different reference are enqueued;
@@ -561,7 +590,7 @@ impl Graph {
         if let Some(dependents) = self.removed_owners.get_mut(owner) {
             dependents.remove(slot);
             if dependents.is_empty() {
-                self.removed_owners.remove(owner);
+                self.removed_owners.remove_and_release(owner);
             }
         }
         let Some(owner_slot) = self.slot(owner) else {

@@ -490,6 +490,32 @@ fn an_object_may_own_itself_and_slots_are_reused() {
 }
 
 #[test]
+fn memory_follows_the_number_of_nodes() {
+    let mut graph = TestGraph::default();
+    graph.observe(&meta("ns1", "first", &[]));
+    let owned: Vec<Meta> = (0..1000)
+        .map(|number| {
+            meta(
+                "ns1",
+                &format!("pod-{number}"),
+                &[reference("Pod", "first", "first", true)],
+            )
+        })
+        .collect();
+    for round in 0..3 {
+        owned.iter().for_each(|pod| drop(graph.observe(pod)));
+        assert!(graph.0.capacity() >= 1001, "round {round}");
+        owned.iter().for_each(|pod| drop(graph.remove(pod)));
+        assert_eq!(graph.nodes(), ["first"], "round {round}");
+        assert!(
+            graph.0.capacity() < 256,
+            "round {round}: {}",
+            graph.0.capacity()
+        );
+    }
+}
+
+#[test]
 fn the_dot_page_equals_upstreams() {
     let mut graph = TestGraph::default();
     graph.observe(&deleting(meta("a", "owner", &[]), &["foregroundDeletion"]));

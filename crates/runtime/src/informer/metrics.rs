@@ -1,5 +1,6 @@
 //! The metrics of informers: upstream's `informer_*` families, and `steersman_informer_*`.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -227,6 +228,7 @@ impl Caches {
             .filter(|(resource, _)| !watched.iter().any(|(alive, _)| alive == resource))
         {
             // An error means that the series does not exist, which is fine.
+            let _ = self.ages.remove_label_values(&[resource]);
             let _ = self.bytes.remove_label_values(&[resource]);
             let _ = self.objects.remove_label_values(&[resource]);
             for counter in &self.counters {
@@ -244,19 +246,28 @@ impl Collector for Caches {
     fn collect(&self) -> Vec<MetricFamily> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.prune(&mut watched);
-        self.ages.reset();
+        // A series lasts from scrape to scrape: its strings are small allocations, and new ones would
+        // lie among the objects of a burst and keep their pages.
+        let mut ages: BTreeMap<&str, Option<Duration>> = BTreeMap::new();
         for (resource, cache) in watched
             .iter()
             .filter_map(|(resource, cache)| Some((resource, cache.upgrade()?)))
         {
-            if let Some(age) = cache.contact().age() {
-                self.ages
-                    .with_label_values(&[resource])
-                    .set(age.as_secs_f64());
-            }
+            let age = ages.entry(resource).or_default();
+            *age = cache.contact().age().or(*age);
             self.bytes
                 .with_label_values(&[resource])
                 .set(i64::try_from(cache.bytes()).unwrap_or(i64::MAX));
+        }
+        for (resource, age) in ages {
+            match age {
+                Some(age) => {
+                    let series = self.ages.with_label_values(&[resource]);
+                    series.set(age.as_secs_f64());
+                }
+                // An error means that the series does not exist, which is fine.
+                None => drop(self.ages.remove_label_values(&[resource])),
+            }
         }
         [self.ages.collect(), self.bytes.collect()].concat()
     }

@@ -57,7 +57,8 @@ pub(crate) struct CompareArgs {
     /// Runs of each row with each manager.
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
-    /// Measure resident memory once more this many seconds after each row.
+    /// Measure resident memory at rest too: after this many seconds before each row, and as many after
+    /// it.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     rest: usize,
     #[command(flatten)]
@@ -175,9 +176,13 @@ impl Run<'_> {
         let manager = Manager::start(binary, &flags, self.plane, self.folder).await?;
         let mut bench = Bench::new(manager, self.plane);
         bench.start(began, before).await?;
+        let rest = self.args.rest;
+        if rest > 0 {
+            bench.phase("rest before", 0, idle(rest)).await?;
+        }
         self.loads.run(row, &mut bench).await?;
-        if self.args.rest > 0 {
-            bench.phase("rest", 0, idle(self.args.rest)).await?;
+        if rest > 0 {
+            bench.phase("rest after", 0, idle(rest)).await?;
         }
         let mut phases = bench.end().await?;
         if row.workload != Workload::Idle {

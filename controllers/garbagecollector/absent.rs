@@ -3,8 +3,6 @@
 //!
 //! Upstream: `ReferenceCache` in `uid_cache.go`, with the same capacity.
 
-use std::fmt;
-
 use steersman_runtime::lru::{Fingerprints, Lru};
 
 use super::coordinates::Coordinates;
@@ -28,12 +26,6 @@ impl Default for AbsentOwners {
             fingerprints: Fingerprints::default(),
             absent: Lru::new(CAPACITY),
         }
-    }
-}
-
-impl fmt::Debug for AbsentOwners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AbsentOwners").finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
-use steersman_runtime::capacity::{ReleaseSpare, RemoveAndRelease};
+use steersman_runtime::capacity::{ReleaseSpare, RemoveAndRelease, spare};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 
@@ -447,10 +447,10 @@ impl Graph {
         self.free.retain(|slot| (*slot as usize) < end);
         self.nodes.release_spare();
         self.free.release_spare();
-        if self.slots.len() < self.slots.capacity() / 4 {
+        if let Some(capacity) = spare(self.slots.len(), self.slots.capacity()) {
             let (nodes, hasher) = (&self.nodes, &self.hasher);
             self.slots
-                .shrink_to(self.slots.len() * 2, |slot| hash(nodes, hasher, *slot));
+                .shrink_to(capacity, |slot| hash(nodes, hasher, *slot));
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) const KEPT: usize = 64;
 /// The capacity to which a collection should shrink; `None` if it is not mostly empty.
 ///
 /// A collection shrinks only below a quarter of its capacity, so the cost per removal is negligible.
-fn spare(len: usize, capacity: usize) -> Option<usize> {
+pub fn spare(len: usize, capacity: usize) -> Option<usize> {
     (capacity > KEPT && len < capacity / 4).then_some(len * 2)
 }
 

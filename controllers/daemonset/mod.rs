@@ -23,7 +23,6 @@
 //!   times.
 //! - A failed pod is deleted when its back-off ends. Upstream counts the back-off from its last
 //!   sync.
-//! - Counts on their way are written at most twice a second ([`StatusPace`]).
 //! - Nodes are handled in the order of their names. Upstream's order is random.
 
 mod changes;
@@ -60,7 +59,6 @@ use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::scheduling::{Comparisons, PodsByNode};
-use steersman_runtime::status_pace::StatusPace;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
@@ -141,8 +139,6 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let failed_pods = Arc::<FailedPods>::default();
     keyed.remembers(Arc::clone(&failed_pods) as Arc<_>);
-    let pace = Arc::<StatusPace>::default();
-    keyed.remembers(Arc::clone(&pace) as Arc<_>);
     let comparisons = Comparisons::of(&ctx.features);
     let (daemon_sets, nodes) = (informers.daemon_sets.store(), informers.nodes.store());
     let node_syncer = NodeSyncer {
@@ -175,7 +171,6 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         recorder,
         clock: ctx.clock.clone(),
         comparisons,
-        pace,
     };
     Ok(Box::new(DaemonSetController {
         workers: ctx.options.workers("concurrent-daemonset-syncs"),

@@ -5,7 +5,6 @@
 
 use jiff::Timestamp;
 use steersman_runtime::object::{DaemonSet, DaemonSetStatus};
-use steersman_runtime::status_pace::Change;
 
 use super::layout::Layout;
 use super::placement::Placement;
@@ -79,19 +78,6 @@ impl Counters {
             number_unavailable: self.unavailable(),
             observed_generation: observed.unwrap_or(status.observed_generation),
             ..status.clone()
-        }
-    }
-
-    /// Whether a write over `served` can wait for further changes.
-    pub(super) fn change(self, served: &DaemonSetStatus, observed: Option<i64>) -> Change {
-        let is_observed =
-            observed.is_none_or(|generation| served.observed_generation >= generation);
-        let counts = [self.scheduled, self.ready, self.updated, self.available];
-        let is_final = counts == [self.desired; 4] && self.misscheduled == 0;
-        if is_observed && !is_final {
-            Change::Counts
-        } else {
-            Change::Final
         }
     }
 

@@ -24,7 +24,6 @@ use steersman_runtime::object::{
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::pod_control::{Owner, PodControl};
 use steersman_runtime::scheduling::Comparisons;
-use steersman_runtime::status_pace::StatusPace;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
@@ -58,7 +57,6 @@ pub(super) struct DaemonSetSyncer {
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
     pub(super) comparisons: Comparisons,
-    pub(super) pace: Arc<StatusPace>,
 }
 
 /// The result of the writes about pods and old revisions.
@@ -278,10 +276,9 @@ impl DaemonSetSyncer {
         let counters = status::count(ds, layout, current, self.clock.now());
         let observed = outcome.as_ref().map_or(true, |updated| updated.observed);
         let written = self.write_status(key, ds, counters, observed).await;
-        let (updated, due, source) = match (outcome, written) {
-            (Ok(updated), Ok(due)) => (updated, due, None),
-            (Ok(updated), Err(error)) => (updated, None, Some(error)),
-            (Err(error), Ok(_)) => return Err(error),
+        let (updated, source) = match (outcome, written) {
+            (Ok(updated), written) => (updated, written.err()),
+            (Err(error), Ok(())) => return Err(error),
             (Err(error), Err(status)) => {
                 tracing::error!(error = %status, "Failed to update status");
                 return Err(error);
@@ -302,28 +299,23 @@ impl DaemonSetSyncer {
         let becomes_available = (seconds > 0 && counters.ready != counters.available)
             .then(|| Duration::from_secs(seconds));
         let expires = self.control.expectations().expires_in(key);
-        let next = [updated.next_deletion, becomes_available, expires, due];
+        let next = [updated.next_deletion, becomes_available, expires];
         let next = next.into_iter().flatten().min();
         Ok(next.map_or(Requeue::Never, Requeue::After))
     }
 
-    /// Writes `counters` if they differ from the status, or returns the time until then. After a
-    /// failure, writes them to the live object, so that its other fields keep their live values.
+    /// Writes `counters` if they differ from the status. After a failure, writes them to the live object, so that its other fields keep their live values.
     async fn write_status(
         &self,
         key: &ObjectKey,
         ds: &DaemonSet,
         counters: Counters,
         observed: bool,
-    ) -> Result<Option<Duration>, StatusError> {
+    ) -> Result<(), StatusError> {
         // The generation that this sync acted on, even if the live object has a newer one.
         let observed = observed.then_some(ds.meta.generation);
         if !counters.differ_from(&ds.status, observed) {
-            return Ok(None);
-        }
-        let change = counters.change(&ds.status, observed);
-        if let Some(due) = self.pace.wait(key, change) {
-            return Ok(Some(due));
+            return Ok(());
         }
         let put = async |ds: &DaemonSet| {
             let status = counters.onto(&ds.status, observed);
@@ -340,8 +332,7 @@ impl DaemonSetSyncer {
         };
         let written = Identity::decode(&answer).map_err(StatusError::Answer)?;
         self.written.record(key, written.resource_version);
-        self.pace.written(key, change);
-        Ok(None)
+        Ok(())
     }
 
     /// The DaemonSet as the API server has it now.

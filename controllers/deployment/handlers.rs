@@ -2,8 +2,7 @@
 //!
 //! - A change of a Deployment enqueues it.
 //! - A change of a ReplicaSet enqueues its controller. An orphan enqueues every Deployment whose
-//!   selector matches it. A new number of terminating pods waits for the next sync, but for half a
-//!   second at most.
+//!   selector matches it.
 //! - The deletion of the last pod of a Recreate Deployment enqueues it, since its rollout waits for
 //!   this deletion.
 
@@ -11,11 +10,9 @@ use std::sync::Arc;
 
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{
-    Deployment, Object, ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, Strategy,
-};
+use steersman_runtime::object::{Deployment, Object, ObjectKey, Pod, ReplicaSet, Strategy};
 use steersman_runtime::owner::{ByController, dependent_events, owner_of};
-use steersman_runtime::workqueue::{UNHURRIED, WorkQueue};
+use steersman_runtime::workqueue::WorkQueue;
 
 /// The caches that the controller reads.
 #[derive(Clone)]
@@ -40,14 +37,7 @@ pub(super) fn register(
     };
     deployments.add_handler({
         let queue = queue.clone();
-        move |change| {
-            let key = change.object().key();
-            if change.is_of_spec() {
-                queue.add_at_once(key);
-            } else {
-                queue.add(key);
-            }
-        }
+        move |change| queue.add(change.object().key())
     });
     replica_sets.add_handler({
         let (queue, owners) = (queue.clone(), caches.deployments.clone());
@@ -56,17 +46,7 @@ pub(super) fn register(
             if let Some((owner, gone)) = deletion(&change) {
                 deleting.deletion_observed(&owner, &gone);
             }
-            let is_counted_only = changes_terminating_only(&change);
-            dependent_events(&owners, &change, |event| {
-                let (owner, key) = (event.owner(), event.owner().key());
-                if is_counted_only {
-                    queue.add_within(key, UNHURRIED);
-                } else if completes(owner, &change) {
-                    queue.add_at_once(key);
-                } else {
-                    queue.add(key);
-                }
-            });
+            dependent_events(&owners, &change, |event| queue.add(event.owner().key()));
         }
     });
     pods.add_handler({
@@ -75,45 +55,11 @@ pub(super) fn register(
             if let Change::Deleted { object, .. } = change
                 && let Some(key) = pod_deleted(&caches, object)
             {
-                queue.add_at_once(key);
+                queue.add(key);
             }
         }
     });
     caches
-}
-
-/// Whether `change` changes the number of terminating pods only, which nothing waits for.
-fn changes_terminating_only(change: &Change<'_, ReplicaSet>) -> bool {
-    let Change::Updated { old, new } = change else {
-        return false;
-    };
-    if old.status.terminating_replicas == new.status.terminating_replicas {
-        return false;
-    }
-    let counted = ReplicaSetStatus {
-        terminating_replicas: new.status.terminating_replicas,
-        ..old.status.clone()
-    };
-    counted == new.status
-        && old.annotations == new.annotations
-        && old.meta.uid == new.meta.uid
-        && old.meta.generation == new.meta.generation
-        && old.meta.deleted == new.meta.deleted
-        && old.meta.labels == new.meta.labels
-        && old.meta.owners == new.meta.owners
-}
-
-/// Whether with `change` the last of the pods that `d` wants is available, or the last pod of a ReplicaSet
-/// that it does not want is gone. Users wait for these statuses.
-fn completes(d: &Deployment, change: &Change<'_, ReplicaSet>) -> bool {
-    let Change::Updated { old, new } = change else {
-        return false;
-    };
-    let is_complete = |rs: &ReplicaSet| {
-        rs.spec.replicas == d.spec.replicas && rs.status.available_replicas == d.spec.replicas
-    };
-    let is_empty = |rs: &ReplicaSet| rs.spec.replicas == 0 && rs.status.replicas == 0;
-    is_complete(new) && !is_complete(old) || is_empty(new) && !is_empty(old)
 }
 
 /// The key of the controller of a deleted or terminating ReplicaSet, and the key of the ReplicaSet.
@@ -350,94 +296,6 @@ mod tests {
         let rs = Arc::new(owned("rs", "web").build());
         let resync = Change::Updated { old: &rs, new: &rs };
         assert!(enqueued(&deployments(), &resync).is_empty(), "a resync");
-    }
-
-    #[test]
-    fn a_new_number_of_terminating_pods_waits_unless_more_changed() {
-        let rs = || owned("rs", "web").status("replicas", 3);
-        let gone = || rs().status("terminatingReplicas", 1);
-        // (why, new, waits)
-        let cases: [(&str, ReplicaSetBuilder, bool); 6] = [
-            ("pods are gone", gone(), true),
-            ("no visible change", rs(), false),
-            (
-                "a pod is ready, too",
-                gone().status("readyReplicas", 1),
-                false,
-            ),
-            ("scaled, too", gone().metadata("generation", 2), false),
-            (
-                "deleted, too",
-                gone().metadata("deletionTimestamp", time(1)),
-                false,
-            ),
-            (
-                "a new revision, too",
-                gone().metadata(
-                    "annotations",
-                    json!({"deployment.kubernetes.io/revision": "2"}),
-                ),
-                false,
-            ),
-        ];
-        let old = Arc::new(rs().build());
-        for (why, new, expected) in cases {
-            let new = Arc::new(new.build());
-            let change = Change::Updated {
-                old: &old,
-                new: &new,
-            };
-            assert_eq!(changes_terminating_only(&change), expected, "{why}");
-        }
-        assert!(!changes_terminating_only(&added(&old)));
-    }
-
-    #[test]
-    fn only_changes_of_the_specification_end_a_rest() {
-        let d = || deployment("web").metadata("generation", 2);
-        // (why, new, ends a rest)
-        let cases = [
-            ("a resync", d(), false),
-            ("its status", d().status("replicas", 1), false),
-            ("an annotation", d().annotation("team", "a"), false),
-            ("its specification", d().metadata("generation", 3), true),
-            ("recreated", d().metadata("uid", "other"), true),
-        ];
-        let old = &Arc::new(d().build());
-        for (why, new, expected) in cases {
-            let new = &Arc::new(new.build());
-            assert_eq!(Change::Updated { old, new }.is_of_spec(), expected, "{why}");
-        }
-        let (object, initial) = (old, false);
-        assert!(Change::Added { object, initial }.is_of_spec(), "new");
-    }
-
-    #[test]
-    fn the_last_available_pod_completes_a_deployment() {
-        let d = deployment("web").spec("replicas", 3).build();
-        let rs = |size: i32, available: i32| replica_set("rs").replicas(size).pods(size, available);
-        let old = |left: i32| replica_set("old").pods(left, 0);
-        // (why, ReplicaSet before and after, completes)
-        let cases = [
-            ("the last pod", rs(3, 2), rs(3, 3), true),
-            ("a pod before", rs(3, 1), rs(3, 2), false),
-            ("other changes", rs(3, 3), rs(3, 3), false),
-            ("a pod is lost", rs(3, 3), rs(3, 2), false),
-            ("a step of a roll-out", rs(2, 1), rs(2, 2), false),
-            ("enough pods, but too many", rs(4, 2), rs(4, 3), false),
-            ("the last old pod", old(1), old(0), true),
-            ("an old pod before", old(2), old(1), false),
-            ("no old pods before", old(0), old(0), false),
-        ];
-        for (why, old, new, completed) in cases {
-            let (old, new) = (&Arc::new(old.build()), &Arc::new(new.build()));
-            assert_eq!(
-                completes(&d, &Change::Updated { old, new }),
-                completed,
-                "{why}"
-            );
-        }
-        assert!(!completes(&d, &added(&Arc::new(rs(3, 3).build()))));
     }
 
     #[test]

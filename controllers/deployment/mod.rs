@@ -50,7 +50,6 @@ mod tests;
 mod writes;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::expectations::Expectations;
@@ -104,20 +103,12 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
     )
 }
 
-/// How many times as long as its sync a Deployment rests. Each change in the status of a ReplicaSet
-/// changes that of the Deployment too, and one write may tell of several.
-const RESTS: u32 = 30;
-
-/// The longest rest of a Deployment. At a busy API server its roll-out then takes fewer and larger steps,
-/// of which each costs writes of two ReplicaSets, of Events and of slices.
-const LONGEST_REST: Duration = Duration::from_secs(3);
-
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");
     let deployments = keyed.objects().clone();
     let replica_sets = ctx.informers.shared::<ReplicaSet>();
     let pods = ctx.informers.shared::<Pod>();
-    let queue = keyed.queue().resting(RESTS).resting_at_most(LONGEST_REST);
+    let queue = keyed.queue();
     let client = ctx.client(NAME);
     let (deleting, written) = (Arc::<Expectations>::default(), Arc::default());
     keyed.remembers(Arc::clone(&deleting) as Arc<_>);

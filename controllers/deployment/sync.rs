@@ -590,7 +590,7 @@ impl Work<'_> {
         let status = self.reported(progress::rollout_status(&self.deployment, &self.sets, now));
         if status == self.deployment.status {
             let check = progress::next_check(&self.deployment, &status, now);
-            return Ok(check.map_or(Requeue::Never, Requeue::Within));
+            return Ok(check.map_or(Requeue::Never, Requeue::After));
         }
         let before = self.deployment.meta.resource_version;
         self.write_status(status, None).await?;
@@ -601,7 +601,7 @@ impl Work<'_> {
         // An older server may drop all changed fields. The object then keeps its version, and
         // no event comes.
         let check = progress::next_check(&self.deployment, &self.deployment.status, now);
-        Ok(check.map_or(Requeue::Never, Requeue::Within))
+        Ok(check.map_or(Requeue::Never, Requeue::After))
     }
 
     /// Writes status and revision, if one of them differs from the current value.

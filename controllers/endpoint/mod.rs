@@ -29,7 +29,6 @@ mod write;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
@@ -78,13 +77,6 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// How many times as long as its sync a Service rests. Each write carries all addresses, for readers
-/// of a deprecated kind; readers in a hurry watch EndpointSlices.
-const RESTS: u32 = 10;
-
-/// The longest rest of a Service.
-const LONGEST_REST: Duration = Duration::from_secs(1);
-
 /// Annotation of an Endpoints object that old releases used as a lock for leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -93,7 +85,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<Service>::new(ctx, NAME, "endpoint");
     let endpoints = ctx.informers.shared::<Endpoints>();
     let pods = ctx.informers.shared::<Pod>();
-    let queue = keyed.queue().resting(RESTS).resting_at_most(LONGEST_REST);
+    let queue = keyed.queue();
     let batch_period = ctx.options.time("endpoint-updates-batch-period");
     handlers::register(&ctx.informers, &queue, batch_period);
     let triggers: Arc<TriggerTimes> = Arc::default();

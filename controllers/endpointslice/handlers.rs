@@ -10,7 +10,7 @@ use std::time::Duration;
 use steersman_runtime::endpointslice::{ServicesByPod, SliceChanges, WrittenSlices};
 use steersman_runtime::informer::{Change, InformerFactory};
 use steersman_runtime::object::{EndpointSlice, Node, Object, ObjectKey, Pod, Service};
-use steersman_runtime::workqueue::{UNHURRIED, WorkQueue};
+use steersman_runtime::workqueue::WorkQueue;
 use tokio::sync::Notify;
 
 use super::MANAGER;
@@ -43,16 +43,10 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
     let by_pod = ServicesByPod::of(&services);
     let of_services = queue.clone();
     services.add_handler(move |change| of_services.add(change.object().key()));
-    let (of_pods, known) = (queue.clone(), services.store());
+    let of_pods = queue.clone();
     informers.shared::<Pod>().add_handler(move |change| {
-        let has_traffic = changes_traffic(&change);
         for key in by_pod.affected(&change) {
-            let publishes_all = |service: Arc<Service>| service.spec.publish_not_ready_addresses;
-            if has_traffic || known.get(&key).is_none_or(publishes_all) {
-                of_pods.add_after(key, batch_period);
-            } else {
-                of_pods.add_within(key, batch_period.max(UNHURRIED));
-            }
+            of_pods.add_after(key, batch_period);
         }
     });
     let changes = SliceChanges::new(MANAGER, written);
@@ -76,16 +70,6 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
     });
 }
 
-/// Whether `change` may concern an endpoint with the condition `ready`, to which clients connect. Most
-/// others belong to pods that start or end, with several changes each.
-fn changes_traffic(change: &Change<'_, Pod>) -> bool {
-    let has_traffic = |pod: &Pod| pod.is_ready() && !pod.meta.is_terminating();
-    match change {
-        Change::Added { object: pod, .. } | Change::Deleted { object: pod, .. } => has_traffic(pod),
-        Change::Updated { old, new } => has_traffic(old) || has_traffic(new),
-    }
-}
-
 /// Whether `change` may change the CPU of a zone. Upstream also ignores a changed amount of CPU.
 fn changes_topology(change: &Change<'_, Node>) -> bool {
     let state = |node: &Node| (node.is_ready(), node.meta.labels.get(ZONE).cloned());
@@ -100,34 +84,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::pods::pod;
-
-    #[test]
-    fn ready_pods_that_come_change_or_go_change_traffic() {
-        let ready = Arc::new(pod("a").ready_since(1).build());
-        let unready = Arc::new(pod("a").build());
-        let terminating = Arc::new(pod("a").ready_since(1).deleted(1).build());
-        let (all, idle) = ([&ready, &unready, &terminating], [&unready, &terminating]);
-        let is_idle = |pod: &Arc<Pod>| idle.iter().any(|idle| Arc::ptr_eq(idle, pod));
-        for old in all {
-            let added = Change::Added {
-                object: old,
-                initial: false,
-            };
-            let deleted = Change::Deleted {
-                object: old,
-                final_state_unknown: false,
-            };
-            for change in [added, deleted] {
-                assert_eq!(changes_traffic(&change), !is_idle(old), "{change:?}");
-            }
-            for new in all {
-                let change = Change::Updated { old, new };
-                let expected = !is_idle(old) || !is_idle(new);
-                assert_eq!(changes_traffic(&change), expected, "{change:?}");
-            }
-        }
-    }
 
     /// Upstream: `TestUpdateNode`.
     #[test]

@@ -104,10 +104,6 @@ const RULES: &[Rule] = &[
 /// The back-off of a Service after a failed sync: first and longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(1000));
 
-/// How many times as long as its sync a Service rests. Every node watches slices, so each write of one
-/// costs more than others; a longer rest would show ready pods later than upstream does.
-const RESTS: u32 = 3;
-
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let metrics = ctx
         .metrics(SliceMetrics::register)
@@ -116,8 +112,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             source: Box::new(source),
         })?;
     let queue =
-        WorkQueue::with_backoff_between("endpoint_slice", &ctx.queue_metrics, BACKOFF.0, BACKOFF.1)
-            .resting(RESTS);
+        WorkQueue::with_backoff_between("endpoint_slice", &ctx.queue_metrics, BACKOFF.0, BACKOFF.1);
     let mut keyed = Keyed::<Service>::over(ctx, NAME, queue.clone());
     let informers = &ctx.informers;
     let (nodes, pods) = (informers.shared::<Node>(), informers.shared::<Pod>());

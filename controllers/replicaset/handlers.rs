@@ -2,7 +2,6 @@
 //!
 //! A change of an owner enqueues it. A change of a pod enqueues its controller, and a change of an
 //! orphan enqueues all owners that may adopt it. Created and deleted pods count down expectations.
-//! The end of a terminating pod waits for the next sync, but for half a second at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::object::{ObjectKey, Pod};
 use steersman_runtime::owner::{DependentEvent, dependent_events};
 use steersman_runtime::pod_control::PodControl;
-use steersman_runtime::workqueue::{UNHURRIED, WorkQueue};
+use steersman_runtime::workqueue::WorkQueue;
 
 use super::owner::PodOwner;
 
@@ -52,28 +51,14 @@ impl<O: PodOwner> Handlers<O> {
         if is_gone {
             self.control.forget(&key);
         }
-        if change.is_of_spec() {
-            self.queue.add_at_once(key);
-        } else {
-            self.queue.add(key);
-        }
+        self.queue.add(key);
     }
 
     /// Enqueues the owners that a change of a pod concerns, and counts their expectations down.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
-        let is_counted_only = is_end_of_terminating(change);
-        let is_lost = is_lost(change);
         dependent_events(&self.owners, change, |event| {
             let owner = event.owner();
-            // A pod that the owner itself deletes is awaited.
-            let is_missed = is_lost && self.control.expectations().satisfied(&owner.key());
             self.control.observe(change, &event);
-            if is_counted_only {
-                return self.queue.add_within(owner.key(), UNHURRIED);
-            }
-            if is_missed {
-                return self.queue.add_at_once(owner.key());
-            }
             self.queue.add(owner.key());
             // A pod becomes available without a change of an object, so a delayed key replaces the
             // event. This delay follows upstream; the sync itself requeues for the exact time, as
@@ -84,20 +69,6 @@ impl<O: PodOwner> Handlers<O> {
                 self.queue.add_after(owner.key(), delay);
             }
         });
-    }
-}
-
-/// Whether `change` can change the number of terminating pods only, which nothing waits for.
-fn is_end_of_terminating(change: &Change<'_, Pod>) -> bool {
-    matches!(change, Change::Deleted { object, .. } if object.meta.is_terminating())
-}
-
-/// Whether an active pod ends with `change`.
-fn is_lost(change: &Change<'_, Pod>) -> bool {
-    match change {
-        Change::Added { .. } => false,
-        Change::Updated { old, new } => old.is_active() && !new.is_active(),
-        Change::Deleted { object, .. } => object.is_active(),
     }
 }
 
@@ -373,10 +344,10 @@ mod tests {
             expectations.satisfied(&owner),
             "the removal of the second pod counts"
         );
-        assert!(
-            fixture.queued().await.is_empty(),
-            "the number of terminating pods is told with other changes"
+        assert_eq!(
+            fixture.queued().await,
+            ["foobar"],
+            "the status has the number of terminating pods"
         );
-        assert_eq!(handlers.queue.get().await.unwrap().key, owner);
     }
 }

@@ -25,10 +25,6 @@ mod status;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod untold;
-
-use std::sync::Arc;
-use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
@@ -42,7 +38,6 @@ use self::metrics::ReplicaSetMetrics;
 pub(crate) use self::owner::PodOwner;
 use self::related::SelectedPods;
 use self::sync::ReplicaController;
-use self::untold::Untold;
 
 /// The ReplicaSet controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -70,12 +65,6 @@ const RULES: &[Rule] = &[
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
     Rule::EVENTS,
 ];
-
-/// How many times as long as its sync a ReplicaSet rests. So one write of its status tells of more pods.
-const RESTS: u32 = 10;
-
-/// The longest rest of a ReplicaSet.
-const LONGEST_REST: Duration = Duration::from_secs(3);
 
 /// The visible names of a controller that runs this code.
 pub(crate) struct Names {
@@ -122,7 +111,7 @@ pub(crate) fn build<O: PodOwner>(
     let client = ctx.client(component);
     let recorder = ctx.recorder(component, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder);
-    let queue = keyed.queue().resting(RESTS).resting_at_most(LONGEST_REST);
+    let queue = keyed.queue();
     handlers::register(&owners, &pods, &queue, &control);
     if O::COUNTS_STALE_SYNCS {
         let skips = metrics.stale_sync_skips.clone();
@@ -131,8 +120,6 @@ pub(crate) fn build<O: PodOwner>(
             skips.with_label_values(&labels).inc();
         });
     }
-    let untold = Arc::<Untold>::default();
-    keyed.remembers(Arc::clone(&untold) as Arc<_>);
     let syncer = ReplicaController {
         siblings: ByController::of(&owners.store()),
         written: keyed.writes_to(&owners),
@@ -140,7 +127,6 @@ pub(crate) fn build<O: PodOwner>(
         selected: SelectedPods::of(&pods.store()),
         control,
         client,
-        untold,
         clock: ctx.clock.clone(),
         metrics,
         features: ctx.features.clone(),

@@ -79,22 +79,6 @@ pub(super) fn needs_write(
     served != new || served.observed_generation != generation
 }
 
-/// Whether `new` differs from the status in the cache by its generation at most. A status that was
-/// never written lacks `terminatingReplicas`.
-pub(super) fn has_equal_pods(served: &ReplicaSetStatus, new: &ReplicaSetStatus) -> bool {
-    let is_first = served.observed_generation == 0 && new.terminating_replicas == Some(0);
-    let terminating_replicas = if is_first {
-        Some(0)
-    } else {
-        served.terminating_replicas
-    };
-    let served = ReplicaSetStatus {
-        terminating_replicas,
-        ..served.clone()
-    };
-    served == *new
-}
-
 /// The delay after `now` until the next pod becomes available.
 ///
 /// `decided_at` is the time for which `status` was computed. The delay is zero if a pod became
@@ -377,44 +361,6 @@ mod tests {
             needs_write(&served(), &served(), 2),
             "the generation is new"
         );
-    }
-
-    #[test]
-    fn a_status_with_equal_pods_differs_by_its_generation_at_most() {
-        let fresh = || replica_set("web").status("observedGeneration", 0);
-        let written = || replica_set("web").status("replicas", 2);
-        let terminating = || written().status("terminatingReplicas", 0);
-        // (why, served, computed from it, equal)
-        type Change = fn(&mut ReplicaSetStatus);
-        let cases: [(&str, _, Change, bool); 6] = [
-            ("equal", written(), |_| {}, true),
-            (
-                "never written",
-                fresh().status("terminatingReplicas", Value::Null),
-                |s| s.terminating_replicas = Some(0),
-                true,
-            ),
-            (
-                "never written, with a terminating pod",
-                fresh(),
-                |s| s.terminating_replicas = Some(1),
-                false,
-            ),
-            ("never written, adopts", fresh(), |s| s.replicas = 1, false),
-            (
-                "written without terminating pods",
-                written().status("terminatingReplicas", Value::Null),
-                |s| s.terminating_replicas = Some(0),
-                false,
-            ),
-            ("fewer", terminating(), |s| s.replicas = 1, false),
-        ];
-        for (why, served, change, equal) in cases {
-            let served = served.build().status;
-            let mut new = served.clone();
-            change(&mut new);
-            assert_eq!(has_equal_pods(&served, &new), equal, "{why}");
-        }
     }
 
     #[test]

@@ -13,11 +13,10 @@ use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
-use steersman_runtime::own_writes::{Memory, WritesTo};
+use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, ClaimError};
 use steersman_runtime::pod_control::{Owner, PodControl, PodsError, from_template};
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::workqueue::UNHURRIED;
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 
 use super::metrics::ReplicaSetMetrics;
@@ -26,7 +25,6 @@ use super::ranking::{self, Costs};
 use super::related::SelectedPods;
 use super::scale::{self, Scale};
 use super::status;
-use super::untold::Untold;
 
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +58,6 @@ pub(super) struct ReplicaController<O> {
     /// Own writes of owners, which are status updates.
     pub(super) written: WritesTo,
     pub(super) client: ApiClient,
-    /// Owners whose last sync left out the status.
-    pub(super) untold: Arc<Untold>,
     pub(super) clock: Clock,
     pub(super) metrics: ReplicaSetMetrics,
     pub(super) features: FeatureGates,
@@ -225,7 +221,6 @@ impl<O: PodOwner> ReplicaController<O> {
         let active = &*pods.active;
         // Before a scaling, the sync has checked the caches.
         let is_checked = scaled.is_some();
-        let has_scaled = matches!(scaled, Some(Ok(())));
         let failure = scaled.and_then(Result::err);
         let now = self.clock.now();
         let terminating = self
@@ -234,38 +229,23 @@ impl<O: PodOwner> ReplicaController<O> {
             .then_some(pods.terminating.len());
         let text = failure.as_ref().map(ToString::to_string);
         let status = status::compute(object, active, terminating, text.as_deref(), now);
-        let is_untold = has_scaled
-            && status::has_equal_pods(object.status(), &status)
-            && self.untold.leave_out(key);
-        if !is_untold {
-            self.untold.forget(key);
-            let written = self.write_status(owner, pods, status.clone(), is_checked);
-            match written.await {
-                // The owner was deleted. Its key returns when the cache shows the deletion.
-                Err(SyncError::Status(error)) if error.is_object_not_found() => {
-                    return Ok(Requeue::Never);
-                }
-                written => written?,
+        let written = self.write_status(owner, pods, status.clone(), is_checked);
+        match written.await {
+            // The owner was deleted. Its key returns when the cache shows the deletion.
+            Err(SyncError::Status(error)) if error.is_object_not_found() => {
+                return Ok(Requeue::Never);
             }
+            written => written?,
         }
         if let Some(failure) = failure {
             return Err(SyncError::Scale(failure));
         }
         let seconds = object.min_ready_seconds();
         let available = status::next_check(&status, active, seconds, now, self.clock.now());
-        let expires = if is_untold {
-            Some(UNHURRIED)
-        } else {
-            let expires = self.control.expectations().expires_in(key);
-            expires.filter(|_| !object.meta().is_terminating())
-        };
-        Ok(match (available, expires) {
-            (Some(available), expires) => {
-                Requeue::After(expires.map_or(available, |expires| expires.min(available)))
-            }
-            (None, Some(expires)) => Requeue::Within(expires),
-            (None, None) => Requeue::Never,
-        })
+        let expires = self.control.expectations().expires_in(key);
+        let expires = expires.filter(|_| !object.meta().is_terminating());
+        let next = available.into_iter().chain(expires).min();
+        Ok(next.map_or(Requeue::Never, Requeue::After))
     }
 
     /// Writes `status` if it differs from the current one, and the caches are recent enough.

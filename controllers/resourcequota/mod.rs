@@ -85,16 +85,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 const NAME: &str = "resourcequota-controller";
 
-/// How many times as long as its sync a quota rests, so that one write tells of more deleted objects.
-const RESTS: u32 = 100;
-
-/// The longest rest of a quota.
-const LONGEST_REST: Duration = Duration::from_secs(1);
-
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let primary = WorkQueue::new("resourcequota_primary", &ctx.queue_metrics)
-        .resting(RESTS)
-        .resting_at_most(LONGEST_REST);
+    let primary = WorkQueue::new("resourcequota_primary", &ctx.queue_metrics);
     let priority = WorkQueue::new("resourcequota_priority", &ctx.queue_metrics);
     let mut keyed = Keyed::<ResourceQuota>::over(ctx, NAME, primary.clone());
     let quotas = keyed.objects().clone();

@@ -18,7 +18,6 @@
 //! - If a cache lacks an own write, the sync waits for that cache. Upstream backs off. The cache of
 //!   revisions counts too.
 //! - `currentReplicas` never becomes negative.
-//! - Counts on their way are written at most twice a second ([`StatusPace`]).
 
 mod batches;
 mod claims;
@@ -47,7 +46,6 @@ use steersman_runtime::object::{ControllerRevision, PersistentVolumeClaim, Pod, 
 use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::status_pace::StatusPace;
 
 use self::current::CurrentCheck;
 use self::metrics::StatefulSetMetrics;
@@ -115,8 +113,6 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     handlers::register(&sets, &pods, &claims, &keyed.queue());
     let known_equal = Arc::<KnownEqual>::default();
     keyed.remembers(Arc::clone(&known_equal) as Arc<_>);
-    let pace = Arc::<StatusPace>::default();
-    keyed.remembers(Arc::clone(&pace) as Arc<_>);
     let (sets_written, pods_written) = (keyed.writes_to(&sets), keyed.writes_to(&pods));
     let (claims_written, revisions_written) =
         (keyed.writes_to(&claims), keyed.writes_to(&revisions));
@@ -147,7 +143,6 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         metrics,
         features: ctx.features.clone(),
-        pace,
     };
     let workers = ctx.options.workers("concurrent-statefulset-syncs");
     Ok(keyed.boxed(workers, syncer))

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use steersman_runtime::history::REVISION_LABEL;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Phase, Pod, StatefulSet, StatefulSetStatus, UpdateStrategy};
-use steersman_runtime::status_pace::Change;
 
 /// The name of the revision from which `pod` was made; empty without the label.
 pub(super) fn revision(pod: &Pod) -> &str {
@@ -88,34 +87,6 @@ pub(super) fn needs_write(served: &StatefulSetStatus, new: &StatefulSetStatus) -
         ..status.clone()
     };
     new.observed_generation > served.observed_generation || compared(new) != compared(served)
-}
-
-/// Whether a write of `new` over `served` can wait for further changes.
-pub(super) fn change(
-    set: &StatefulSet,
-    served: &StatefulSetStatus,
-    new: &StatefulSetStatus,
-) -> Change {
-    let without_counts = |status: &StatefulSetStatus| StatefulSetStatus {
-        replicas: 0,
-        ready_replicas: 0,
-        current_replicas: 0,
-        updated_replicas: 0,
-        available_replicas: 0,
-        ..status.clone()
-    };
-    let counts = [
-        new.replicas,
-        new.ready_replicas,
-        new.available_replicas,
-        new.updated_replicas,
-    ];
-    let is_final = counts == [set.spec.replicas; 4];
-    if is_final || without_counts(new) != without_counts(served) {
-        Change::Final
-    } else {
-        Change::Counts
-    }
 }
 
 /// Whether the pod runs and is ready. A terminating pod can be both.

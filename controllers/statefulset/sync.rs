@@ -25,7 +25,6 @@ use steersman_runtime::object::{
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{self, ByController};
-use steersman_runtime::status_pace::StatusPace;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 use tokio::sync::OnceCell;
@@ -63,7 +62,6 @@ pub(super) struct StatefulSetController {
     pub(super) clock: Clock,
     pub(super) metrics: StatefulSetMetrics,
     pub(super) features: FeatureGates,
-    pub(super) pace: Arc<StatusPace>,
 }
 
 impl ObjectSyncer for StatefulSetController {
@@ -203,8 +201,6 @@ fn max_unavailable(set: &StatefulSet) -> Result<i64, PercentError> {
 struct Reported {
     /// Whether ready pods have yet to become available.
     waits_for_availability: bool,
-    /// The time until the status is written, if other changes may come before.
-    due: Option<Duration>,
 }
 
 /// The revisions of a sync.
@@ -357,10 +353,7 @@ impl Work<'_> {
         };
         status::count_deleted(&mut status, deleted);
         status::complete(set, &mut status);
-        let (due, error) = match self.write_status(&status).await {
-            Ok(due) => (due, None),
-            Err(error) => (None, Some(error)),
-        };
+        let error = self.write_status(&status).await.err();
         if let (Some(_), Some(error)) = (&failure, &error)
             && !error.is_fenced()
         {
@@ -368,7 +361,6 @@ impl Work<'_> {
         }
         let reported = Reported {
             waits_for_availability: status.ready_replicas != status.available_replicas,
-            due,
         };
         (reported, failure.or(error))
     }
@@ -456,23 +448,16 @@ impl Work<'_> {
         }
     }
 
-    /// Writes `status` if it differs from the cached one, or returns the time until then. A conflict
-    /// is repeated with the cached set of that time.
-    async fn write_status(
-        &self,
-        status: &StatefulSetStatus,
-    ) -> Result<Option<Duration>, SyncError> {
+    /// Writes `status` if it differs from the cached one. A conflict is repeated with the cached set
+    /// of that time.
+    async fn write_status(&self, status: &StatefulSetStatus) -> Result<(), SyncError> {
         let (controller, Of { key, set }) = (self.controller, self.of);
         let limit = controller.max_unavailable(set);
         if let Some(limit) = limit.map_err(SyncError::MaxUnavailable)? {
             controller.metrics.set_max_unavailable(set, limit);
         }
         if !status::needs_write(&set.status, status) {
-            return Ok(None);
-        }
-        let change = status::change(set, &set.status, status);
-        if let Some(due) = controller.pace.wait(key, change) {
-            return Ok(Some(due));
+            return Ok(());
         }
         // Also before a status without any action: an older cache of pods would count too few.
         self.confirm().await?;
@@ -490,8 +475,7 @@ impl Work<'_> {
                     controller
                         .sets_written
                         .record(key, written.resource_version);
-                    controller.pace.written(key, change);
-                    return Ok(None);
+                    return Ok(());
                 }
                 Err(StatusError::Request(error))
                     if error.is_conflict() && attempt < STATUS_ATTEMPTS =>
@@ -524,15 +508,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The time of the next sync: when the next ready pod becomes available, or the status is due.
+    /// The time of the next sync: when the next ready pod becomes available.
     fn next_check(&self, reported: &Reported) -> Requeue {
         let seconds = self.of.set.spec.min_ready_seconds;
         let available = (seconds > 0 && reported.waits_for_availability).then(|| {
             let now = self.controller.clock.now();
             next_availability_check(self.pods, seconds, self.now, now)
         });
-        let next = available.into_iter().chain(reported.due).min();
-        next.map_or(Requeue::Never, Requeue::After)
+        available.map_or(Requeue::Never, Requeue::After)
     }
 }
 

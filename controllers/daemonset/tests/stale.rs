@@ -322,12 +322,12 @@ async fn a_new_leader_with_a_stale_cache_of_revisions_gives_a_rollback_its_numbe
         .await;
     world.all_available(1).await;
     world.cluster.faults().remove(view);
-    world.at_rest().await;
-    let revisions = world.cluster.objects("controllerrevisions");
-    let numbers = revisions
-        .iter()
-        .map(|revision| revision["revision"].as_i64());
-    assert_eq!(numbers.max(), Some(Some(3)));
+    // A bookmark tells that the cache of revisions is as new as the term.
+    let has_third = |_: &_| {
+        let revisions = world.cluster.objects("controllerrevisions");
+        revisions.iter().any(|revision| revision["revision"] == 3)
+    };
+    world.until("a revision with number 3", has_third).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,31 +97,6 @@ async fn deleted_pods_are_batched() {
     }
 }
 
-/// Endpoints without traffic wait for half a second, or for the next change of another endpoint.
-#[tokio::test(start_paused = true)]
-async fn pods_that_are_not_ready_share_a_write() {
-    let world = batching("0s", 1).await;
-    let unready = |n: usize| {
-        let mut pod = super::pod(&format!("unready-{n}"), "node");
-        let ip = format!("10.0.2.{n}");
-        pod["status"] = json!({"phase": "Running", "podIPs": [{"ip": ip}]});
-        world.cluster.load(pod_in_default(pod)).unwrap();
-    };
-    let writes = world.writes_of(async {
-        unready(0);
-        tokio::time::sleep(400 * MS).await;
-        unready(1);
-    });
-    assert_eq!(writes.await.len(), 1, "half a second after the first one");
-    let writes = world.writes_of(async {
-        unready(2);
-        tokio::time::sleep(MS).await;
-        world.kill("pod-0").await;
-    });
-    assert_eq!(writes.await.len(), 1, "with the endpoint that goes");
-    assert_eq!(world.endpoints().len(), 3);
-}
-
 /// The pod with the namespace that a loaded object needs.
 fn pod_in_default(mut pod: serde_json::Value) -> serde_json::Value {
     pod["metadata"]["namespace"] = json!("default");

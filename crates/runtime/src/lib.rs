@@ -58,7 +58,6 @@ pub mod resource;
 pub mod root_ca;
 pub mod scale;
 pub mod scheduling;
-pub mod status_pace;
 mod sync;
 pub mod tasks;
 pub mod template;

@@ -37,12 +37,10 @@ pub const SPANS: &str = "steersman_runtime::workers";
 pub enum Requeue {
     /// Never: only an event enqueues the key again.
     Never,
-    /// Without a rest: the sync has left out some of its work.
+    /// At once: the sync has left out some of its work.
     AtOnce,
     /// After this delay.
     After(Duration),
-    /// After this delay, unless an event enqueues the key before: the next sync then decides anew.
-    Within(Duration),
 }
 
 /// The treatment of a key after a failed sync.
@@ -182,7 +180,7 @@ struct Worker<K, S> {
     queue: WorkQueue<K>,
     syncer: Arc<S>,
     error_pace: ErrorPace,
-    /// Boxes of ended syncs for the next ones. The state of a sync takes kilobytes, so resting workers
+    /// Boxes of ended syncs for the next ones. The state of a sync takes kilobytes, so idle workers
     /// have none. A new box for each sync would leave gaps in the memory of the allocator.
     spare: Mutex<Vec<ReusableBoxFuture<'static, ()>>>,
 }
@@ -238,9 +236,8 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 self.queue.forget(key);
                 match requeue {
                     Requeue::Never => {}
-                    Requeue::AtOnce => self.queue.add_at_once(key.clone()),
+                    Requeue::AtOnce => self.queue.add(key.clone()),
                     Requeue::After(delay) => self.queue.add_after(key.clone(), delay),
-                    Requeue::Within(delay) => self.queue.add_within(key.clone(), delay),
                 }
                 return;
             }
@@ -300,7 +297,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 fn result_of<E, P>(outcome: &Result<Result<Requeue, (E, Retry)>, P>) -> &'static str {
     match outcome {
         Ok(Ok(Requeue::Never)) => "success",
-        Ok(Ok(Requeue::AtOnce | Requeue::After(_) | Requeue::Within(_))) => "requeue",
+        Ok(Ok(Requeue::AtOnce | Requeue::After(_))) => "requeue",
         Ok(Err((_, Retry::BackOff))) => "error",
         Ok(Err((_, Retry::Quietly))) => "conflict",
         Ok(Err((_, Retry::Drop))) => "dropped",
@@ -380,7 +377,6 @@ mod tests {
             self.finished.fetch_add(1, Ordering::Relaxed);
             match (&*key.name, round) {
                 ("later", 1) => Ok(Requeue::After(500 * MS)),
-                ("within", 1) => Ok(Requeue::Within(500 * MS)),
                 ("panic", 1) => panic!("as planned"),
                 ("wait", 2) => Err(Planned::Failure("not yet")),
                 ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err(Planned::Failure("as planned")),
@@ -420,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn resting_workers_hold_no_state_of_a_sync() {
+    async fn idle_workers_hold_no_state_of_a_sync() {
         let registry = Registry::new();
         let queue = WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap());
         let worker = Arc::new(Worker {
@@ -493,10 +489,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requeue_follows_the_outcome_of_the_sync() {
         // (key, times of its syncs in ms, failures at the end)
-        let cases: [(&str, &[u128], u32); 10] = [
+        let cases: [(&str, &[u128], u32); 9] = [
             ("fine", &[0], 0),
             ("later", &[0, 500], 0),
-            ("within", &[0, 500], 0),
             ("fail", &[0, 5, 15, 35], 0),
             ("quiet", &[0, 5, 15, 35], 0),
             ("drop", &[0, 5], 0),
@@ -524,19 +519,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_before_a_requeue_replaces_it_or_comes_in_addition() {
-        for (name, times) in [("within", &[0, 100][..]), ("later", &[0, 100, 500])] {
-            let running = start(1);
-            running.queue.add(key(name));
-            tokio::time::sleep(100 * MS).await;
-            running.queue.add(key(name));
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            let syncs = running.script.syncs.lock().unwrap().clone();
-            let found: Vec<_> = syncs.iter().map(|(_, at)| *at).collect();
-            assert_eq!(found, times, "{name}");
-            running.stop.cancel();
-            running.task.await.unwrap();
-        }
+    async fn an_event_before_a_requeue_comes_in_addition() {
+        let running = start(1);
+        running.queue.add(key("later"));
+        tokio::time::sleep(100 * MS).await;
+        running.queue.add(key("later"));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let syncs = running.script.syncs.lock().unwrap().clone();
+        let found: Vec<_> = syncs.iter().map(|(_, at)| *at).collect();
+        assert_eq!(found, [0, 100, 500]);
+        running.stop.cancel();
+        running.task.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,7 +40,6 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use crate::object::Object;
 use crate::resource::ResourceType;
 
 pub use factory::InformerFactory;
@@ -83,21 +82,6 @@ impl<'a, T> Change<'a, T> {
             Self::Added { object, .. }
             | Self::Deleted { object, .. }
             | Self::Updated { new: object, .. } => object,
-        }
-    }
-
-    /// Whether more than status and metadata changed: the object is new, gone or terminating, or its
-    /// specification has another generation.
-    pub fn is_of_spec(&self) -> bool
-    where
-        T: Object,
-    {
-        match self {
-            Self::Added { .. } | Self::Deleted { .. } => true,
-            Self::Updated { old, new } => {
-                let (old, new) = (old.meta(), new.meta());
-                old.generation != new.generation || old.uid != new.uid
-            }
         }
     }
 }

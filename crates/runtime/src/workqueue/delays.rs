@@ -65,15 +65,6 @@ impl<K: Clone + Eq + Hash> Delays<K> {
         Some(key)
     }
 
-    /// Removes `key`. False if it has no deadline.
-    pub(super) fn remove(&mut self, key: &K) -> bool {
-        let Some(slot) = self.slots.remove_and_release(key) else {
-            return false;
-        };
-        self.by_time.remove(&slot);
-        true
-    }
-
     /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first_key_value().map(|((due, _), _)| *due)

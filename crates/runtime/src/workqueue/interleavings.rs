@@ -57,13 +57,9 @@ fn a_key_has_at_most_one_worker_and_each_change_is_synced() {
             .map(|keys| {
                 let (queue, world) = (queue.clone(), Arc::clone(&world));
                 thread::spawn(move || {
-                    for (key, hurried) in keys.into_iter().zip([false, true]) {
+                    for key in keys {
                         world.wanted[key].fetch_add(1, SeqCst);
-                        if hurried {
-                            queue.add_at_once(key);
-                        } else {
-                            queue.add(key);
-                        }
+                        queue.add(key);
                     }
                 })
             })

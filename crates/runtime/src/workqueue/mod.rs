@@ -6,25 +6,22 @@
 //! `add_after` and `add_rate_limited` wait before they add. The queue never gives one key to two
 //! workers at once. A key that is added during its processing is queued once more after it.
 //!
-//! After its processing a key rests for as long as that took, or for a multiple of it. So at a slow
-//! API server, one sync serves the events of several writes; upstream starts a sync for each.
-//! `add_at_once` ends the rest.
+//! Nothing else delays a key: a queue that saves syncs by waiting makes users wait, too (decision
+//! record 11). Events that come while a key is queued or in process share one sync.
 //!
-//! One timer task handles all delays and rests. It runs only while keys wait for it.
+//! One timer task handles all delays. It runs only while keys are delayed.
 
 mod backoff;
 mod delays;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 mod metrics;
-mod rests;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
-use std::mem;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,7 +32,6 @@ use backoff::Backoff;
 use delays::Delays;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
-use rests::Rests;
 
 use crate::capacity::{ReleaseSpare, RemoveAndRelease};
 use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
@@ -46,9 +42,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 /// The health check reports a queue without progress after this time. By then every request of a
 /// sync has ended, with its retries. The check also reports a panic for this long.
 const STUCK: Duration = Duration::from_secs(600);
-
-/// A delay for [`WorkQueue::add_within`]: as long as the longest rest of most keys.
-pub const UNHURRIED: Duration = Duration::from_millis(500);
 
 /// A queue of keys. Cheap to clone; clones share one queue.
 pub struct WorkQueue<K> {
@@ -74,13 +67,8 @@ struct State<K> {
     /// All keys that are dirty or in process.
     marks: HashMap<K, Marks>,
     delays: Delays<K>,
-    /// The keys of [`WorkQueue::add_within`].
-    unhurried: Delays<K>,
     backoff: Backoff<K>,
-    rests: Rests<K>,
-    /// Dirty keys that rest, by the end of their rest.
-    resting: Delays<K>,
-    /// The task that adds due keys. It runs only while keys are delayed or rest.
+    /// The task that adds due keys. It runs only while keys are delayed.
     timer: Option<AbortHandle>,
     /// When a worker last took or finished a key.
     moved: Instant,
@@ -96,8 +84,6 @@ struct Marks {
     added: Option<Instant>,
     /// Time at which a worker took the key, if it is in process.
     taken: Option<Instant>,
-    /// True for a dirty key that must not rest: one of [`WorkQueue::add_at_once`].
-    hurried: bool,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
@@ -139,31 +125,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self::with_backoff(name, metrics, Backoff::per_key(first, max))
     }
 
-    /// Makes keys rest this many times as long as their processing took, at most 500 ms or the time of
-    /// [`WorkQueue::resting_at_most`]. For keys whose changes come in quick succession and may be told
-    /// together.
-    #[must_use]
-    pub fn resting(self, times: u32) -> Self {
-        self.shared.lock().rests.times = times;
-        self
-    }
-
-    /// Sets the longest rest of a key. The default is 500 ms.
-    #[must_use]
-    pub fn resting_at_most(self, longest: Duration) -> Self {
-        self.shared.lock().rests.longest = longest;
-        self
-    }
-
     fn with_backoff(name: &str, metrics: &QueueMetrics, backoff: Backoff<K>) -> Self {
         let state = State {
             queue: VecDeque::new(),
             marks: HashMap::new(),
             delays: Delays::default(),
-            unhurried: Delays::default(),
             backoff,
-            rests: Rests::default(),
-            resting: Delays::default(),
             timer: None,
             moved: Instant::now(),
             panicked: None,
@@ -184,25 +151,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self { shared }
     }
 
-    /// Adds a key. Has no effect if the key is queued already, or after shutdown. A key that rests is
-    /// queued at the end of its rest.
+    /// Adds a key. Has no effect if the key is queued already, or after shutdown.
     pub fn add(&self, key: K) {
         self.shared
             .add(&mut self.shared.lock(), key, Instant::now());
-    }
-
-    /// Adds a key and ends its rest. For changes that a user waits for, as those of a specification.
-    pub fn add_at_once(&self, key: K) {
-        let mut state = self.shared.lock();
-        let now = Instant::now();
-        if !state.shutting_down {
-            state.marks.entry(key.clone()).or_default().hurried = true;
-        }
-        if state.resting.remove(&key) {
-            self.shared.enqueue(&mut state, key, now);
-        } else {
-            self.shared.add(&mut state, key, now);
-        }
     }
 
     /// Adds a key after `delay`. If one key has several delays, the earliest deadline counts.
@@ -217,15 +169,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             return self.shared.add(&mut state, key, now);
         }
         if state.delays.insert(key, now, delay) {
-            self.shared.arm(&mut state);
-        }
-    }
-
-    /// Adds a key after `delay`, unless a worker takes the key before. For changes that may wait for the
-    /// next sync of their key.
-    pub fn add_within(&self, key: K, delay: Duration) {
-        let mut state = self.shared.lock();
-        if !state.shutting_down && state.unhurried.insert(key, Instant::now(), delay) {
             self.shared.arm(&mut state);
         }
     }
@@ -263,12 +206,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let marks = state.marks.entry(key.clone()).or_default();
         marks.taken = Some(now);
         let added = marks.added.take();
-        if mem::take(&mut marks.hurried) {
-            // The sync may end without effect, because it waits for a cache. What follows must not
-            // wait for the former rest then.
-            state.rests.end(&key);
-        }
-        state.unhurried.remove(&key);
         state.moved = now;
         drop(state);
         self.shared.metrics.depth.dec();
@@ -290,11 +227,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let mut state = self.shared.lock();
         state.shutting_down = true;
         state.delays = Delays::default();
-        state.unhurried = Delays::default();
-        let rested = Instant::now() + state.rests.longest;
-        while let Some(key) = state.resting.pop_due(rested) {
-            self.shared.enqueue(&mut state, key, rested);
-        }
         if let Some(timer) = state.timer.take() {
             timer.abort();
         }
@@ -395,24 +327,14 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
         self.metrics.adds.inc();
         self.metrics.depth.inc();
         if !in_process {
-            self.enqueue(state, key, now);
+            self.enqueue(state, key);
         }
     }
 
-    /// Gives a dirty key to the workers, now or at the end of its rest.
-    fn enqueue(&self, state: &mut State<K>, key: K, now: Instant) {
-        let hurried = state.marks.get(&key).is_some_and(|marks| marks.hurried);
-        match state.rests.left(&key, now).filter(|_| !hurried) {
-            Some(rest) => {
-                if state.resting.insert(key, now, rest) {
-                    self.arm(state);
-                }
-            }
-            None => {
-                state.queue.push_back(key);
-                self.queued.add_permits(1);
-            }
-        }
+    /// Gives a dirty key to the workers.
+    fn enqueue(&self, state: &mut State<K>, key: K) {
+        state.queue.push_back(key);
+        self.queued.add_permits(1);
     }
 
     /// Sets the timer to the earliest deadline, which is new.
@@ -432,14 +354,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
         while let Some(key) = state.delays.pop_due(now) {
             self.add(&mut state, key, now);
         }
-        while let Some(key) = state.unhurried.pop_due(now) {
-            self.add(&mut state, key, now);
-        }
-        while let Some(key) = state.resting.pop_due(now) {
-            self.enqueue(&mut state, key, now);
-        }
-        let waiting = [&state.delays, &state.unhurried, &state.resting];
-        let next = waiting.into_iter().filter_map(Delays::next).min();
+        let next = state.delays.next();
         if next.is_none() {
             state.timer = None;
         }
@@ -460,14 +375,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Done<K> for Shared<K> {
         if !is_dirty {
             state.marks.remove_and_release(key);
         }
-        // After a failed sync, the back-off delays the key already.
-        if let Some(took) = took
-            && state.backoff.failures(key) == 0
-        {
-            state.rests.begin(key, now, took);
-        }
         if is_dirty {
-            self.enqueue(&mut state, key.clone(), now);
+            self.enqueue(&mut state, key.clone());
         }
         drop(state);
         if let Some(took) = took {

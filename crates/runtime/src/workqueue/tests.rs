@@ -188,27 +188,6 @@ async fn an_immediate_add_does_not_cancel_a_delayed_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unhurried_key_comes_with_the_next_add_or_after_its_delay() {
-    let (queue, started) = (queue(), Instant::now());
-    queue.add_within("foo", 50 * MS);
-    queue.add_within("foo", 70 * MS);
-    assert_eq!(next(&queue).await, "foo");
-    assert_eq!(started.elapsed(), 50 * MS);
-    sleep(100 * MS).await;
-    assert_eq!(queue.len(), 0, "only once");
-
-    queue.add_within("foo", 50 * MS);
-    queue.add("foo");
-    let item = queue.get().await.unwrap();
-    sleep(100 * MS).await;
-    assert_eq!(queue.len(), 0, "the worker saw the change");
-    queue.add_within("foo", 50 * MS);
-    drop(item);
-    let why = "the worker may have missed a change during its sync";
-    assert_eq!(next(&queue).await, "foo", "{why}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn delayed_keys_are_added_in_the_order_of_their_deadlines() {
     let queue = queue();
     for (key, delay) in [("foo", 1000), ("bar", 500), ("baz", 250), ("tie", 500)] {
@@ -250,11 +229,8 @@ async fn a_zero_delay_adds_at_once_and_the_longest_delay_does_not_panic() {
 async fn shutdown_drops_delayed_keys_and_ends_the_timer() {
     let queue = queue();
     queue.add_after("foo", 50 * MS);
-    queue.add_within("foo", 50 * MS);
     queue.shut_down();
     queue.add_after("bar", 50 * MS);
-    queue.add_within("bar", 50 * MS);
-    queue.add_at_once("bar");
     assert!(queue.get().await.is_none());
     sleep(100 * MS).await;
     assert_eq!(queue.len(), 0);
@@ -375,7 +351,6 @@ async fn metrics_exist_from_the_start_and_follow_a_key() {
 async fn memory_is_released_after_a_burst() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     for key in 0..10_000 {
-        queue.add_within(key, MS);
         queue.add(key);
         queue.add_after(key, MS);
     }
@@ -424,124 +399,19 @@ async fn a_queue_is_stalled_only_with_work_and_without_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_rests_as_long_as_its_processing_took() {
+async fn a_dirty_key_is_queued_at_the_end_of_its_processing() {
     let queue = queue();
-    // (duration of the processing, time from its end to the next)
-    let cases = [(0, 0), (1, 1), (40, 40), (5_000, 500)];
-    for (took, rest) in cases {
-        for added in ["during the processing", "after it"] {
-            queue.add("a");
-            let item = queue.get().await.unwrap();
-            if added == "during the processing" {
-                queue.add("a");
-            }
-            sleep(took * MS).await;
-            drop(item);
-            let done = Instant::now();
-            queue.add("a");
-            queue.add("other");
-            assert_eq!(queue.len(), if rest == 0 { 2 } else { 1 }, "{added}");
-            let (mut keys, mut waited) = (Vec::new(), Duration::ZERO);
-            for _ in 0..2 {
-                keys.push(next(&queue).await);
-                waited = done.elapsed();
-            }
-            assert_eq!(waited, rest * MS, "{took} ms, {added}");
-            let first = if rest == 0 { "a" } else { "other" };
-            assert_eq!(keys[0], first);
-            sleep(600 * MS).await;
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rest_may_be_a_multiple_of_the_processing() {
-    let usual = queue().resting(10);
-    let long = queue().resting(10).resting_at_most(1000 * MS);
-    for (queue, took, rest) in [
-        (&usual, 0, 0),
-        (&usual, 4, 40),
-        (&usual, 200, 500),
-        (&long, 200, 1000),
-    ] {
-        queue.add("a");
+    queue.add("a");
+    for added in ["during the processing", "after it"] {
         let item = queue.get().await.unwrap();
-        sleep(took * MS).await;
+        sleep(5_000 * MS).await;
+        if added == "during the processing" {
+            queue.add("a");
+        }
         drop(item);
         let done = Instant::now();
         queue.add("a");
-        next(queue).await;
-        assert_eq!(done.elapsed(), rest * MS, "{took} ms");
-        sleep(600 * MS).await;
+        assert_eq!(queue.len(), 1, "{added}");
+        assert_eq!(done.elapsed(), Duration::ZERO, "{added}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_add_at_once_ends_the_rest() {
-    for added_before in [false, true] {
-        for in_process in [false, true] {
-            let what = format!("added before: {added_before}, in process: {in_process}");
-            let queue = queue();
-            queue.add("a");
-            let mut item = queue.get().await;
-            sleep(40 * MS).await;
-            if !in_process {
-                item = None;
-            }
-            if added_before {
-                queue.add("a");
-            }
-            queue.add_at_once("a");
-            drop(item);
-            let (done, item) = (Instant::now(), queue.get().await);
-            assert_eq!(done.elapsed(), Duration::ZERO, "{what}");
-            drop(item);
-            queue.add("a");
-            let item = queue.get().await;
-            assert_eq!(done.elapsed(), Duration::ZERO, "{what}, without effect");
-
-            queue.add_at_once("a");
-            drop(item);
-            let item = queue.get().await;
-            queue.add("a");
-            sleep(40 * MS).await;
-            drop(item);
-            next(&queue).await;
-            assert_eq!(done.elapsed(), 80 * MS, "{what}: the next add rests");
-            assert!(queue.is_empty(), "{what}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_that_failed_waits_for_its_back_off_alone() {
-    let queue = queue();
-    queue.add("a");
-    for back_off in [5, 10, 20] {
-        let item = queue.get().await;
-        sleep(100 * MS).await;
-        queue.add_rate_limited("a");
-        let failed = Instant::now();
-        drop(item);
-        assert_eq!(next(&queue).await, "a");
-        assert_eq!(failed.elapsed(), back_off * MS);
-        queue.add("a");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rest_ends_with_the_queue_and_is_forgotten() {
-    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
-    for key in 0..1_000 {
-        queue.add(key);
-        let item = queue.get().await.unwrap();
-        sleep(2 * MS).await;
-        drop(item);
-    }
-    assert!(queue.shared.lock().rests.kept() < 10);
-    queue.add(999);
-    assert!(queue.is_empty());
-    queue.shut_down();
-    assert_eq!(queue.get().await.unwrap().key, 999);
-    assert!(queue.get().await.is_none());
 }

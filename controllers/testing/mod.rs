@@ -10,6 +10,7 @@ pub(crate) mod builder;
 mod features;
 pub(crate) mod gate;
 mod golden;
+mod latency;
 pub(crate) mod log;
 pub(crate) mod pods;
 mod replay;

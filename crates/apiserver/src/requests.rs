@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// The log drops older requests by default.
 const KEPT: usize = 10_000;
@@ -36,6 +37,8 @@ pub struct RequestRecord {
     /// The latest revision of the server at the time of the answer. If requests are handled one at
     /// a time, this request made all changes since the previous record.
     pub revision: u64,
+    /// Time of the answer.
+    pub answered: Instant,
 }
 
 /// The bodies of a request and of its answer.

@@ -16,6 +16,7 @@ use http::header::{
 use http::request::Parts;
 use http::{Request, Response};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::Server;
 use crate::admission::Origin;
@@ -186,6 +187,7 @@ impl Server {
             door: parts.extensions.get().map(|Through(address)| *address),
             content: None,
             revision: 0,
+            answered: Instant::now(),
         };
         let bodies = self
             .log
@@ -221,6 +223,7 @@ impl Server {
             })
         });
         record.revision = self.revisions.current();
+        record.answered = Instant::now();
         self.log.add(record);
         // The log has the answer, even if a fault keeps it from the client.
         match (response, fate) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 use steersman_runtime::client::Decision;
+use tokio::time::Instant;
 
 use super::*;
 use crate::history::{Change, ChangeKind};
@@ -198,6 +199,7 @@ fn a_write_after_the_first_write_of_the_successor_is_detected() {
         door: None,
         content: None,
         revision: 1,
+        answered: Instant::now(),
     };
     // (why, the last request, number of violations)
     let cases = [

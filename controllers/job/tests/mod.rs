@@ -1,5 +1,6 @@
 //! Syncs of Jobs against the in-memory API server.
 
+mod latency;
 mod ported;
 mod stale;
 mod stories;

@@ -104,7 +104,7 @@ impl World {
         self.finish(pod, "Succeeded", 0).await;
     }
 
-    async fn fail(&self, pod: &Value) {
+    pub(super) async fn fail(&self, pod: &Value) {
         self.finish(pod, "Failed", 1).await;
     }
 

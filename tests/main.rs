@@ -33,6 +33,7 @@ mod parity;
 mod program;
 mod readme;
 mod replicas;
+mod scenes;
 mod service_accounts;
 mod stall;
 mod structure;

@@ -6,25 +6,27 @@
 
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::manager::Manager;
 use crate::plane::{Nodes, Plane, PlaneArgs};
+use crate::proxy::Proxy;
 use crate::report::{Report, write_after_mark};
 use crate::row::{Row, Workload};
 use crate::run::{Bench, Phase, idle};
 use crate::session::Session;
-use crate::workloads::{self, Workloads};
+use crate::workloads::{self, Chain, Workloads};
 
 /// The load before the measurement. Under the first load, the watches of a new kube-apiserver are
 /// seconds late.
 const WARM_UP: &str = "deployments:10x20";
 
-/// Line before the table in a document.
+/// Lines before the tables of costs and of chains in a document.
 const MARK: &str = "<!-- comparison: written by steersman-bench compare -->";
+const CHAINS_MARK: &str = "<!-- latency: written by steersman-bench compare -->";
 
 /// The simulated nodes.
 const NODES: Nodes = Nodes {
@@ -69,7 +71,8 @@ pub(crate) struct CompareArgs {
     /// Write the plot of the ratios to this file, as SVG.
     #[arg(long, value_name = "PATH", requires = "with")]
     svg: Option<PathBuf>,
-    /// Write the table between the marks of this document, and the plot beside it.
+    /// Write the tables between the marks of this document, and the plot beside it. A table without rows
+    /// in this run stays as it is.
     #[arg(long, value_name = "PATH", requires = "with")]
     write: Option<PathBuf>,
     /// Further flags of both managers.
@@ -123,9 +126,14 @@ impl CompareArgs {
                 for (index, binary) in self.binaries().enumerate() {
                     let name = binary.display();
                     eprintln!("{row}, {repetition} of {}: {name}", self.repeat);
-                    let phases = run.row(*row, binary).await;
-                    let phases = phases.with_context(|| format!("measure {name} under {row}"))?;
-                    report.add(*row, index, phases);
+                    let failed = || format!("measure {name} under {row}");
+                    if row.workload == Workload::Latency {
+                        let chains = run.chains(*row, binary).await.with_context(failed)?;
+                        report.add_chains(*row, index, chains);
+                    } else {
+                        let phases = run.row(*row, binary).await.with_context(failed)?;
+                        report.add(*row, index, phases);
+                    }
                 }
             }
         }
@@ -134,8 +142,10 @@ impl CompareArgs {
 
     /// Prints the table, and writes the files.
     fn publish(&self, report: &Report) -> Result<()> {
-        let table = report.markdown();
-        println!("{table}");
+        let (costs, chains) = (report.costs_markdown(), report.chains_markdown());
+        for table in costs.iter().chain(&chains) {
+            println!("{table}");
+        }
         if let Some(path) = &self.json {
             let json = serde_json::to_string_pretty(report)?;
             write(path, &json)?;
@@ -144,16 +154,22 @@ impl CompareArgs {
         if let Some(path) = &self.svg {
             write(path, &svg)?;
         }
-        if let Some(path) = &self.write {
+        let Some(path) = &self.write else {
+            return Ok(());
+        };
+        let about = format!(
+            "{} CPUs; {}. {} runs of each row.",
+            report.cpus, report.api_server, self.repeat
+        );
+        if let Some(table) = &costs {
             let plot = path.with_extension("svg");
             write(&plot, &svg)?;
             let name = plot.file_name().unwrap_or(plot.as_os_str());
             let link = format!("![ratios of the table]({})", name.to_string_lossy());
-            let about = format!(
-                "{} CPUs; {}. {} runs of each row.",
-                report.cpus, report.api_server, self.repeat
-            );
             write_after_mark(path, MARK, &format!("{about}\n\n{table}\n{link}"))?;
+        }
+        if let Some(table) = &chains {
+            write_after_mark(path, CHAINS_MARK, &format!("{about}\n\n{table}"))?;
         }
         Ok(())
     }
@@ -170,10 +186,8 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts a manager, runs the load, and ends the manager.
     async fn row(&self, row: Row, binary: &Path) -> Result<Vec<Phase>> {
-        let mut flags = workloads::flags(row.workload, self.folder)?;
-        flags.extend(self.args.flags.iter().cloned());
         let (before, began) = (self.plane.api_server_cpu_seconds()?, Instant::now());
-        let manager = Manager::start(binary, &flags, self.plane, self.folder).await?;
+        let manager = self.start(row, binary, &self.plane.kubeconfig).await?;
         let mut bench = Bench::new(manager, self.plane);
         bench.start(began, before).await?;
         let rest = self.args.rest;
@@ -189,6 +203,26 @@ impl Run<'_> {
             phases.remove(0);
         }
         Ok(phases)
+    }
+
+    /// Starts a manager behind a delaying proxy, measures the chains, and ends the manager.
+    async fn chains(&self, row: Row, binary: &Path) -> Result<Vec<Chain>> {
+        let delay = Duration::from_millis(row.count as u64);
+        let proxy = Proxy::start(&self.plane.kubeconfig, delay, self.folder).await?;
+        let mut manager = self.start(row, binary, proxy.kubeconfig()).await?;
+        manager.until_quiet().await?;
+        let chains = tokio::select! {
+            chains = workloads::run_chains(&self.plane.client, &proxy) => chains?,
+            ended = manager.ended() => return Err(ended),
+        };
+        manager.end().await?;
+        Ok(chains)
+    }
+
+    async fn start(&self, row: Row, binary: &Path, kubeconfig: &Path) -> Result<Manager> {
+        let mut flags = workloads::flags(row.workload, self.folder)?;
+        flags.extend(self.args.flags.iter().cloned());
+        Manager::start(binary, &flags, self.plane, kubeconfig, self.folder).await
     }
 }
 

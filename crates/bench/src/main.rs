@@ -1,7 +1,7 @@
 //! Benchmarks of a controller manager, of failover, and of the embedded API server.
 //!
 //! `compare` measures one manager, or two in turn, under the same loads: wall time, CPU time, memory
-//! and requests. `large` measures one in a cluster of 150,000 pods. `failover` measures the time until a
+//! and requests, and the time of single steps on slow API servers. `large` measures one in a cluster of 150,000 pods. `failover` measures the time until a
 //! standby takes over. `apiserver` measures the embedded API server.
 //!
 //! Managers run as processes of their own, so that their CPU time and memory are separate.
@@ -16,6 +16,7 @@ mod manager;
 mod metrics;
 mod plane;
 mod process;
+mod proxy;
 mod report;
 mod requests;
 mod row;

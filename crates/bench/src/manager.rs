@@ -63,16 +63,18 @@ pub(crate) async fn check(binary: &Path) -> Result<()> {
 }
 
 impl Manager {
-    /// Starts a manager, and waits until it is healthy. `flags` follow those of every measurement.
+    /// Starts a manager, and waits until it is healthy. It reaches the API server of `plane` by
+    /// `kubeconfig`. `flags` follow those of every measurement.
     pub(crate) async fn start(
         binary: &Path,
         flags: &[String],
         plane: &Plane,
+        kubeconfig: &Path,
         folder: &Path,
     ) -> Result<Self> {
         let port = free_port().context("find a free port")?;
         let mut all = vec![
-            format!("--kubeconfig={}", plane.kubeconfig.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
             format!("--secure-port={port}"),
             format!("--cert-dir={}", folder.display()),
             "--bind-address=127.0.0.1".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use steersman_controlplane::{ControlPlane, Settings};
 use steersman_devcluster::https::HttpsDoor;
-use steersman_devcluster::nodes::{self, Latency, NodesConfig};
+use steersman_devcluster::nodes::{self, Latency, NodesConfig, Stages};
 use steersman_devcluster::{Admission, DevCluster};
 use steersman_runtime::client::{
     ApiClient, ClientMetrics, ClientSettings, HttpService, connect, load_config,
@@ -20,6 +20,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use crate::cluster;
 use crate::process::Usage;
 use crate::row::Workload;
+use crate::workloads::STAGES;
 
 /// Plugins that are off in a control plane of our own: managers come and go, so nodes and pods must
 /// not wait for them.
@@ -100,6 +101,7 @@ impl PlaneArgs {
             count: self.nodes.unwrap_or(default.count),
             zones: default.zones,
             latency: Latency::total(Duration::from_millis(100)),
+            stages: Stages::with(STAGES)?,
             // The managers under measurement bind claims and attach volumes.
             binds_claims: false,
             attaches_volumes: true,
@@ -213,6 +215,9 @@ impl Plane {
         match workload {
             Workload::Autoscalers if self.outlives_us() => {
                 Some("a given cluster has no metrics of simulated pods")
+            }
+            Workload::Latency if self.outlives_us() => {
+                Some("the pods of a given cluster do not become ready on command")
             }
             _ => None,
         }

@@ -48,20 +48,23 @@ pub(crate) enum Workload {
     Quotas,
     /// Pods with one attached volume each, which move to other nodes.
     Volumes,
+    /// Chains of steps from a cause to its effect, one object at a time, while each request of the manager
+    /// takes this many milliseconds longer.
+    Latency,
 }
 
 /// A load with its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) workload: Workload,
-    /// Number of objects, or of seconds.
+    /// Number of objects, of seconds, or of milliseconds.
     pub(crate) count: usize,
     /// Size of each object; 0 for loads with one number.
     pub(crate) each: usize,
 }
 
 /// All rows. The first row of a load has its default size.
-const ALL: [Row; 20] = [
+const ALL: [Row; 24] = [
     row(Workload::Idle, 20, 0),
     row(Workload::Deployments, 50, 20),
     row(Workload::Deployments, 200, 50),
@@ -82,6 +85,10 @@ const ALL: [Row; 20] = [
     row(Workload::Quotas, 200, 50),
     row(Workload::Volumes, 1_000, 0),
     row(Workload::Throttled, 200, 50),
+    row(Workload::Latency, 2, 0),
+    row(Workload::Latency, 10, 0),
+    row(Workload::Latency, 50, 0),
+    row(Workload::Latency, 200, 0),
 ];
 
 /// The rows without a choice of the user. Three repetitions with two managers take less than half an
@@ -124,7 +131,7 @@ impl Row {
     }
 
     fn scaled(self, scale: f64) -> Self {
-        if self.workload == Workload::Idle {
+        if matches!(self.workload, Workload::Idle | Workload::Latency) {
             return self;
         }
         let count = (self.count as f64 * scale).round() as usize;
@@ -218,9 +225,9 @@ mod tests {
             ),
             (
                 "a scale, without time",
-                &["quotas:20x9", "idle"],
+                &["quotas:20x9", "idle", "latency"],
                 0.25,
-                "quotas:5x9 idle:20",
+                "quotas:5x9 idle:20 latency:2",
             ),
             (
                 "at least one object",

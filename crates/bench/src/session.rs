@@ -84,7 +84,8 @@ impl Session<'_> {
     async fn clean(&self, plane: &Plane) -> Result<()> {
         let flags = workloads::flags(Workload::Idle, self.folder)?;
         let binary = self.managers.first().context("no manager")?;
-        let _manager = Manager::start(binary, &flags, plane, self.folder).await?;
+        let _manager =
+            Manager::start(binary, &flags, plane, &plane.kubeconfig, self.folder).await?;
         cluster::clean(&plane.client).await
     }
 }

@@ -188,7 +188,14 @@ impl<'a> Run<'a> {
         let mut flags = workloads::flags(Workload::Deployments, self.folder)?;
         flags.extend(self.args.flags.iter().cloned());
         let (before, began) = (self.plane.api_server_cpu_seconds()?, Instant::now());
-        let manager = Manager::start(&self.args.manager, &flags, self.plane, self.folder).await?;
+        let manager = Manager::start(
+            &self.args.manager,
+            &flags,
+            self.plane,
+            &self.plane.kubeconfig,
+            self.folder,
+        )
+        .await?;
         until(&self.load).await?;
         let mut bench = Bench::new(manager, self.plane);
         bench.start(began, before).await?;

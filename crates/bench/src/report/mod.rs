@@ -1,5 +1,6 @@
 //! The report of a comparison: all samples, as a table, as a plot and as JSON.
 
+mod chains;
 mod document;
 mod plot;
 mod spread;
@@ -13,6 +14,8 @@ pub(crate) use table::table;
 
 use crate::row::Row;
 use crate::run::{Phase, Sample};
+use crate::workloads::Chain;
+use chains::ChainLine;
 use spread::Spread;
 
 /// All samples of all managers.
@@ -24,8 +27,10 @@ pub(crate) struct Report {
     pub(crate) cpus: usize,
     /// The managers by their paths, in the order of the samples.
     pub(crate) managers: Vec<String>,
-    /// The rows of the table.
+    /// The rows of the table of costs.
     pub(crate) lines: Vec<Line>,
+    /// The rows of the table of chains.
+    pub(crate) chains: Vec<ChainLine>,
 }
 
 /// A phase of a load.
@@ -48,13 +53,12 @@ struct Measure {
     colour: Option<&'static str>,
 }
 
-/// The columns of the table. Wall time depends on the load and the API server as well, so it has no
-/// ratio.
+/// The columns of the table.
 const MEASURES: [Measure; 6] = [
     Measure {
         title: "wall s",
         value: |sample| Some(sample.wall_seconds),
-        colour: None,
+        colour: Some("#9467bd"),
     },
     Measure {
         title: "CPU s",
@@ -90,7 +94,19 @@ impl Report {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             managers,
             lines: Vec::new(),
+            chains: Vec::new(),
         }
+    }
+
+    /// Adds the chains of one run of the manager of this number.
+    pub(crate) fn add_chains(&mut self, row: Row, manager: usize, chains: Vec<Chain>) {
+        let managers = self.managers.len();
+        chains::add(&mut self.chains, row, (manager, managers), chains);
+    }
+
+    /// The table of chains; `None` without any.
+    pub(crate) fn chains_markdown(&self) -> Option<String> {
+        (!self.chains.is_empty()).then(|| chains::markdown(&self.chains))
     }
 
     /// Adds the phases of one run of the manager of this number.

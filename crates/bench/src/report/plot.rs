@@ -9,6 +9,8 @@ const LEFT: f64 = 290.0;
 const RIGHT: f64 = WIDTH - 20.0;
 /// Height above the first phase, for the legend and the numbers of the axis.
 const TOP: f64 = 64.0;
+/// Width of an entry of the legend.
+const ENTRY: f64 = 112.0;
 /// Height of a measure of a phase.
 const STEP: f64 = 9.0;
 /// Space between phases.
@@ -58,7 +60,7 @@ fn x(ratio: f64) -> f64 {
 fn legend(svg: &mut String, drawn: &[&Measure]) {
     text(svg, 10.0, 20.0, "first manager / second manager");
     for (index, measure) in drawn.iter().enumerate() {
-        let left = LEFT + 140.0 * index as f64;
+        let left = LEFT + ENTRY * index as f64;
         marker(svg, left, 16.0, measure.colour.unwrap_or_default());
         text(svg, left + 8.0, 20.0, measure.title);
     }
@@ -105,9 +107,9 @@ mod tests {
         report.managers[1] = "/folder/a<b>&c".to_owned();
         let svg = report.svg().expect("two managers");
         let count = |part: &str| svg.matches(part).count();
-        // Ratios of CPU time, memory and requests; the API server has none. The legend has four.
-        assert_eq!(count("<circle"), 3 + 4);
-        assert_eq!(count("<line"), 3 + 9);
+        // Ratios of both times, memory and requests; the API server has none. The legend has five.
+        assert_eq!(count("<circle"), 4 + 5);
+        assert_eq!(count("<line"), 4 + 9);
         assert!(svg.contains(" / a&lt;b&gt;&amp;c:"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         report.managers.pop();

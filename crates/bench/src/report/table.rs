@@ -12,8 +12,12 @@ use crate::slices::SliceCosts;
 const LISTED: usize = 4;
 
 impl Report {
-    /// The tables of costs, of saved requests and of slices.
-    pub(crate) fn markdown(&self) -> String {
+    /// The tables of costs, of saved requests and of slices; `None` without costs.
+    pub(crate) fn costs_markdown(&self) -> Option<String> {
+        (!self.lines.is_empty()).then(|| self.tables())
+    }
+
+    fn tables(&self) -> String {
         let mut text = self.costs();
         let [_, _] = self.managers.as_slice() else {
             return text + &self.slices();
@@ -173,14 +177,14 @@ mod tests {
             [(0.4, ours), (2.0, theirs)],
         ]);
         let expected = "\
-            | load | wall s | CPU s | ratio | resident MiB | peak MiB | ratio | API server CPU s | ratio | requests | ratio |\n\
-            |---|---|---|---|---|---|---|---|---|---|---|\n\
-            | jobs:5 run | 1.50 / 1.50 | 0.50 / 2 | 0.25 (0.20..0.30) | 20 / 20 | 25 / 25 | 1.00 |  |  | 1,020 / 4,000 | 0.26 |\n\
+            | load | wall s | ratio | CPU s | ratio | resident MiB | peak MiB | ratio | API server CPU s | ratio | requests | ratio |\n\
+            |---|---|---|---|---|---|---|---|---|---|---|---|\n\
+            | jobs:5 run | 1.50 / 1.50 | 1.00 | 0.50 / 2 | 0.25 (0.20..0.30) | 20 / 20 | 25 / 25 | 1.00 |  |  | 1,020 / 4,000 | 0.26 |\n\
             \n\
             | load | requests saved | more requests |\n\
             |---|---|---|\n\
             | jobs:5 run | 3,000 get pods | 20 patch events |\n";
-        assert_eq!(report.markdown(), expected);
+        assert_eq!(report.costs_markdown().as_deref(), Some(expected));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The loads on a manager: Deployments, StatefulSets, DaemonSets, Jobs, CronJobs, Services,
-//! namespaces, nodes, requests for certificates, autoscalers, claims, quotas and volumes.
+//! namespaces, nodes, requests for certificates, autoscalers, claims, quotas, volumes, and chains of
+//! steps on slow API servers.
 //!
 //! Each load creates its objects, waits for their status, and deletes them again, so that loads can
 //! follow each other. Waits read informers, because polling would load the API server.
 
 mod autoscalers;
+mod chains;
 mod claims;
 mod csrs;
 mod deployments;
@@ -25,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
@@ -41,6 +43,7 @@ use crate::cluster::{NAMESPACE, PREFIX};
 use crate::plane::Plane;
 use crate::row::{Row, Workload};
 use crate::run::{Bench, idle};
+pub(crate) use chains::{Chain, Reaction, STAGES, run as run_chains};
 use namespaces::Namespaces;
 use quotas::Quotas;
 use services::Services;
@@ -166,6 +169,7 @@ impl Workloads {
             Workload::Claims => self.claims(count, bench).await,
             Workload::Quotas => self.quotas.run(count, each, bench).await,
             Workload::Volumes => self.volumes(count, bench).await,
+            Workload::Latency => bail!("the row {row} has chains in place of phases"),
         }
     }
 

@@ -7,6 +7,7 @@
 mod actions;
 pub(crate) mod batch;
 pub(crate) mod builder;
+mod chains;
 mod features;
 pub(crate) mod gate;
 mod golden;

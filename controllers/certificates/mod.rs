@@ -11,7 +11,7 @@ mod kubelet;
 mod queue;
 pub mod signing;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 /// Name of the client of the controllers of CertificateSigningRequests.
 const IDENTITY: &str = "certificate-controller";

@@ -9,14 +9,14 @@ use steersman_runtime::object::{CertificateSigningRequest, Object};
 use crate::testing::world::{World, begin};
 
 /// The signer of client certificates of kubelets.
-pub(super) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// The signer of server certificates of kubelets.
 pub(super) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 /// The signer of other client certificates.
 pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 
 /// The usages of a client with a key that does not encipher.
-pub(super) const CLIENT_USAGES: [&str; 2] = ["digital signature", "client auth"];
+pub(crate) const CLIENT_USAGES: [&str; 2] = ["digital signature", "client auth"];
 
 /// A request in PEM, signed with a new key.
 pub(super) fn pem(organizations: &[&str], common_name: &str, names: Vec<SanType>) -> String {
@@ -45,12 +45,12 @@ pub(super) fn dns(name: &str) -> SanType {
 }
 
 /// The request of the kubelet on the node `n1` for a certificate as a client.
-pub(super) fn of_kubelet() -> String {
+pub(crate) fn of_kubelet() -> String {
     pem(&["system:nodes"], "system:node:n1", Vec::new())
 }
 
 /// A CertificateSigningRequest that `system:node:n1` has made.
-pub(super) fn csr(name: &str, signer: &str, usages: &[&str], pem: &str) -> Value {
+pub(crate) fn csr(name: &str, signer: &str, usages: &[&str], pem: &str) -> Value {
     json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {

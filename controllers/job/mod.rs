@@ -35,7 +35,7 @@ mod success_policy;
 mod sync;
 mod template;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod tracking;

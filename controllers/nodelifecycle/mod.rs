@@ -9,7 +9,7 @@
 //! - every 5 s: caches of nodes and Leases -> [`monitor`] -> patches of statuses, taints, pods
 //! - at the rate of each zone: waiting nodes -> NoExecute taint
 //! - node events -> queue of nodes -> (taints, labels) -> patch
-//! - pods bound to a node -> queue of pods -> patch of the status
+//! - pods bound to a node in this leadership term -> queue of pods -> patch of the status
 //!
 //! Upstream: `pkg/controller/nodelifecycle`. Differences:
 //!
@@ -111,6 +111,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let pod_informer = pods.objects().clone();
     pod_informer.add_handler(move |change| {
         let (before, pod) = match change {
+            // The kubelet of a node that is `False` still answers for its pods, and the first pass
+            // marks the pods of a silent node. Upstream gets all pods here too, and drops them:
+            // `processPod` knows no node before the first pass.
+            Change::Added { initial: true, .. } => return,
             Change::Added { object, .. } => (None, object),
             Change::Updated { old, new } => (old.node.as_ref(), new),
             Change::Deleted { .. } => return,

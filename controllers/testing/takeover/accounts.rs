@@ -22,7 +22,7 @@ const CONTROLLERS: [Descriptor; 4] = [
 const CA: &str = "-----BEGIN CERTIFICATE-----\n";
 
 /// A private key. The token of upstream stays, whichever key signed it.
-fn account_key() -> Arc<str> {
+pub(super) fn account_key() -> Arc<str> {
     let keys = include_str!("../../serviceaccounttoken/testdata/tokens.json");
     let keys: Value = serde_json::from_str(keys).unwrap();
     keys["keys"][0]["privateKeyPEM"].as_str().unwrap().into()

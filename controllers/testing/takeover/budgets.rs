@@ -28,7 +28,7 @@ fn object(api_version: &str, kind: &str, name: &str, uid: u32) -> Value {
 }
 
 /// A budget with the numbers of the status: allowed, healthy, desired, expected.
-fn budget(app: &str, uid: u32, limits: &Value, numbers: [i64; 4]) -> Value {
+pub(super) fn budget(app: &str, uid: u32, limits: &Value, numbers: [i64; 4]) -> Value {
     let mut budget = object("policy/v1", "PodDisruptionBudget", app, uid);
     budget["spec"] = limits.clone();
     budget["spec"]["selector"] = json!({"matchLabels": {"app": app}});
@@ -45,7 +45,7 @@ fn budget(app: &str, uid: u32, limits: &Value, numbers: [i64; 4]) -> Value {
 }
 
 /// Ready pods, named after their budget and a number.
-fn pods(app: &str, count: u32, owner: Option<&Value>) -> Vec<Value> {
+pub(super) fn pods(app: &str, count: u32, owner: Option<&Value>) -> Vec<Value> {
     let pod = |number: u32| {
         let seed = u32::from(app.as_bytes()[0]) * 1000 + number;
         let mut pod = object("v1", "Pod", &format!("{app}-{number}"), seed);

@@ -13,6 +13,7 @@ mod nodes;
 mod policies;
 mod protection;
 mod quotas;
+mod trouble;
 mod volumes;
 
 use std::time::Duration;

@@ -23,7 +23,7 @@ fn uid(number: u32) -> String {
 }
 
 /// A node with this status and reason of its `Ready` condition, and these keys of taints.
-fn node(number: u32, ready: &str, reason: &str, taints: &[(&str, &str)]) -> Value {
+pub(super) fn node(number: u32, ready: &str, reason: &str, taints: &[(&str, &str)]) -> Value {
     let taint = |(key, effect): &(&str, &str)| json!({"key": format!("node.kubernetes.io/{key}"), "effect": effect, "timeAdded": CHANGED});
     let condition = |kind: &str, status: &str, reason: &str| {
         json!({"type": kind, "status": status, "reason": reason, "message": "m",
@@ -50,7 +50,7 @@ fn node(number: u32, ready: &str, reason: &str, taints: &[(&str, &str)]) -> Valu
     })
 }
 
-fn lease(number: u32) -> Value {
+pub(super) fn lease(number: u32) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": format!("node-{number}"), "namespace": "kube-node-lease", "uid": uid(1000 + number)},
@@ -58,7 +58,7 @@ fn lease(number: u32) -> Value {
     })
 }
 
-fn pod(name: &str, node: u32, ready: &str, tolerations: Value) -> Value {
+pub(super) fn pod(name: &str, node: u32, ready: &str, tolerations: Value) -> Value {
     let number = name
         .bytes()
         .fold(5000_u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(byte));
@@ -90,14 +90,20 @@ async fn taken_over(objects: impl IntoIterator<Item = Value>) -> World {
 }
 
 /// Renews the Leases of these nodes from now on.
-fn renew(world: &World, nodes: &'static [u32]) {
+fn renew(world: &World, nodes: &[u32]) {
+    renew_named(world, nodes.iter().map(|number| format!("node-{number}")));
+}
+
+/// Renews the Leases of these nodes from now on.
+pub(super) fn renew_named(world: &World, nodes: impl IntoIterator<Item = impl Into<String>>) {
+    let nodes: Vec<String> = nodes.into_iter().map(Into::into).collect();
     let (cluster, clock) = (world.cluster.clone(), world.clock.clone());
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_secs(10)).await;
             let time = clock.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-            for number in nodes {
-                let path = cluster.path("leases", "kube-node-lease", &format!("node-{number}"));
+            for name in &nodes {
+                let path = cluster.path("leases", "kube-node-lease", name);
                 let renewed = json!({"spec": {"renewTime": time}});
                 cluster.patch(&path, renewed).await.unwrap();
             }

@@ -15,7 +15,13 @@ const GROUPS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-fn object(api_version: &str, kind: &str, name: &str, spec: Value, status: Value) -> Value {
+pub(super) fn of_spec(
+    api_version: &str,
+    kind: &str,
+    name: &str,
+    spec: Value,
+    status: Value,
+) -> Value {
     json!({
         "apiVersion": api_version, "kind": kind,
         "metadata": {"name": name, "uid": format!("uid-of-{name}"), "generation": 1},
@@ -23,10 +29,10 @@ fn object(api_version: &str, kind: &str, name: &str, spec: Value, status: Value)
     })
 }
 
-fn migration(name: &str, conditions: &[(&str, &str)], version: &str) -> Value {
+pub(super) fn migration(name: &str, conditions: &[(&str, &str)], version: &str) -> Value {
     let condition = |(kind, status): &(&str, &str)| json!({"type": kind, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-11-21T02:59:00Z"});
     let conditions: Vec<Value> = conditions.iter().map(condition).collect();
-    object(
+    of_spec(
         "storagemigration.k8s.io/v1beta1",
         "StorageVersionMigration",
         name,
@@ -86,7 +92,7 @@ async fn policies_and_storage_versions_at_rest_stay_as_they_are() {
     let rule = json!({
         "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"],
     });
-    let policy = object(
+    let policy = of_spec(
         "admissionregistration.k8s.io/v1",
         "ValidatingAdmissionPolicy",
         "p",
@@ -98,7 +104,7 @@ async fn policies_and_storage_versions_at_rest_stay_as_they_are() {
             {"fieldRef": "spec.validations[0].expression", "warning": "by upstream"},
         ]}}),
     );
-    let version = object(
+    let version = of_spec(
         "internal.apiserver.k8s.io/v1alpha1",
         "StorageVersion",
         "apps.deployments",

@@ -6,7 +6,7 @@ use crate::testing::world::World;
 use crate::{expand, persistentvolume};
 
 /// A volume in a phase, as upstream writes it.
-fn volume(name: &str, phase: &str, fields: Value) -> Value {
+pub(super) fn volume(name: &str, phase: &str, fields: Value) -> Value {
     let mut volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "uid": format!("uid-{name}")},
@@ -24,7 +24,7 @@ fn volume(name: &str, phase: &str, fields: Value) -> Value {
 }
 
 /// A claim in a phase, with these annotations and fields of its spec.
-fn claim(name: &str, phase: &str, annotations: Value, fields: Value) -> Value {
+pub(super) fn claim(name: &str, phase: &str, annotations: Value, fields: Value) -> Value {
     let mut claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {

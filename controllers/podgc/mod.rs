@@ -14,6 +14,8 @@
 //!   survives. A failed precondition counts as an error in the metrics, like a pod that is not
 //!   found.
 //! - Further cycles ignore a removed pod until the cache shows the removal.
+//! - A failed pod that only waits for its finalizers is neither deleted again nor counted as a pod
+//!   beyond the threshold (kubernetes/kubernetes#141190).
 
 mod metrics;
 mod orphaned;
@@ -37,7 +39,7 @@ use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, I
 use steersman_runtime::features;
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Identity, Node, Object, Pod, Uid};
+use steersman_runtime::object::{Identity, Node, Object, Phase, Pod, Uid};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
@@ -171,7 +173,10 @@ impl PodGc {
         // Comes before the list of pods, so that the list shows every removal that is forgotten
         // here.
         self.removed.forget_seen();
-        let (pods, nodes) = (self.pods.list(), by_name(self.nodes.list()));
+        let all = self.pods.list();
+        let mut pods = all.clone();
+        pods.retain(|pod| !awaits_finalizers(pod));
+        let nodes = by_name(self.nodes.list());
 
         let terminated = terminated::surplus(&pods, self.threshold);
         self.remove_all(&terminated, Reason::Terminated, REMOVALS_AT_ONCE, stop)
@@ -191,7 +196,9 @@ impl PodGc {
         )
         .await;
 
-        let unscheduled: Vec<Arc<Pod>> = pods
+        // The deletion of a pod without a node has no grace period from the start, so this step takes
+        // them all, as upstream.
+        let unscheduled: Vec<Arc<Pod>> = all
             .iter()
             .filter(|pod| is_unscheduled(pod))
             .cloned()
@@ -271,6 +278,14 @@ impl PodGc {
         }
         Ok(())
     }
+}
+
+/// Whether all of the collector's work on the pod is done: it has finished, and its deletion has no
+/// grace period left. The API server keeps such a pod only for its finalizers.
+fn awaits_finalizers(pod: &Pod) -> bool {
+    pod.meta.is_terminating()
+        && pod.details().deletion_grace_period_seconds == Some(0)
+        && matches!(pod.phase, Phase::Succeeded | Phase::Failed)
 }
 
 /// True for a terminating pod without a node. No kubelet ends such a pod.

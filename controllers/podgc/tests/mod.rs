@@ -277,3 +277,47 @@ async fn a_fenced_removal_counts_as_no_attempt() {
     world.until_removed("lost").await;
     assert_eq!(counts(&world.registry), 1);
 }
+
+/// kubernetes/kubernetes#141190
+#[tokio::test(start_paused = true)]
+async fn pods_that_wait_for_finalizers_are_deleted_once_and_hide_no_others() {
+    let mut world = World::bare().await;
+    let finished = |name: String, second: i64, finalizers: Value| {
+        let mut pod = pod(&name, "node");
+        pod["metadata"]["namespace"] = json!("default");
+        pod["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+        pod["metadata"]["creationTimestamp"] = json!(crate::testing::time(second));
+        pod["metadata"]["finalizers"] = finalizers;
+        pod["status"]["phase"] = json!("Succeeded");
+        pod
+    };
+    world.create(node("node")).await;
+    let held = (0..5).map(|n| finished(format!("held-{n}"), 100 + n, json!(["example.com/hold"])));
+    let newer = (0..4).map(|n| finished(format!("newer-{n}"), 200 + n, json!([])));
+    for pod in held.chain(newer) {
+        world.cluster.load(pod).unwrap();
+    }
+    let threshold =
+        |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", "3");
+    world.restart_with(&[DESCRIPTOR], threshold).await;
+    tokio::time::sleep(5 * A_MINUTE).await;
+    let deletions = || world.writes_by(super::IDENTITY);
+    // The nine pods are six too many: the five oldest, and one more.
+    assert_eq!(deletions().len(), 6, "{:#?}", deletions());
+    let kept = |name: &str| {
+        (0..4)
+            .filter(|n| world.exists(&format!("{name}-{n}")))
+            .count()
+    };
+    assert_eq!(kept("newer"), 3);
+
+    // The pods that still wait take no place of the three.
+    world
+        .cluster
+        .load(finished("newest".to_owned(), 300, json!([])))
+        .unwrap();
+    tokio::time::sleep(5 * A_MINUTE).await;
+    assert_eq!(deletions().len(), 7, "{:#?}", deletions());
+    assert_eq!(kept("newer"), 2);
+    assert!(world.exists("newest"));
+}

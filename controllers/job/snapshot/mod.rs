@@ -121,6 +121,16 @@ impl<'a> Snapshot<'a> {
         Indexes::of(indexes)
     }
 
+    /// Takes over that no failed pod gets a replacement any more, because the namespace terminates
+    /// and refuses new pods. A failed pod that waited for its replacement would keep its finalizer,
+    /// and with it the namespace, for ever. Upstream lets it wait.
+    pub(super) fn expect_no_replacements(&mut self) {
+        let indexed = self.indexed.as_mut();
+        if let Some(per_index) = indexed.and_then(|indexed| indexed.per_index.as_mut()) {
+            per_index.awaiting.clear();
+        }
+    }
+
     /// Whether the status does not count all finished pods yet.
     pub(super) fn has_uncounted(&self) -> bool {
         let is_uncounted =

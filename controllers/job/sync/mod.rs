@@ -132,6 +132,8 @@ struct Counts {
     active: usize,
     ready: usize,
     terminating: usize,
+    /// Active pods that do not exist, because the namespace terminates and refused them.
+    refused: usize,
 }
 
 impl Counts {
@@ -183,7 +185,7 @@ impl JobSyncer {
         let candidates = self.control.candidates(owner);
         let claimed = self.control.claim(owner, candidates).await;
         let claimed = claimed.map_err(SyncError::Claim)?;
-        let snapshot = Snapshot::new(job, self.job_pods(key, job, &claimed));
+        let mut snapshot = Snapshot::new(job, self.job_pods(key, job, &claimed));
 
         let now = self.clock.now();
         let mut status = job.status.clone();
@@ -217,6 +219,7 @@ impl JobSyncer {
             active: snapshot.active.len(),
             ready: snapshot.ready,
             terminating: snapshot.terminating,
+            refused: 0,
         };
         let mut failure = None;
         let mut suspension_changed = false;
@@ -233,6 +236,9 @@ impl JobSyncer {
             if let Some(action) = action {
                 *label = label_of(&action);
                 failure = self.act(owner, &snapshot, action, &mut counts).await;
+            }
+            if counts.refused > 0 {
+                snapshot.expect_no_replacements();
             }
             finish = end_state::completions_reached(&snapshot, counts.active);
             if finish.is_none() && is_managed {

@@ -69,6 +69,7 @@ impl JobSyncer {
         };
         self.metrics.created(snapshot, &creations);
         counts.active += creations.created + creations.refused;
+        counts.refused = creations.refused;
         creations
             .failure
             .map_or(Ok(()), |error| Err(PodsError::Create(error)))

@@ -771,3 +771,39 @@ async fn a_finished_job_stays_finished_while_its_cache_lags() {
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.writes().len(), writes, "{:#?}", world.writes());
 }
+
+/// Pods of a deleted namespace keep their finalizer until a replacement exists, which the namespace
+/// refuses. Upstream leaves the namespace terminating for ever.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_a_job_that_counts_failures_by_index_goes() {
+    let controllers = [
+        DESCRIPTOR,
+        crate::namespace::DESCRIPTOR,
+        crate::garbagecollector::DESCRIPTOR,
+    ];
+    let world = World::with(&controllers).await;
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.create(shop).await;
+    let mut job = web(json!({
+        "completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1,
+    }));
+    job["metadata"]["namespace"] = json!("shop");
+    let running = json!({"simulate.steersman.dev/run-time": "300s"});
+    job["spec"]["template"]["metadata"]["annotations"] = running;
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    world.create(job).await;
+    world
+        .until("both pods are ready", |_| world.job()["ready"] == 2)
+        .await;
+    let path = "/api/v1/namespaces/shop";
+    world.cluster.delete(path).await.unwrap();
+    let deleted = tokio::time::Instant::now();
+    world
+        .until("the namespace is gone", |_| {
+            world.find("namespaces", "shop").is_none()
+        })
+        .await;
+    // The back-off of an index comes before the refused replacement.
+    let waited = deleted.elapsed();
+    assert!(waited < Duration::from_secs(60), "{waited:?}");
+}

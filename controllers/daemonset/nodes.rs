@@ -58,11 +58,13 @@ fn owner(pod: &Meta) -> Option<(&str, &str)> {
 
 /// Whether a DaemonSet has to sync for a node with this placement.
 ///
-/// A pod on the node also matters while the status counts misscheduled pods, since it may be one of
-/// them and fit again.
+/// A pod on a node that should have none is to be deleted or counted as misscheduled. Upstream
+/// counts it with the next event of the DaemonSet (kubernetes/kubernetes#132477 mended only the way
+/// back). A pod that should run matters while the status counts misscheduled pods, since it may be
+/// one of them.
 fn concerns(placement: Placement, has_pod: bool, misscheduled: i32) -> bool {
     if has_pod {
-        !placement.keeps() || misscheduled > 0
+        placement != Placement::Run || misscheduled > 0
     } else {
         placement == Placement::Run
     }
@@ -90,7 +92,7 @@ mod tests {
             (Run, true, 0, false),
             (Run, true, 1, true),
             (Keep, false, 0, false),
-            (Keep, true, 0, false),
+            (Keep, true, 0, true),
             (Keep, true, 1, true),
             (Remove, false, 0, false),
             (Remove, false, 1, false),

@@ -428,7 +428,7 @@ impl Subject<'_> {
     ) -> Result<(Proposal<i64>, &'static str), ValueError> {
         let tolerances = self.tolerances();
         if is_share {
-            let found = by_share(self.observed, usage, target, tolerances);
+            let found = by_share(self.current, self.observed, usage, target, tolerances);
             return Ok((found, "averageValue"));
         }
         let pods = || self.selected();

@@ -189,15 +189,21 @@ pub(super) fn by_ratio(
 
 /// The size for one value that the pods share: `usage` and the `target` per pod in thousandths. The
 /// base is the observed size of the target.
+///
+/// Within the tolerance the target keeps its `current` size, as for all other metrics. Upstream
+/// takes the observed size, which includes the surge of a rollout: with 10 wanted pods and 3 pods of
+/// surge, a load for 13 pods keeps 10 here. Upstream scales to 13, and adds the surge of that size in
+/// the next step (kubernetes/kubernetes#138505). A size of 0 has no tolerance, as in [`by_ratio`].
 pub(super) fn by_share(
+    current: i32,
     observed: i32,
     usage: i64,
     target: i64,
     tolerances: Tolerances,
 ) -> Proposal<i64> {
     let ratio = usage as f64 / (target as f64 * f64::from(observed));
-    let replicas = if tolerances.contain(ratio) {
-        observed
+    let replicas = if current != 0 && tolerances.contain(ratio) {
+        current
     } else {
         ceil(usage as f64 / target as f64)
     };
@@ -227,4 +233,32 @@ fn whole(value: f64) -> i64 {
 
 fn clamped(value: i128) -> i64 {
     value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// kubernetes/kubernetes#138505: 10 pods are wanted, and a rollout adds pods of surge.
+    #[test]
+    fn a_share_within_the_tolerance_keeps_the_wanted_size() {
+        let tolerances = Tolerances { down: 0.1, up: 0.1 };
+        // (wanted, observed, usage per target, size)
+        let cases = [
+            (10, 10, 10.5, 10),
+            (10, 13, 13.0, 10),
+            (10, 13, 12.0, 10),
+            (10, 7, 7.0, 10),
+            (10, 13, 20.0, 20),
+            (10, 13, 5.0, 5),
+            (10, 0, 5.0, 5),
+            (0, 2, 2.0, 2),
+            (0, 0, 0.0, 0),
+        ];
+        for (current, observed, load, expected) in cases {
+            let usage = (load * 1000.0) as i64;
+            let found = by_share(current, observed, usage, 1000, tolerances);
+            assert_eq!(found.replicas, expected, "{current} {observed} {load}");
+        }
+    }
 }

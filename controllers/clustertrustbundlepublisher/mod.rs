@@ -25,7 +25,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, Category};
+use steersman_runtime::client::{ApiClient, ApiError, ApiPath, Category};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, InitError, switched_off,
 };
@@ -203,7 +203,7 @@ async fn answered_version(client: &ApiClient) -> Option<Version> {
 /// The best version in which the API server has ClusterTrustBundles.
 async fn served_version(client: &ApiClient) -> Result<Option<Version>, ApiError> {
     for (version, name) in [(Version::Beta, "v1beta1"), (Version::Alpha, "v1alpha1")] {
-        match client.get_path(&format!("/apis/{GROUP}/{name}")).await {
+        match client.get_path(ApiPath::of_version(GROUP, name)?).await {
             Ok(answer) if has_bundles(&answer) => return Ok(Some(version)),
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}

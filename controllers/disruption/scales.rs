@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError, ApiPath, Target};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::discovery::{MappingError, RestMapper, split_api_version};
 use steersman_runtime::informer::Store;
@@ -199,13 +199,9 @@ impl Scales {
 
     /// True if the API server lists a readable subresource `scale` of `resource`.
     async fn implements_scale(&self, resource: &ResourceType) -> Result<bool, ScaleError> {
-        let root = if resource.group.is_empty() {
-            "/api"
-        } else {
-            "/apis"
-        };
-        let path = format!("{root}/{}", resource.api_version());
-        let answer = self.client.get_path(&path).await?;
+        let path = ApiPath::of_version(&resource.group, &resource.version);
+        let path = path.map_err(ApiError::from)?;
+        let answer = self.client.get_path(path.clone()).await?;
         let list: Resources = serde_json::from_slice(&answer).map_err(|source| {
             let request = format!("GET {path}");
             let source = source.into();

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use futures::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target, escape_query};
+use steersman_runtime::client::{ApiClient, ApiError, Query, Target};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::object::{Identity, ObjectReference, PersistentVolume, Pod};
 use steersman_runtime::resource::EVENTS;
@@ -120,7 +120,7 @@ impl Recycling<'_> {
         target: Target<'_>,
         fields: &str,
     ) -> Result<impl stream::Stream<Item = Frame> + Send + Unpin + use<>, RecycleError> {
-        let query = format!("fieldSelector={}", escape_query(fields));
+        let query = Query::default().with("fieldSelector", fields);
         let lines = self.client.watch(target, &query).await;
         let lines = lines.map_err(RecycleError::Watch)?;
         let frames = lines.map(|line| serde_json::from_slice::<Frame>(&line.ok()?).ok());

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 use steersman_cel::types::Type;
-use steersman_runtime::client::{ApiClient, ApiError};
+use steersman_runtime::client::{ApiClient, ApiError, ApiPath};
 use tokio::sync::Mutex;
 
 use super::kinds::Kind;
@@ -88,7 +88,14 @@ impl Schemas {
 
     /// The type of `kind` in the document at `url`.
     async fn read(&self, url: &str, kind: &Kind) -> Result<Option<Type>, ApiError> {
-        let Some(body) = allowed(self.client.get_path(url).await)? else {
+        let path = match ApiPath::served(url) {
+            Ok(path) => path,
+            Err(error) => {
+                tracing::debug!(%error, kind = kind.kind, "schema resolution failure");
+                return Ok(None);
+            }
+        };
+        let Some(body) = allowed(self.client.get_path(path).await)? else {
             return Ok(None);
         };
         let read = |body| serde_json::from_slice::<Document<'_>>(body)?.type_of(kind);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError, Query, Target};
 use steersman_runtime::reload::Reloading;
 use steersman_runtime::resource::CONFIG_MAPS;
 use steersman_runtime::tasks::CancellationToken;
@@ -173,8 +173,8 @@ impl TrustSource {
 
     /// One watch. Its first event is the current ConfigMap.
     async fn watch(&self, client: &ApiClient, queues: &Queues) {
-        let query = format!("fieldSelector=metadata.name%3D{NAME}");
-        let mut lines = match client.watch(target(None), &query).await {
+        let query = Query::default().with("fieldSelector", format!("metadata.name={NAME}"));
+        let mut lines = match client.watch(target(None), query).await {
             Ok(lines) => lines,
             Err(error) => {
                 return tracing::warn!(%error, "cannot watch the ConfigMap with the trusted authorities");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError, Query, Target};
 use steersman_runtime::discovery::{RestMapper, split_api_version};
 use steersman_runtime::object::CrossVersionReference;
 use steersman_runtime::quantity::Quantity;
@@ -22,6 +22,8 @@ use super::{
 
 const API: &str = "custom";
 const GROUP: &str = "custom.metrics.k8s.io";
+/// Discovery of the versions.
+const PATH: &str = "/apis/custom.metrics.k8s.io";
 /// Versions that this client reads. They differ only in fields that it skips.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 /// Window of a sample that has none.
@@ -54,16 +56,15 @@ impl CustomMetrics {
         {
             return Ok(Arc::clone(version));
         }
-        let path = format!("/apis/{GROUP}");
         let failed = |source| ReadError::Request { api: API, source };
-        let answer = match self.client.get_path(&path).await {
+        let answer = match self.client.get_path(PATH).await {
             Err(error) if error.is_not_found() => {
                 return Err(CustomError::NotRegistered(MISSING).into());
             }
             answer => answer.map_err(failed)?,
         };
         let group: Group = serde_json::from_slice(&answer).map_err(|source| {
-            let (request, source) = (format!("GET {path}"), source.into());
+            let (request, source) = (format!("GET {PATH}"), source.into());
             failed(ApiError::Decode { request, source })
         })?;
         let version = group
@@ -77,7 +78,7 @@ impl CustomMetrics {
         &self,
         namespace: &str,
         [plural, name, metric]: [&str; 3],
-        query: &str,
+        query: &Query,
     ) -> Result<Vec<MetricValue>, ReadError> {
         let version = self.version().await?;
         let resource = group_resource(GROUP, &version, plural);

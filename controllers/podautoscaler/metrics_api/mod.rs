@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use steersman_runtime::client::{ApiClient, ApiError, Decision, Target, escape_query};
+use steersman_runtime::client::{ApiClient, ApiError, Decision, Query, Target};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::discovery::MappingError;
 use steersman_runtime::quantity::Quantity;
@@ -178,17 +178,19 @@ fn group_resource(group: &'static str, version: &str, plural: &str) -> ResourceT
 }
 
 /// The query with these parameters. Empty ones are left out.
-fn query(parameters: &[(&str, &str)]) -> String {
-    let set = parameters.iter().filter(|(_, value)| !value.is_empty());
-    let pairs = set.map(|(name, value)| format!("{name}={}", escape_query(value)));
-    pairs.collect::<Vec<_>>().join("&")
+fn query(parameters: &[(&'static str, &str)]) -> Query {
+    parameters
+        .iter()
+        .fold(Query::default(), |query, (name, value)| {
+            query.with_text(name, value)
+        })
 }
 
 async fn read<T: DeserializeOwned>(
     api: &'static str,
     client: &ApiClient,
     target: Target<'_>,
-    query: &str,
+    query: &Query,
 ) -> Result<T, ReadError> {
     let answer = client.list(target, query).await;
     let answer = answer.map_err(|source| ReadError::Request { api, source })?;

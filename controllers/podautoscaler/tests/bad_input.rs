@@ -77,3 +77,45 @@ async fn odd_answers_change_no_size_beyond_the_limits() {
 fn cases_of_one() -> Value {
     cases("reconcile").swap_remove(0)
 }
+
+/// Names of metrics are text of a user. Without escapes, `q?z` would be the metric `q`.
+#[tokio::test(start_paused = true)]
+async fn the_name_of_a_metric_names_no_other_metric() {
+    const EXTERNAL: &str = "GET /apis/external.metrics.k8s.io/v1beta1/namespaces/ns";
+    // (name, request or error)
+    let cases = [
+        ("q?z", Ok("q%3Fz")),
+        ("x#y", Ok("x%23y")),
+        ("a b", Ok("a%20b")),
+        ("q", Ok("q")),
+        (
+            "a/b",
+            Err(r#"invalid resource "a/b": [may not contain '/']"#),
+        ),
+        ("..", Err(r#"invalid resource "..": [may not be '..']"#)),
+        (
+            "a%2Fb",
+            Err(r#"invalid resource "a%2Fb": [may not contain '%']"#),
+        ),
+    ];
+    for (name, expected) in cases {
+        let fake = Fake::new(&Value::Null, &Value::Null);
+        let sources = fake.sources(&json!([]));
+        let answer = sources.api.external("ns", name, "a=b,c in (d&e)").await;
+        let calls = fake.calls();
+        match expected {
+            Ok(escaped) => {
+                assert_eq!(calls.len(), 1, "{name}");
+                assert_eq!(calls[0].line, format!("{EXTERNAL}/{escaped}"), "{name}");
+                let selector = "labelSelector=a%3Db%2Cc%20in%20%28d%26e%29";
+                assert_eq!(calls[0].query, selector, "{name}");
+            }
+            Err(text) => {
+                let error = answer.unwrap_err().to_string();
+                assert!(error.ends_with(text), "{name}: {error}");
+                assert_eq!(calls, [], "{name}");
+            }
+        }
+        fake.finish().await;
+    }
+}

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::client::{ApiClient, ApiError, Target, escape_query};
+use crate::client::{ApiClient, ApiError, Query, Target};
 use crate::labels::{Labels, Selector};
 use crate::object::{DecodeError, Identity, Meta, Object, ObjectKey, Parsed, Uid};
 use crate::resource::ResourceType;
@@ -99,7 +99,7 @@ pub async fn are_current<T: Object>(
     cached: &[Arc<T>],
 ) -> Result<bool, LiveError> {
     let query = label_query(&Selector::of_labels(labels));
-    let mut pages = pages::<T>(client, namespace).filtered(&query);
+    let mut pages = pages::<T>(client, namespace).filtered(query);
     let version = |meta: &Meta| (meta.uid.clone(), meta.resource_version);
     let mut unseen: HashSet<_> = cached.iter().map(|object| version(object.meta())).collect();
     while let Some(items) = pages
@@ -132,7 +132,7 @@ pub async fn matching<T: Object>(
     namespace: &str,
     selector: &Selector,
 ) -> Result<Live<T>, LiveError> {
-    listed(client, namespace, &label_query(selector)).await
+    listed(client, namespace, label_query(selector)).await
 }
 
 /// The object of type `T` with this name, or nothing. For types that a controller may list and may
@@ -165,13 +165,13 @@ pub async fn with_fields<T: Object>(
     namespace: &str,
     fields: &str,
 ) -> Result<Live<T>, LiveError> {
-    let query = format!("fieldSelector={}", escape_query(fields));
-    listed(client, namespace, &query).await
+    let query = Query::default().with("fieldSelector", fields);
+    listed(client, namespace, query).await
 }
 
 /// All objects of type `T`, in all namespaces.
 pub async fn all<T: Object>(client: &ApiClient) -> Result<Live<T>, LiveError> {
-    listed(client, "", "").await
+    listed(client, "", Query::default()).await
 }
 
 /// The objects of type `T` in `namespace` that `keep` accepts; an empty `namespace` means all
@@ -187,7 +187,7 @@ pub async fn kept<T: Object>(
 async fn listed<T: Object>(
     client: &ApiClient,
     namespace: &str,
-    query: &str,
+    query: Query,
 ) -> Result<Live<T>, LiveError> {
     collected(pages::<T>(client, namespace).filtered(query), |_| true).await
 }
@@ -240,8 +240,8 @@ pub fn seen_at<'a>(
 }
 
 /// The query for the objects that `selector` matches.
-fn label_query(selector: &Selector) -> String {
-    format!("labelSelector={}", escape_query(&selector.to_string()))
+fn label_query(selector: &Selector) -> Query {
+    Query::default().with("labelSelector", selector)
 }
 
 /// A page of a list could not be read.
@@ -272,10 +272,10 @@ pub struct Pages<'a> {
     client: &'a ApiClient,
     resource: &'a ResourceType,
     namespace: Option<&'a str>,
-    /// The selectors of the list, as a part of a query; empty for all objects.
-    filter: String,
+    /// The selectors of the list; empty for all objects.
+    filter: Query,
     /// The query for the next page; `None` after the last.
-    query: Option<String>,
+    query: Option<Query>,
     version: u64,
 }
 
@@ -290,19 +290,16 @@ impl<'a> Pages<'a> {
             client,
             resource,
             namespace,
-            filter: String::new(),
-            query: Some(PAGE.to_owned()),
+            filter: Query::default(),
+            query: Some(Query::from(PAGE)),
             version: 0,
         }
     }
 
-    /// The same with the selectors `filter`, a query such as `labelSelector=a%3Db`.
-    fn filtered(mut self, filter: &str) -> Self {
-        if filter.is_empty() {
-            return self;
-        }
-        self.filter = format!("&{filter}");
-        self.query = Some(format!("{PAGE}{}", self.filter));
+    /// The same with the selectors `filter`.
+    fn filtered(mut self, filter: Query) -> Self {
+        self.query = Some(Query::from(PAGE).and(&filter));
+        self.filter = filter;
         self
     }
 
@@ -332,8 +329,8 @@ impl<'a> Pages<'a> {
             self.version = version;
         }
         if !metadata.next.is_empty() {
-            let (filter, next) = (&self.filter, escape_query(&metadata.next));
-            self.query = Some(format!("{PAGE}{filter}&continue={next}"));
+            let next = Query::from(PAGE).and(&self.filter);
+            self.query = Some(next.with("continue", &metadata.next));
         }
         Ok(Some(items.unwrap_or_default()))
     }
@@ -419,13 +416,5 @@ mod tests {
             );
             assert_eq!(found, expected, "{why}");
         }
-    }
-
-    #[test]
-    fn values_of_a_query_are_escaped() {
-        assert_eq!(
-            escape_query("a in (b,c), !d_-.~=é").to_string(),
-            "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9"
-        );
     }
 }

@@ -66,19 +66,6 @@ impl ResourceType {
             Cow::Owned(format!("{}/{}", self.group, self.version))
         }
     }
-
-    /// Path of the collection in `namespace`, or in all namespaces if it is `None`.
-    pub fn path(&self, namespace: Option<&str>) -> String {
-        let root = if self.group.is_empty() {
-            "/api/v1".to_owned()
-        } else {
-            format!("/apis/{}/{}", self.group, self.version)
-        };
-        match namespace {
-            Some(ns) => format!("{root}/namespaces/{ns}/{}", self.plural),
-            None => format!("{root}/{}", self.plural),
-        }
-    }
 }
 
 impl fmt::Display for ResourceType {

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Query, Target};
 use steersman_runtime::resource::PODS;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -191,13 +191,19 @@ impl Counted {
 
 impl Watches {
     /// Opens `count` watches from the latest resource version on, at most 64 at once.
-    pub(super) async fn open(client: &ApiClient, count: usize, query: &str) -> Result<Self> {
+    pub(super) async fn open(
+        client: &ApiClient,
+        count: usize,
+        query: &'static str,
+    ) -> Result<Self> {
         let list = client.list(pods(None), "limit=1").await?;
         let list: Value = serde_json::from_slice(&list)?;
         let version = list["metadata"]["resourceVersion"]
             .as_str()
             .context("a list has a version")?;
-        let query = format!("resourceVersion={version}{query}");
+        let query = Query::default()
+            .with("resourceVersion", version)
+            .and(&Query::from(query));
         let opened = stream::iter(0..count)
             .map(|_| client.watch(pods(None), &query))
             .buffer_unordered(64);

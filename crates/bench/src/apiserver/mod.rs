@@ -250,7 +250,7 @@ impl Bench<'_> {
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..1_000).await?;
         let before = Usage::of_program(&mut server.program)?;
-        let _open = Watches::open(&client, WATCHES, "&allowWatchBookmarks=true").await?;
+        let _open = Watches::open(&client, WATCHES, "allowWatchBookmarks=true").await?;
         let after = Usage::of_program(&mut server.program)?;
         let text = format!(
             "{:.1} MiB more resident",

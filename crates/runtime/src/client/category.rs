@@ -62,6 +62,7 @@ impl Category {
             ApiError::Timeout { .. } => Self::Timeout,
             ApiError::Transport { .. } => Self::Transport,
             ApiError::Decode { .. } => Self::Decode,
+            ApiError::Path(_) => Self::Invalid,
             _ if error.is_conflict() => Self::Conflict,
             _ if error.is_already_exists() => Self::AlreadyExists,
             _ if error.is_not_found() => Self::NotFound,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
 
-use super::Target;
+use super::{PathError, Target};
 
 /// A failed request. `Display` prints upstream's text: for an API error only its message. Logs
 /// should add [`ApiError::request`].
@@ -56,6 +56,9 @@ pub enum ApiError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A text cannot be a part of the URL, so the request was not sent.
+    #[error("{0}")]
+    Path(#[source] PathError),
 }
 
 /// The text of `error` with those of its causes. The text of the HTTP client alone names only the
@@ -81,6 +84,7 @@ impl ApiError {
             | Self::Timeout { request, .. }
             | Self::Fenced { request }
             | Self::Decode { request, .. } => request,
+            Self::Path(_) => "not sent",
         }
     }
 
@@ -170,7 +174,9 @@ impl ApiError {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
             Self::Transport { source, .. } => super::broken::is_lost_connection(&**source),
-            Self::Timeout { .. } | Self::Fenced { .. } | Self::Decode { .. } => false,
+            Self::Timeout { .. } | Self::Fenced { .. } | Self::Decode { .. } | Self::Path(_) => {
+                false
+            }
         }
     }
 
@@ -180,7 +186,7 @@ impl ApiError {
         match self {
             Self::Transport { .. } | Self::Timeout { .. } | Self::Decode { .. } => true,
             Self::Status { code, .. } => *code >= 500,
-            Self::Fenced { .. } => false,
+            Self::Fenced { .. } | Self::Path(_) => false,
         }
     }
 

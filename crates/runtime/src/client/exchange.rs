@@ -26,8 +26,8 @@ use super::lines::Lines;
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
 use super::{
-    ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error,
-    header_value,
+    ApiError, ApiPath, ClientMetrics, ClientSettings, JSON, PathError, Query, REQUESTS, SPANS,
+    Target, WriteGate, error, header_value,
 };
 use crate::rate::TokenBucket;
 
@@ -60,16 +60,17 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn on(method: Method, target: Target<'a>) -> Self {
-        Self {
-            path: target.path(),
+    pub(super) fn on(method: Method, target: Target<'a>) -> Result<Self, PathError> {
+        Ok(Self {
+            path: target.path()?,
             target: Some(target),
             ..Self::new(method)
-        }
+        })
     }
 
     /// GET `path`, which may contain a query.
-    pub(super) fn at(path: &'a str) -> Self {
+    pub(super) fn at(path: &'a ApiPath) -> Self {
+        let path = path.as_str();
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Self {
             path: path.to_owned(),
@@ -103,8 +104,11 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(super) fn query(self, query: &'a str) -> Self {
-        Self { query, ..self }
+    pub(super) fn query(self, query: &'a Query) -> Self {
+        Self {
+            query: query.as_str(),
+            ..self
+        }
     }
 
     pub(super) fn body(

@@ -25,6 +25,7 @@ mod kubeconfig;
 pub(crate) mod lines;
 mod load;
 mod metrics;
+mod path;
 mod plugin;
 mod plugin_metrics;
 #[cfg(test)]
@@ -45,7 +46,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use http::{HeaderValue, Method};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -57,6 +57,7 @@ pub use error::ApiError;
 pub use failure::{ConfigError, ConnectError};
 pub use load::{inline_authority, load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;
+pub use path::{ApiPath, PathError, Query, is_path_name};
 pub use service::{HttpService, ResponseBody};
 pub use transports::Transports;
 
@@ -83,61 +84,6 @@ pub struct Target<'a> {
     pub name: Option<&'a str>,
     /// `status`, `scale`, ...
     pub subresource: Option<&'a str>,
-}
-
-impl Target<'_> {
-    fn path(&self) -> String {
-        let mut path = self.resource.path(self.namespace);
-        for segment in [self.name, self.subresource].into_iter().flatten() {
-            path.push('/');
-            path.extend(escape(segment));
-        }
-        path
-    }
-}
-
-/// The characters that must be escaped in a path segment.
-const OUTSIDE_SEGMENTS: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b':')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
-
-/// Escapes `segment` for a path. Most names need no escapes, but names of RBAC objects may contain
-/// all characters except `/` and `%`.
-fn escape(segment: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(segment, OUTSIDE_SEGMENTS)
-}
-
-/// Whether an object can have this name. The path of another name would be that of another request.
-/// Upstream: `IsValidPathSegmentName`.
-pub fn is_path_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['/', '%']) && !matches!(name, "." | "..")
-}
-
-/// The characters that must be escaped in a value of a query.
-const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
-
-/// Escapes `text` for a value of a query.
-pub fn escape_query(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, OUTSIDE_VALUES)
 }
 
 /// The format of a patch.
@@ -259,19 +205,24 @@ impl ApiClient {
 
     /// GET one object, at its latest version.
     pub async fn get(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::GET, target)).await
+        self.send(self.on(Method::GET, target)?).await
     }
 
     /// GET one object as the watch cache of the API server has it (`resourceVersion=0`). This is
     /// cheaper than [`ApiClient::get`], and the object may be older.
     pub async fn get_cached(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
-        let call = self.on(Method::GET, target).query("resourceVersion=0");
-        self.send(call).await
+        let query = Query::from("resourceVersion=0");
+        self.send(self.on(Method::GET, target)?.query(&query)).await
     }
 
-    /// GET a collection; `query` without the question mark.
-    pub async fn list(&self, target: Target<'_>, query: &str) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::GET, target).query(query)).await
+    /// GET a collection.
+    pub async fn list(
+        &self,
+        target: Target<'_>,
+        query: impl Into<Query>,
+    ) -> Result<Bytes, ApiError> {
+        let query = query.into();
+        self.send(self.on(Method::GET, target)?.query(&query)).await
     }
 
     /// POST `body`.
@@ -280,7 +231,7 @@ impl ApiClient {
         target: Target<'_>,
         body: &impl Serialize,
     ) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::POST, target).body(JSON, body)?)
+        self.send(self.on(Method::POST, target)?.body(JSON, body)?)
             .await
     }
 
@@ -290,7 +241,7 @@ impl ApiClient {
         target: Target<'_>,
         body: &impl Serialize,
     ) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::PUT, target).body(JSON, body)?)
+        self.send(self.on(Method::PUT, target)?.body(JSON, body)?)
             .await
     }
 
@@ -302,7 +253,7 @@ impl ApiClient {
         body: &impl Serialize,
     ) -> Result<Bytes, ApiError> {
         self.send(
-            self.on(Method::PATCH, target)
+            self.on(Method::PATCH, target)?
                 .body(kind.content_type(), body)?,
         )
         .await
@@ -316,9 +267,11 @@ impl ApiClient {
         manager: &str,
         configuration: &impl Serialize,
     ) -> Result<Bytes, ApiError> {
-        let query = format!("fieldManager={}&force=true", escape(manager));
+        let query = Query::default()
+            .with("fieldManager", manager)
+            .with("force", true);
         self.send(
-            self.on(Method::PATCH, target)
+            self.on(Method::PATCH, target)?
                 .query(&query)
                 .body(APPLY, configuration)?,
         )
@@ -331,7 +284,7 @@ impl ApiClient {
         target: Target<'_>,
         options: &impl Serialize,
     ) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::DELETE, target).body(JSON, options)?)
+        self.send(self.on(Method::DELETE, target)?.body(JSON, options)?)
             .await
     }
 
@@ -344,14 +297,14 @@ impl ApiClient {
         timeout: Duration,
     ) -> Result<Bytes, ApiError> {
         self.send(
-            self.on(Method::DELETE, target)
+            self.on(Method::DELETE, target)?
                 .body(JSON, options)?
                 .timeout(timeout),
         )
         .await
     }
 
-    /// Opens a watch on a collection. `query` is without `watch=true`. Each item is one line, which
+    /// Opens a watch on a collection. `query` lacks `watch=true`. Each item is one line, which
     /// is one frame.
     ///
     /// A watch is not throttled, and only the server limits its time. An error ends the stream.
@@ -361,30 +314,30 @@ impl ApiClient {
     pub async fn watch(
         &self,
         target: Target<'_>,
-        query: &str,
+        query: impl Into<Query>,
     ) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
-        let query = if query.is_empty() {
-            "watch=true".to_owned()
-        } else {
-            format!("watch=true&{query}")
-        };
+        let query = Query::from("watch=true").and(&query.into());
         let form = if self.metadata_only { METADATA } else { JSON };
         self.exchange
-            .watch(Call::on(Method::GET, target).query(&query).accept(form))
+            .watch(Call::on(Method::GET, target)?.query(&query).accept(form))
             .await
     }
 
     /// GET an absolute path without a resource, such as `/healthz` or `/version`.
-    pub async fn get_path(&self, path: &str) -> Result<Bytes, ApiError> {
-        self.send(Call::at(path)).await
+    pub async fn get_path(&self, path: impl Into<ApiPath>) -> Result<Bytes, ApiError> {
+        self.send(Call::at(&path.into())).await
     }
 
     /// Like [`ApiClient::get_path`], with the accepted media types, best first.
-    pub async fn get_path_as(&self, path: &str, accept: &'static str) -> Result<Bytes, ApiError> {
-        self.send(Call::at(path).accept(accept)).await
+    pub async fn get_path_as(
+        &self,
+        path: impl Into<ApiPath>,
+        accept: &'static str,
+    ) -> Result<Bytes, ApiError> {
+        self.send(Call::at(&path.into()).accept(accept)).await
     }
 
-    fn on<'a>(&self, method: Method, target: Target<'a>) -> Call<'a> {
+    fn on<'a>(&self, method: Method, target: Target<'a>) -> Result<Call<'a>, ApiError> {
         // A list needs the media type of a list, or the server refuses the request. The deletion of
         // a collection answers with a list too.
         let is_list = target.name.is_none() && matches!(method, Method::GET | Method::DELETE);
@@ -393,7 +346,7 @@ impl ApiClient {
             (true, false) => METADATA,
             (true, true) => METADATA_LIST,
         };
-        Call::on(method, target).accept(form)
+        Ok(Call::on(method, target)?.accept(form))
     }
 
     async fn send(&self, call: Call<'_>) -> Result<Bytes, ApiError> {

@@ -234,21 +234,6 @@ async fn each_verb_has_the_expected_path_headers_and_body() {
 }
 
 #[test]
-fn names_are_escaped_only_if_necessary() {
-    // (name, expected)
-    let cases = [
-        ("web", "web"),
-        ("system:node", "system:node"),
-        ("a b", "a%20b"),
-        ("x?y#z", "x%3Fy%23z"),
-        ("ü", "%C3%BC"),
-    ];
-    for (name, expected) in cases {
-        assert_eq!(escape(name).to_string(), expected);
-    }
-}
-
-#[test]
 fn the_user_agent_is_upstreams() {
     let agent = user_agent("deployment-controller");
     let (product, rest) = agent.split_once(' ').unwrap();

@@ -19,7 +19,7 @@ use std::fmt;
 use futures::future;
 pub use mapper::{Mapping, MappingError, RestMapper, split_api_version};
 
-use crate::client::{ApiClient, ApiError, Decision};
+use crate::client::{ApiClient, ApiError, ApiPath, Decision};
 use crate::resource::ResourceType;
 
 /// Group and version, such as `apps/v1`; the core group is empty.
@@ -191,7 +191,7 @@ pub async fn discover(client: &ApiClient) -> Result<Discovery, ApiError> {
     Ok(discovery)
 }
 
-async fn root(client: &ApiClient, path: &str) -> Result<wire::Root, ApiError> {
+async fn root(client: &ApiClient, path: &'static str) -> Result<wire::Root, ApiError> {
     let body = client.get_path_as(path, ACCEPT).await?;
     wire::Root::decode(&body).map_err(|source| undecodable(path, source))
 }
@@ -241,13 +241,9 @@ async fn list_version(
     client: &ApiClient,
     of: &GroupVersion,
 ) -> Result<Vec<ServedResource>, ApiError> {
-    let path = if of.group.is_empty() {
-        format!("/api/{of}")
-    } else {
-        format!("/apis/{of}")
-    };
-    match client.get_path(&path).await {
-        Ok(body) => wire::resources(&body, of).map_err(|source| undecodable(&path, source)),
+    let path = ApiPath::of_version(&of.group, &of.version)?;
+    match client.get_path(path.clone()).await {
+        Ok(body) => wire::resources(&body, of).map_err(|source| undecodable(path.as_str(), source)),
         // As upstream: some servers announce a core group that they do not serve.
         Err(error) if of.group.is_empty() && error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),

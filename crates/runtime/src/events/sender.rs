@@ -107,7 +107,7 @@ impl Sender {
                 ApiError::Fenced { .. } => {
                     return tracing::debug!(?object, reason, %error, "event not sent");
                 }
-                ApiError::Status { .. } => {
+                ApiError::Status { .. } | ApiError::Path(_) => {
                     return tracing::error!(?object, reason, category, %error, "server rejected event (will not retry!)");
                 }
                 ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use tokio::time::Instant;
 
-use crate::client::ApiError;
+use crate::client::{ApiError, Query};
 
 /// A stream that ends sooner shows a problem of the server. The next request then waits.
 const SHORT: Duration = Duration::from_secs(1);
@@ -208,53 +208,46 @@ impl Progress {
 impl Request {
     /// The query, with parameters in alphabetical order. The server closes a watch after `timeout`,
     /// in whole seconds.
-    pub(super) fn query(self, timeout: Duration) -> String {
-        let (seconds, mut query) = (timeout.as_secs(), String::new());
-        let duration = format!("{}m{}s", seconds / 60, seconds % 60);
+    pub(super) fn query(self, timeout: Duration) -> Query {
+        let seconds = timeout.as_secs();
+        let limited = |query: Query| {
+            query
+                .with("timeout", format!("{}m{}s", seconds / 60, seconds % 60))
+                .with("timeoutSeconds", seconds)
+        };
+        let bookmarks = Query::from("allowWatchBookmarks=true");
         match self {
             Self::StreamList { from } => {
-                query.push_str("allowWatchBookmarks=true");
-                if let Some(version) = from {
-                    query.push_str(&format!("&resourceVersion={version}"));
-                }
-                query.push_str("&resourceVersionMatch=NotOlderThan&sendInitialEvents=true");
-                query.push_str(&format!("&timeout={duration}&timeoutSeconds={seconds}"));
-            }
-            Self::Watch { from } => {
-                let bounds =
-                    format!("resourceVersion={from}&timeout={duration}&timeoutSeconds={seconds}");
-                query = format!("allowWatchBookmarks=true&{bounds}");
-            }
-            Self::List { from, paged } => {
-                let limit = paged.then(|| format!("limit={PAGE}"));
-                let version = match from {
-                    ListFrom::Cached => Some("resourceVersion=0".to_owned()),
-                    ListFrom::Version(version) => Some(format!("resourceVersion={version}")),
-                    ListFrom::Latest => None,
+                let query = match from {
+                    Some(version) => bookmarks.with("resourceVersion", version),
+                    None => bookmarks,
                 };
-                query = [limit, version]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join("&");
+                limited(
+                    query
+                        .with("resourceVersionMatch", "NotOlderThan")
+                        .with("sendInitialEvents", true),
+                )
+            }
+            Self::Watch { from } => limited(bookmarks.with("resourceVersion", from)),
+            Self::List { from, paged } => {
+                let query = if paged {
+                    Query::default().with("limit", PAGE)
+                } else {
+                    Query::default()
+                };
+                match from {
+                    ListFrom::Cached => query.with("resourceVersion", 0),
+                    ListFrom::Version(version) => query.with("resourceVersion", version),
+                    ListFrom::Latest => query,
+                }
             }
         }
-        query
     }
 }
 
 /// The query for the next page of a list; `token` is the `continue` value of the previous page.
-pub(super) fn next_page(token: &str) -> String {
-    let mut query = String::from("continue=");
-    for byte in token.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                query.push(char::from(byte))
-            }
-            _ => query.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    query + &format!("&limit={PAGE}")
+pub(super) fn next_page(token: &str) -> Query {
+    Query::default().with("continue", token).with("limit", PAGE)
 }
 
 /// Classifies a Status from a response or from an ERROR frame.
@@ -595,9 +588,12 @@ mod tests {
             (list(ListFrom::Latest, false), ""),
         ];
         for (request, expected) in cases {
-            assert_eq!(request.query(Duration::from_secs(515)), expected);
+            assert_eq!(request.query(Duration::from_secs(515)).as_str(), expected);
         }
-        assert_eq!(next_page("a-Z_0+/="), "continue=a-Z_0%2B%2F%3D&limit=500");
+        assert_eq!(
+            next_page("a-Z_0+/=").as_str(),
+            "continue=a-Z_0%2B%2F%3D&limit=500"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::source::ListWatch;
 use super::store::Objects;
 use super::wire::{self, Frame, Page, WireError};
-use crate::client::ApiError;
+use crate::client::{ApiError, Query};
 use crate::object::Object;
 
 /// The server should close a watch at its timeout. A watch that is still open and silent this long
@@ -83,7 +83,7 @@ impl<T: Object> Reflector<'_, T> {
     }
 
     /// Lists all objects and replaces the informer's state. `None` after a success.
-    async fn list(&mut self, query: String, from: ListFrom) -> Option<End> {
+    async fn list(&mut self, query: Query, from: ListFrom) -> Option<End> {
         match self.pages(query, from).await {
             Ok((objects, version)) => {
                 self.informer.contact.received();
@@ -104,7 +104,7 @@ impl<T: Object> Reflector<'_, T> {
     /// Reads all pages of a list. Unchanged objects are shared with the store, to save memory.
     async fn pages(
         &mut self,
-        mut query: String,
+        mut query: Query,
         from: ListFrom,
     ) -> Result<(Objects<T>, u64), ListError> {
         let mut objects = Objects::default();
@@ -135,7 +135,7 @@ impl<T: Object> Reflector<'_, T> {
     }
 
     /// Handles a watch until it ends. `limit` is its longest allowed silence.
-    async fn follow(&mut self, query: &str, limit: Duration) -> End {
+    async fn follow(&mut self, query: &Query, limit: Duration) -> End {
         let opened = Instant::now();
         let mut stream = match time::timeout(limit, self.source.watch(query)).await {
             Ok(Ok(stream)) => stream,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::client::{ApiClient, ApiError, Target, escape_query};
+use crate::client::{ApiClient, ApiError, Query, Target};
 use crate::resource::ResourceType;
 
 /// A watch: one frame per item.
@@ -14,8 +14,8 @@ pub(super) type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
 
 /// The two requests a reflector makes of one resource.
 pub(super) trait ListWatch: Send + Sync + 'static {
-    fn list<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>>;
-    fn watch<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>>;
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Bytes, ApiError>>;
+    fn watch<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Frames, ApiError>>;
 }
 
 /// How much of each object is asked for.
@@ -33,8 +33,8 @@ pub(super) enum Form {
 pub(super) struct Collection {
     client: ApiClient,
     resource: Cow<'static, ResourceType>,
-    /// The field selector as a part of a query; empty for all objects.
-    filter: String,
+    /// The field selector; empty for all objects.
+    filter: Query,
     namespace: Option<&'static str>,
 }
 
@@ -46,11 +46,10 @@ impl Collection {
             client
         };
         let (filter, namespace) = match form {
-            Form::Selected(fields, namespace) => (
-                format!("&fieldSelector={}", escape_query(fields)),
-                namespace,
-            ),
-            Form::Whole | Form::Metadata => (String::new(), None),
+            Form::Selected(fields, namespace) => {
+                (Query::default().with("fieldSelector", fields), namespace)
+            }
+            Form::Whole | Form::Metadata => (Query::default(), None),
         };
         Self {
             client,
@@ -71,13 +70,13 @@ impl Collection {
 }
 
 impl ListWatch for Collection {
-    fn list<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>> {
-        let query = format!("{query}{}", self.filter);
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Bytes, ApiError>> {
+        let query = Query::from(query).and(&self.filter);
         Box::pin(async move { self.client.list(self.target(), &query).await })
     }
 
-    fn watch<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>> {
-        let query = format!("{query}{}", self.filter);
+    fn watch<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Frames, ApiError>> {
+        let query = Query::from(query).and(&self.filter);
         Box::pin(async move { self.client.watch(self.target(), &query).await })
     }
 }
@@ -132,9 +131,12 @@ mod tests {
             Form::Whole,
         );
 
-        assert_eq!(&source.list("limit=500").await.unwrap()[..], b"one\ntwo\n");
+        assert_eq!(
+            &source.list(&"limit=500".into()).await.unwrap()[..],
+            b"one\ntwo\n"
+        );
         let frames: Vec<_> = source
-            .watch("resourceVersion=7")
+            .watch(&"resourceVersion=7".into())
             .await
             .unwrap()
             .map(|frame| frame.unwrap())
@@ -158,8 +160,12 @@ mod tests {
             Cow::Borrowed(&resource::REPLICA_SETS),
             Form::Metadata,
         );
-        source.list("limit=500").await.unwrap();
-        source.watch("resourceVersion=7").await.map(drop).unwrap();
+        source.list(&"limit=500".into()).await.unwrap();
+        source
+            .watch(&"resourceVersion=7".into())
+            .await
+            .map(drop)
+            .unwrap();
         let partial = |kind: &str| {
             format!("application/json;as=PartialObjectMetadata{kind};g=meta.k8s.io;v=v1")
         };
@@ -174,8 +180,12 @@ mod tests {
         asked.lock().unwrap().clear();
         let form = Form::Selected("type=example.com/a", None);
         let source = Collection::new(client, Cow::Borrowed(&resource::SECRETS), form);
-        source.list("limit=500").await.unwrap();
-        source.watch("resourceVersion=7").await.map(drop).unwrap();
+        source.list(&"limit=500".into()).await.unwrap();
+        source
+            .watch(&"resourceVersion=7".into())
+            .await
+            .map(drop)
+            .unwrap();
         let (path, fields) = ("/api/v1/secrets", "fieldSelector=type%3Dexample.com%2Fa");
         assert_eq!(
             *asked.lock().unwrap(),
@@ -194,8 +204,12 @@ mod tests {
             Cow::Borrowed(&resource::CONFIG_MAPS),
             Form::Selected("metadata.name=a", Some("kube-public")),
         );
-        source.list("limit=500").await.unwrap();
-        source.watch("resourceVersion=7").await.map(drop).unwrap();
+        source.list(&"limit=500".into()).await.unwrap();
+        source
+            .watch(&"resourceVersion=7".into())
+            .await
+            .map(drop)
+            .unwrap();
         let path = "/api/v1/namespaces/kube-public/configmaps";
         let selector = "fieldSelector=metadata.name%3Da application/json";
         assert_eq!(

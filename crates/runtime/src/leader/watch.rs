@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::ElectionConfig;
-use crate::client::{ApiClient, ApiError, Target};
+use crate::client::{ApiClient, ApiError, Query, Target};
 use crate::resource::LEASES;
 
 /// The longest pause before a failed watch is opened again.
@@ -95,7 +95,8 @@ impl Watch {
             name: None,
             subresource: None,
         };
-        let query = format!("fieldSelector=metadata.name%3D{}", self.config.name);
+        let field = format!("metadata.name={}", self.config.name);
+        let query = Query::default().with("fieldSelector", field);
         match self.client.watch(target, &query).await {
             Ok(lines) => Some(lines),
             Err(error) => {

@@ -14,7 +14,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{future, thread};
 
 use super::{event, node, synced};
-use crate::client::ApiError;
+use crate::client::{ApiError, Query};
 use crate::informer::metrics::InformerMetrics;
 use crate::informer::source::{Frames, ListWatch};
 use crate::informer::store::Objects;

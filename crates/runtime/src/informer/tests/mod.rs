@@ -22,7 +22,7 @@ use tokio::time::{self, Instant};
 use super::metrics::InformerMetrics;
 use super::source::{Form, Frames, ListWatch};
 use super::{Change, InformerFactory, MetadataChange, SharedInformer};
-use crate::client::ApiError;
+use crate::client::{ApiError, Query};
 use crate::object::{Node, Object, ObjectKey, Pod};
 use crate::resource::ResourceType;
 use crate::tasks::{CancellationToken, Tasks};
@@ -103,17 +103,17 @@ impl Server {
 }
 
 impl ListWatch for Server {
-    fn list<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>> {
-        match self.next("list", query) {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Bytes, ApiError>> {
+        match self.next("list", query.as_str()) {
             Some(Reply::List(body)) => async { Ok(Bytes::from(body)) }.boxed(),
             Some(Reply::Refuse(error)) => async { Err(error) }.boxed(),
-            Some(_) => panic!("the script has no list for {query}"),
+            Some(_) => panic!("the script has no list for {query:?}"),
             None => std::future::pending().boxed(),
         }
     }
 
-    fn watch<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>> {
-        let frames: Result<Frames, ApiError> = match self.next("watch", query) {
+    fn watch<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Frames, ApiError>> {
+        let frames: Result<Frames, ApiError> = match self.next("watch", query.as_str()) {
             Some(Reply::Refuse(error)) => Err(error),
             Some(Reply::Watch(lines, after)) => {
                 let lines = stream::iter(lines.into_iter().map(|line| Ok(Bytes::from(line))));
@@ -137,7 +137,7 @@ impl ListWatch for Server {
                     .map(|line| (Ok(Bytes::from(line)), lines))
             })
             .boxed()),
-            Some(Reply::List(_)) => panic!("the script has no watch for {query}"),
+            Some(Reply::List(_)) => panic!("the script has no watch for {query:?}"),
             None => return std::future::pending().boxed(),
         };
         async { frames }.boxed()

@@ -135,7 +135,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             "--{flag}={workers}: the controller runs without workers, so it does nothing"
         );
     }
-    if config.controllers.enabled.is_empty() {
+    if config.options().list("controllers").is_empty() {
         tracing::warn!("--controllers is empty, so no controller runs");
     }
     let ended = runtime.block_on(serve(config, log, &runtime, pace));
@@ -165,13 +165,10 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
 /// upstream.
 fn nothing_to_run(config: &Config) -> Option<String> {
     let list = config.options().list("controllers").join(",");
-    if list.is_empty() || !config.controllers.enabled.is_empty() {
+    if list.is_empty() {
         return None;
     }
-    let reason = match &*config.controllers.of_clouds {
-        [] => "the list names only controllers that are not to run; begin it with *".to_owned(),
-        names => format!("managers of clouds run {}", names.join(", ")),
-    };
+    let reason = config.controllers.nothing_to_run()?;
     Some(format!(
         "--controllers={list} leaves no controller to run: {reason}"
     ))

@@ -36,6 +36,26 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// The reason if no controller is left to run. The token controller runs if the list names it;
+    /// whether it has a private key shows only after the connection.
+    pub fn nothing_to_run(&self) -> Option<String> {
+        if !self.enabled.is_empty() || self.canonical.iter().any(|item| item == TOKENS) {
+            return None;
+        }
+        if !self.of_clouds.is_empty() {
+            return Some(format!(
+                "managers of clouds run {}",
+                self.of_clouds.join(", ")
+            ));
+        }
+        if let Some(name) = self.gated.first() {
+            let gate = GATED.iter().find(|(gated, _)| gated == name);
+            let gate = gate.map_or("", |(_, gate)| gate);
+            return Some(format!("{name} needs --feature-gates={gate}=true"));
+        }
+        Some("the list names only controllers that are not to run; begin it with *".to_owned())
+    }
+
     /// The log lines about controllers that do not run: name and message, in upstream's words.
     pub fn notices(&self) -> Vec<(&'static str, &'static str)> {
         let disabled = self.disabled.iter();
@@ -423,6 +443,38 @@ mod tests {
                     .chain(enabled)
                     .any(|name| name == TOKENS)
             );
+        }
+    }
+
+    #[test]
+    fn a_list_without_a_controller_to_run_has_a_true_reason() {
+        let gated = "podcertificaterequest-cleaner-controller";
+        let registry = registry()
+            .with(controller(TOKENS, &["serviceaccount-token"], true))
+            .with(controller(gated, &[], true));
+        let only_off = "the list names only controllers that are not to run; begin it with *";
+        // (list, reason)
+        let cases = [
+            ("deployment", None),
+            ("serviceaccount-token", None),
+            (TOKENS, None),
+            ("-deployment,serviceaccount-token", None),
+            ("-serviceaccount-token", Some(only_off)),
+            (
+                "route",
+                Some("managers of clouds run node-route-controller"),
+            ),
+            (
+                gated,
+                Some(
+                    "podcertificaterequest-cleaner-controller needs \
+                     --feature-gates=PodCertificateRequest=true",
+                ),
+            ),
+        ];
+        for (list, expected) in cases {
+            let selection = registry.select(&items(list), |_| false).unwrap();
+            assert_eq!(selection.nothing_to_run().as_deref(), expected, "{list}");
         }
     }
 

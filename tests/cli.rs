@@ -72,7 +72,7 @@ fn invalid_input_leads_to_one_line_and_status_1() {
     std::fs::write(&malformed, "clusters: [").unwrap();
     let malformed = malformed.to_str().unwrap();
     // (arguments, part of the last line)
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 19] = [
         (
             &["--leader-elect-lease-duration=15"],
             r#"Error: invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15""#,
@@ -99,6 +99,17 @@ fn invalid_input_leads_to_one_line_and_status_1() {
         (
             &["--controllers=-podgc"],
             "--controllers=-podgc leaves no controller to run: the list names only controllers that are not to run",
+        ),
+        (
+            &["--controllers=podcertificaterequest-cleaner-controller"],
+            "podcertificaterequest-cleaner-controller needs --feature-gates=PodCertificateRequest=true",
+        ),
+        (
+            &[
+                "--controllers=serviceaccount-token",
+                "--kubeconfig=/nowhere/at/all",
+            ],
+            "kubeconfig /nowhere/at/all: No such file or directory",
         ),
         (
             &["--controllers=*,-nope"],

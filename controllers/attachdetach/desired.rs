@@ -15,6 +15,8 @@ use steersman_runtime::volume::Volume;
 pub(super) struct PodRef {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
+    /// The resource version at which the pod joined the desired state, as in upstream's Events.
+    pub(super) resource_version: u64,
 }
 
 impl PodRef {
@@ -22,6 +24,7 @@ impl PodRef {
         Self {
             key: ObjectKey::new(&meta.namespace, &meta.name),
             uid: meta.uid.clone(),
+            resource_version: meta.resource_version,
         }
     }
 
@@ -33,7 +36,7 @@ impl PodRef {
             namespace: self.key.namespace.to_string(),
             name: self.key.name.to_string(),
             uid: self.uid.to_string(),
-            resource_version: String::new(),
+            resource_version: self.resource_version.to_string(),
         }
     }
 }

@@ -69,6 +69,7 @@ mod tests {
         let pod = |(namespace, name): (&str, &str)| PodRef {
             key: ObjectKey::new(namespace, name),
             uid: Uid::new(name),
+            resource_version: 1,
         };
         let waiting = pod(("ns1", "pod-1"));
         // (pods of other nodes, message)

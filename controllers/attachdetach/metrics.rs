@@ -9,7 +9,8 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::volume::Volume;
+use steersman_runtime::object::VolumeSource;
+use steersman_runtime::volume::{Volume, qualified_csi_name};
 
 use super::Shared;
 use super::operations::Force;
@@ -123,10 +124,14 @@ impl Shared {
                 continue;
             };
             for volume in pod.volumes.iter() {
-                if let Ok(Some(volume)) = self.resolver.resolve(&pod.meta, volume) {
-                    let key = (node.to_string(), volume.plugin.qualified_name());
-                    *counts.entry(key).or_default() += 1;
-                }
+                let plugin = match &volume.source {
+                    VolumeSource::InlineCsi(driver) => qualified_csi_name(driver),
+                    _ => match self.resolver.resolve(&pod.meta, volume) {
+                        Ok(Some(volume)) => volume.plugin.qualified_name(),
+                        Ok(None) | Err(_) => continue,
+                    },
+                };
+                *counts.entry((node.to_string(), plugin)).or_default() += 1;
             }
         }
         counts

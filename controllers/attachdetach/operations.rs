@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_runtime::intern::Sym;
-use steersman_runtime::volume::{Plugin, Volume};
+use steersman_runtime::volume::Volume;
 use tokio::time::Instant;
 
 use super::desired::PodRef;
@@ -103,12 +103,10 @@ impl Operation {
     }
 }
 
-/// The qualified name of the plugin of a volume with this unique name.
+/// The name of the plugin of a volume with this unique name. As upstream, it lacks the driver:
+/// `SplitUniqueName` gives the plugin, and only the spec of a volume has the driver.
 fn plugin_of(name: &Sym) -> String {
-    match steersman_runtime::volume::CsiVolume::of_unique_name(name) {
-        Some(volume) => Plugin::Csi(volume).qualified_name(),
-        None => name.split('/').take(2).collect::<Vec<_>>().join("/"),
-    }
+    name.split('/').take(2).collect::<Vec<_>>().join("/")
 }
 
 /// The scope of a back-off: one node, or the cluster for a volume that one node may have.
@@ -232,6 +230,21 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_name_the_plugin_of_a_volume_that_only_a_node_names() {
+        let cases = [
+            (
+                "kubernetes.io/csi/csi.example.com^vol-1",
+                "kubernetes.io/csi",
+            ),
+            ("kubernetes.io/iscsi/1.2.3.4:iqn:0", "kubernetes.io/iscsi"),
+        ];
+        for (name, expected) in cases {
+            let operation = Operation::new(Kind::Detach, None, Instant::now());
+            assert_eq!(operation.plugin(&Sym::new(name)), expected);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn failures_double_the_delay_up_to_its_limit() {

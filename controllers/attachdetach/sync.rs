@@ -154,7 +154,7 @@ impl Shared {
             return Ok(());
         }
         let waiting = self.world().waiting_pods(name);
-        for PodRef { key, uid } in waiting {
+        for PodRef { key, uid, .. } in waiting {
             let live = live::named::<Pod>(&self.lists, &key.namespace, &key.name).await?;
             let mut live = live.objects.iter();
             if !live.any(|pod| pod.meta.uid == uid && !pod.is_terminated()) {

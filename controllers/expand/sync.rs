@@ -36,7 +36,10 @@ pub(super) enum SyncError {
     #[error("persistent Volume is not bound to PVC being updated : {0}")]
     OfAnother(ObjectKey),
     /// The driver could not be written.
-    #[error("error setting resizer annotation to pvc {claim}, with error {source}")]
+    #[error(
+        "error setting resizer annotation to pvc {claim}, with error patchPVCStatus failed to patch PVC {:?}: {source}",
+        claim.name
+    )]
     Annotate {
         claim: ObjectKey,
         #[source]

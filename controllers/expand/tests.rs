@@ -182,6 +182,14 @@ async fn a_claim_of_an_in_tree_volume_names_the_driver_after_a_conflict() {
             "CSI migration enabled for kubernetes.io/gce-pd; waiting for external resizer to expand the pvc",
         )
         .await;
+    // The text of `PatchPVCStatus` is within that of `syncHandler`.
+    let refused = "error setting resizer annotation to pvc default/data, with error patchPVCStatus failed to patch PVC \"data\": Operation cannot be fulfilled: ";
+    let events = world.state().events;
+    let mut messages = events.iter().filter_map(|event| event["message"].as_str());
+    assert!(
+        messages.any(|message| message.starts_with(refused)),
+        "{events:#?}"
+    );
 }
 
 /// The volume of the claim may be of another claim for ever. Retries become rare.

@@ -21,8 +21,10 @@ pub(super) enum HostPathError {
     #[error("host_path deleter only supports /tmp/.+ but received provided {0}")]
     Outside(String),
     /// The volume is of another source.
-    #[error("spec does not reference an HostPath volume type")]
-    Source,
+    #[error(
+        "failed to create deleter for volume {0:?}: spec.PersistentVolumeSource.HostPath is nil"
+    )]
+    Source(String),
     /// The system refused.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -84,6 +86,13 @@ mod tests {
         ] {
             assert!(!is_deletable(path), "{path}");
         }
+    }
+
+    #[test]
+    fn another_source_has_no_deleter() {
+        let error = HostPathError::Source("pv".to_owned());
+        let text = "failed to create deleter for volume \"pv\": spec.PersistentVolumeSource.HostPath is nil";
+        assert_eq!(error.to_string(), text);
     }
 
     #[tokio::test]

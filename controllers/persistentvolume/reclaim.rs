@@ -189,7 +189,8 @@ impl Binder {
     /// Deletes the folder of `volume`, then its finalizer. Upstream: `doDeleteVolume`.
     async fn delete_folder(&self, volume: &PersistentVolume) -> Result<(), DeleteError> {
         let source = volume.spec.host_path.as_ref();
-        let folder = &source.ok_or(HostPathError::Source)?.path;
+        let name = || HostPathError::Source(volume.meta.name.to_string());
+        let folder = &source.ok_or_else(name)?.path;
         let started = Instant::now();
         let deleted = host_path::delete(folder).await;
         self.storage_metrics.finished(&Finished {

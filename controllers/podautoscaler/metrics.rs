@@ -79,6 +79,8 @@ impl AutoscalerMetrics {
             Ok::<_, prometheus::Error>(HistogramOpts::new(name(of), help).buckets(buckets))
         };
         let first = "Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.";
+        // Upstream's text lacks the word here only.
+        let labels = LABELS.replace("Also, the label 'error'", "The label 'error'");
         let kind = "The label 'metric_type' corresponds to HPA.spec.metrics[*].type";
         let metrics = Self {
             reconciliations: IntCounterVec::new(
@@ -110,7 +112,7 @@ impl AutoscalerMetrics {
                 seconds(
                     "metric_computation_duration_seconds",
                     &format!(
-                        "[BETA] The time(seconds) that the HPA controller takes to calculate one metric. {LABELS} {kind}"
+                        "[BETA] The time(seconds) that the HPA controller takes to calculate one metric. {labels} {kind}"
                     ),
                 )?,
                 &["action", "error", "metric_type"],
@@ -174,5 +176,25 @@ impl AutoscalerMetrics {
     pub(super) fn has_computed(&self, labels: &[String; 3]) -> bool {
         let labels = labels.each_ref().map(String::as_str);
         self.computations.with_label_values(&labels).get() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_of_the_computation_is_that_of_upstream() {
+        let registry = Registry::new();
+        let metrics = AutoscalerMetrics::register(&registry).unwrap();
+        metrics
+            .computation_duration
+            .with_label_values(&["none", "none", "Pods"])
+            .observe(1.0);
+        let families = registry.gather();
+        let name = "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds";
+        let family = families.iter().find(|family| family.name() == name);
+        let expected = "[BETA] The time(seconds) that the HPA controller takes to calculate one metric. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type";
+        assert_eq!(family.unwrap().help(), expected);
     }
 }

@@ -61,13 +61,14 @@ impl Shared {
     /// Compares all volumes of a pod that can be compared. Fails with the first error.
     fn sync_volumes(&self, key: &ObjectKey, pod: &SelinuxPod) -> Result<(), SyncError> {
         self.used().remove_namesake(key, &pod.meta.uid);
-        let mounted = labels::mounted(pod);
+        let mut mounted = labels::mounted(pod);
         let mut result = Ok(());
         for volume in pod.spec.volumes.0.iter() {
             let found = match self.resolver.resolve(&pod.meta, volume) {
-                Ok(Some(found)) if mounted.contains(&*volume.name) => found,
+                Ok(Some(found)) if mounted.remove(&*volume.name) => found,
                 Ok(_) => continue,
                 Err(error) => {
+                    mounted.remove(&*volume.name);
                     result = result.and(Err(error.into()));
                     continue;
                 }
@@ -84,19 +85,33 @@ impl Shared {
                     self.report(&conflicts);
                 }
                 Err(error) => {
-                    let message = format!(
-                        "Volume {:?} is mounted twice with different SELinux labels inside this pod",
-                        volume.name.as_str()
-                    );
-                    let reference = ObjectReference::of(pod);
-                    let reason = "MultipleSELinuxLabels";
-                    self.recorder
-                        .event(reference, EventType::Warning, reason, message);
+                    self.report_several(pod, &volume.name);
                     result = result.and(Err(error.into()));
                 }
             }
         }
+        // Volumes of other plugins, such as `emptyDir`, conflict with no other pod, but the
+        // containers of one pod have to agree about them too.
+        for name in mounted {
+            if let Err(error) = labels::of_volume(pod, name, false) {
+                self.report_several(pod, name);
+                result = result.and(Err(error.into()));
+            }
+        }
         result
+    }
+
+    /// Tells the pod that its containers mount the volume `name` with several labels.
+    fn report_several(&self, pod: &SelinuxPod, name: &str) {
+        let message = format!(
+            "Volume {name:?} is mounted twice with different SELinux labels inside this pod"
+        );
+        self.recorder.event(
+            ObjectReference::of(pod),
+            EventType::Warning,
+            "MultipleSELinuxLabels",
+            message,
+        );
     }
 
     /// Whether the plugin of a volume mounts it with a label.

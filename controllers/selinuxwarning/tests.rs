@@ -197,6 +197,36 @@ async fn containers_of_one_pod_must_agree() {
     assert!(count < Some(30), "{count:?}");
 }
 
+/// Upstream checks the labels before it looks for the plugin.
+#[tokio::test(start_paused = true)]
+async fn containers_must_agree_about_volumes_that_no_node_attaches() {
+    for source in [
+        json!({"emptyDir": {}}),
+        json!({"configMap": {"name": "c"}}),
+        json!({"hostPath": {"path": "/tmp/a"}}),
+        json!({"nfs": {"server": "s", "path": "/"}}),
+        json!({"csi": {"driver": DRIVER}}),
+    ] {
+        let with_source = |name: &str, levels: &[&str]| {
+            let mut pod = pod(name, levels);
+            pod["spec"]["volumes"][0] = source.clone();
+            pod["spec"]["volumes"][0]["name"] = json!("data");
+            pod
+        };
+        let objects = [
+            driver(true),
+            with_source("a", &["s0:c1", "s0:c2"]),
+            with_source("b", &["s0:c1"]),
+            with_source("c", &["s0:c2"]),
+        ];
+        let warnings = Warnings::with(&objects).await;
+        warnings.0.a_minute().await;
+        let expected = "a Warning MultipleSELinuxLabels Volume \"data\" is mounted twice with different SELinux labels inside this pod";
+        assert_eq!(warnings.events(), [expected], "{source}");
+        assert_eq!(warnings.metric(), [""; 0], "{source}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn claims_may_be_bound_later() {
     let objects = [driver(true), pod("a", &["s0:c1"]), pod("b", &["s0:c2"])];

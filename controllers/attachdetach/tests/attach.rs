@@ -47,6 +47,36 @@ async fn a_volume_is_attached_reported_and_announced() {
     assert_eq!(in_use.len(), 1, "{in_use:?}");
 }
 
+/// No node attaches a volume that a pod has from a CSI driver of its own, but upstream counts it.
+#[tokio::test(start_paused = true)]
+async fn inline_csi_volumes_are_in_use() {
+    let inline = |name: &str| {
+        let csi = json!({"driver": "secrets.example.com", "volumeAttributes": {"pod": name}});
+        pod_with(name, "n1", json!({"name": "secrets", "csi": csi}))
+    };
+    let storage = Storage::with(&[inline("a"), inline("b")]).await;
+    storage.pass(10 * SECOND).await;
+    let in_use = storage.metric("storage_count_attachable_volumes_in_use{");
+    let expected = "storage_count_attachable_volumes_in_use{node=\"n1\",volume_plugin=\"kubernetes.io/csi:secrets.example.com\"} 2";
+    assert_eq!(in_use, [expected]);
+    assert_eq!(storage.requests(), [""; 0]);
+}
+
+/// Upstream keeps the pod as it was when its volume was first wanted.
+#[tokio::test(start_paused = true)]
+async fn events_name_the_version_of_the_pod() {
+    let storage = Storage::with(&[pod("p1", "n1")]).await;
+    let version = storage.object("pods", "p1")["metadata"]["resourceVersion"].clone();
+    storage.until_requested("n1").await;
+    let mut touched = pod("p1", "n1");
+    touched["metadata"]["labels"] = json!({"touched": "yes"});
+    storage.load(&touched);
+    storage.answer("n1", json!({"attached": true})).await;
+    storage.until_event("p1", SUCCESS).await;
+    let event = storage.0.cluster.objects("events").swap_remove(0);
+    assert_eq!(event["involvedObject"]["resourceVersion"], version);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_attachment_is_tried_again_without_a_new_object() {
     let storage = Storage::with(&[pod("p1", "n1")]).await;

@@ -27,7 +27,9 @@ fn has_volume_of(pod: &Pod, claim: &PersistentVolumeClaim, with_ephemeral: bool)
                 VolumeSource::Ephemeral(_) => {
                     with_ephemeral && claim.meta.is_controlled_by(&pod.meta.uid)
                 }
-                VolumeSource::Claim(_) | VolumeSource::Inline { .. } => true,
+                VolumeSource::Claim(_)
+                | VolumeSource::InlineCsi(_)
+                | VolumeSource::Inline { .. } => true,
             }
     })
 }

@@ -291,7 +291,7 @@ impl SimPod {
                 name: Cow::Owned(format!("{pod}-{}", volume.name)),
                 is_ephemeral: true,
             }),
-            VolumeSource::Inline { .. } => None,
+            VolumeSource::InlineCsi(_) | VolumeSource::Inline { .. } => None,
         })
     }
 

@@ -44,7 +44,7 @@ pub fn claim_of(pod: &Pod, volume: &PodVolume) -> Option<String> {
     match &volume.source {
         VolumeSource::Claim(name) => Some(name.to_string()),
         VolumeSource::Ephemeral(_) => Some(format!("{}-{}", pod.meta.name, volume.name)),
-        VolumeSource::Inline { .. } => None,
+        VolumeSource::InlineCsi(_) | VolumeSource::Inline { .. } => None,
     }
 }
 

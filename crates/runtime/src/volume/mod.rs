@@ -82,6 +82,11 @@ impl CsiVolume {
     }
 }
 
+/// The name of the CSI plugin with this driver, as metrics show it.
+pub fn qualified_csi_name(driver: &str) -> String {
+    format!("{CSI}:{driver}")
+}
+
 impl Plugin {
     /// Name of the plugin, as metrics show it.
     pub fn name(&self) -> &'static str {
@@ -96,7 +101,7 @@ impl Plugin {
     /// `GetFullQualifiedPluginNameForVolume`.
     pub fn qualified_name(&self) -> String {
         match self {
-            Self::Csi(volume) => format!("{CSI}:{}", volume.driver),
+            Self::Csi(volume) => qualified_csi_name(&volume.driver),
             Self::FibreChannel | Self::Iscsi => self.name().to_owned(),
         }
     }

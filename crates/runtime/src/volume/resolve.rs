@@ -60,6 +60,7 @@ impl VolumeResolver {
                 let name = format!("{}-{}", pod.name, volume.name);
                 self.of_claim(key(&name), Some(pod))
             }
+            VolumeSource::InlineCsi(_) => Ok(None),
             VolumeSource::Inline { kind, source } => Ok(Volume::of_inline(
                 &pod.namespace,
                 &volume.name,

@@ -48,6 +48,8 @@ pub enum VolumeSource {
     /// `ephemeral`: the JSON of the source as served, with the claim template. The claim has the
     /// name `<pod>-<volume>`.
     Ephemeral(Sym),
+    /// `csi`: the name of the driver. No node attaches such a volume, but metrics count it.
+    InlineCsi(Sym),
     /// A source that the attach-detach controller attaches without a claim.
     Inline {
         /// Name of the source, such as `iscsi`.
@@ -83,6 +85,12 @@ impl<'de> Deserialize<'de> for VolumeWire {
             claim_name: Option<Text<'a>>,
         }
 
+        #[derive(Deserialize)]
+        struct CsiWire<'a> {
+            #[serde(borrow)]
+            driver: Option<Text<'a>>,
+        }
+
         struct VolumeVisitor;
         impl<'de> Visitor<'de> for VolumeVisitor {
             type Value = VolumeWire;
@@ -104,6 +112,12 @@ impl<'de> Deserialize<'de> for VolumeWire {
                             let json: Option<&'de RawValue> = map.next_value()?;
                             let json = json.map(|json| Sym::new(json.get()));
                             source = json.map(VolumeSource::Ephemeral).or(source);
+                        }
+                        "csi" => {
+                            let csi: Option<CsiWire<'de>> = map.next_value()?;
+                            let driver = csi.and_then(|csi| csi.driver);
+                            let csi = driver.map(|name| VolumeSource::InlineCsi(Sym::new(&name)));
+                            source = csi.or(source);
                         }
                         kind if INLINE_SOURCES.contains(&kind) => {
                             let json: Option<&'de RawValue> = map.next_value()?;

@@ -134,6 +134,12 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     queue.shut_down();
 }
 
+/// Verb and path of the request that the API server refused. The texts of other errors have them.
+fn refused<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    let error = ApiError::within(error)?;
+    error.status().map(|_| error.request())
+}
+
 /// A controller that consists of one queue and `workers` workers ([`run_workers`]).
 pub fn boxed<K: Key, S: Syncer<K>>(
     controller: &'static str,
@@ -248,18 +254,18 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             Ok(Err((error, Retry::BackOff))) => {
                 self.error_pace.wait().await;
                 let category = Category::of(&error).as_str();
-                tracing::error!(category, %error, "sync failed");
+                tracing::error!(category, request = refused(&error), %error, "sync failed");
                 Retry::BackOff
             }
             Ok(Err((error, Retry::Quietly))) => {
                 let category = Category::of(&error).as_str();
-                tracing::debug!(category, %error, "sync failed, which is no error, and is retried");
+                tracing::debug!(category, request = refused(&error), %error, "sync failed, which is no error, and is retried");
                 Retry::Quietly
             }
             Ok(Err((error, Retry::Drop))) => {
                 self.error_pace.wait().await;
                 let category = Category::of(&error).as_str();
-                tracing::warn!(category, %error, "sync failed, key dropped until its object changes");
+                tracing::warn!(category, request = refused(&error), %error, "sync failed, key dropped until its object changes");
                 Retry::Drop
             }
             Ok(Err((error, Retry::After(delay)))) => {
@@ -340,6 +346,23 @@ mod tests {
     use crate::workqueue::QueueMetrics;
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// A discovery that the API server refuses without a message has no other text than `unknown`.
+    #[test]
+    fn the_request_of_a_refusal_is_named() {
+        let request = "GET /apis".to_owned();
+        let status = Box::default();
+        let refusal = Planned::Write(ApiError::Status {
+            request: request.clone(),
+            code: 403,
+            status,
+        });
+        assert_eq!(refused(&refusal), Some("GET /apis"));
+        let timeout = MS;
+        let lost = Planned::Write(ApiError::Timeout { request, timeout });
+        assert_eq!(refused(&lost), None);
+        assert_eq!(refused(&Planned::Failure("no request")), None);
+    }
 
     /// A syncer whose outcomes depend on the name of the key. Records the time of each sync.
     struct Script {

@@ -198,11 +198,12 @@ impl Trouble {
                 ));
             }
         }
-        // A new leader starts its back-off anew, so it sends failing requests more often.
+        // A new leader starts its back-off anew, so it sends failing requests more often. Its periods
+        // start anew too, so a repeated write may come once more.
         comes.retain(|write, count| match stays.get(write) {
-            Some(number) => {
-                !write.starts_with("failed ") && !write.starts_with("Event ") && *count > *number
-            }
+            Some(_) if write.starts_with("failed ") || write.starts_with("Event ") => false,
+            Some(1) => *count > 1,
+            Some(number) => *count > *number + 1,
             None => true,
         });
         if comes.is_empty() {

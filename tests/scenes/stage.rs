@@ -28,11 +28,15 @@ const OTHER: &str = "SCENES_MANAGER";
 
 /// A server and its manager. Concurrent scenes share it, each in its own namespace.
 pub(super) struct Stage {
-    // The manager ends before its server.
-    _manager: Program,
-    _server: Server,
+    _running: Mutex<Running>,
     kubeconfig: PathBuf,
     _home: TempDir,
+}
+
+/// The processes. They end in the order of the fields: the manager before its server.
+struct Running {
+    _manager: Program,
+    _server: Server,
 }
 
 /// The API server of a stage.
@@ -61,9 +65,12 @@ impl Stage {
             Some(assets) => real(&assets, home.path()),
             None => embedded(home.path()),
         };
-        Self {
+        let running = Running {
             _manager: manager(&kubeconfig),
             _server: server,
+        };
+        Self {
+            _running: Mutex::new(running),
             kubeconfig,
             _home: home,
         }

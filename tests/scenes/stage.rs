@@ -102,7 +102,13 @@ fn real(assets: &Path, home: &Path) -> (Server, PathBuf) {
 fn embedded(home: &Path) -> (Server, PathBuf) {
     let kubeconfig = home.join("kubeconfig");
     let path = kubeconfig.to_str().unwrap();
-    let arguments = ["apiserver", "--controllers=", "--write-kubeconfig", path];
+    let arguments = [
+        "apiserver",
+        "--nodes=0",
+        "--controllers=",
+        "--write-kubeconfig",
+        path,
+    ];
     let mut program = Program::start(&arguments);
     program.wait_until("ready", || kubeconfig.exists());
     (Server::Embedded { _program: program }, kubeconfig)

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use super::{is_rolled_out, objects, template};
 use crate::proxy::Proxy;
+use crate::slices::percentile;
 
 /// The steps of the simulated pods of these chains. Those with the behaviour `prompt` take little of the
 /// measured time; those with `told` become ready and end when the load says so.
@@ -151,14 +152,17 @@ impl Chains<'_> {
             ("roll out, Recreate", json!({"type": "Recreate"})),
         ] {
             let done = self.roll_outs(chain, &strategy).await;
-            measured.extend(done.context(chain)?);
+            add(&mut measured, done.context(chain)?);
         }
-        measured.extend(self.scalings().await.context("scale")?);
-        measured.extend(self.lost_pods().await.context("lost pod")?);
-        measured.extend(self.first_pods().await.context("first pod")?);
-        measured.extend(self.readiness().await.context("pod ready")?);
-        measured.extend(self.ends_of_jobs().await.context("end of a Job")?);
-        measured.extend(self.quotas().await.context("quota")?);
+        add(&mut measured, self.scalings().await.context("scale")?);
+        add(&mut measured, self.lost_pods().await.context("lost pod")?);
+        add(&mut measured, self.first_pods().await.context("first pod")?);
+        add(&mut measured, self.readiness().await.context("pod ready")?);
+        add(
+            &mut measured,
+            self.ends_of_jobs().await.context("end of a Job")?,
+        );
+        add(&mut measured, self.quotas().await.context("quota")?);
         Ok(measured)
     }
 
@@ -568,6 +572,16 @@ impl Chains<'_> {
             .await
             .with_context(|| format!("{} {name} or its pods are left", T::RESOURCE))
     }
+}
+
+/// Prints the medians of `chains`, and adds them to `measured`.
+fn add(measured: &mut Vec<Chain>, chains: Vec<Chain>) {
+    for Chain { name, reactions } in &chains {
+        let mut times: Vec<Duration> = reactions.iter().map(|reaction| reaction.time).collect();
+        times.sort_unstable();
+        eprintln!("    {name}: {:.1} ms", percentile(&times, 50));
+    }
+    measured.extend(chains);
 }
 
 /// `spec` of an object whose pods have this behaviour.

@@ -19,7 +19,6 @@ use steersman_runtime::client::{
 };
 use steersman_runtime::controller::{ClusterCredentials, MANAGERS_IDENTITIES};
 use steersman_runtime::resource::LEASES;
-use steersman_runtime::wake_pace::WakePace;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::{Access, Config, ElectionSettings, Serving};
@@ -56,8 +55,6 @@ pub struct Connection {
     pub credentials: ClusterCredentials,
     /// The transports that these connections share; `None` for clients from other sources.
     pub transports: Option<Transports>,
-    /// The pace of the thread that reads from these connections.
-    pub pace: WakePace,
 }
 
 /// A client for reviews of requests to our HTTPS port, with its own credentials.
@@ -158,7 +155,6 @@ impl Connection {
             connections: 1,
             credentials: ClusterCredentials::default(),
             transports,
-            pace: WakePace::default(),
         }
     }
 }
@@ -188,9 +184,7 @@ impl Clients {
         config: &Config,
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
-        let metrics = ClientMetrics::register(registry)?
-            .for_host(&connection.host)
-            .pacing(&connection.pace);
+        let metrics = ClientMetrics::register(registry)?.for_host(&connection.host);
         metrics.connected(connection.connections);
         connection
             .transports

@@ -11,7 +11,6 @@ use std::time::Duration;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::wake_pace::WakePace;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
@@ -69,15 +68,8 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     // `Config::new` reports an unknown format below. Until then, logs are text.
     let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
     let verbosity = options.int("v");
-    let pace = WakePace::default();
-    let paced = pace.clone();
-    // Tasks on one thread wake each other without a system call; see docs/decisions/0008. The thread
-    // pauses before it waits; see docs/decisions/0010.
-    let runtime = match Builder::new_current_thread()
-        .enable_all()
-        .on_thread_park(move || paced.block_for_pause())
-        .build()
-    {
+    // Tasks on one thread wake each other without a system call; see docs/decisions/0008.
+    let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             logs::init(LogFormat::Text, 0, None);
@@ -138,7 +130,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     if config.options().list("controllers").is_empty() {
         tracing::warn!("--controllers is empty, so no controller runs");
     }
-    let ended = runtime.block_on(serve(config, log, &runtime, pace));
+    let ended = runtime.block_on(serve(config, log, &runtime));
     if let Ok(Some(spans)) = spans {
         // The runtime has to run meanwhile, because it drives the connection to the collector.
         let ended = runtime.block_on(runtime.spawn_blocking(|| spans.end()));
@@ -190,12 +182,7 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 /// Connects to the API server, and runs the manager until a signal or an error.
-async fn serve(
-    config: Config,
-    log: Verbosity,
-    runtime: &Runtime,
-    pace: WakePace,
-) -> Result<(), RunError> {
+async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), RunError> {
     let stop = CancellationToken::new();
     // Before the spawn: the task runs at the first pause of the start-up. The kernel ignores a
     // SIGTERM for process 1 of a container that does not listen yet.
@@ -204,8 +191,7 @@ async fn serve(
         Err(error) => tracing::error!(%error, "cannot listen to signals; they end the process"),
     }
     drop(runtime.spawn(heap::release_regularly()));
-    let mut connection = Connection::from_config(&config)?;
-    connection.pace = pace;
+    let connection = Connection::from_config(&config)?;
     Manager::new(config, connection, Clock::system())?
         .with_verbosity(log)
         .run(stop)

@@ -63,7 +63,6 @@ pub mod tasks;
 pub mod template;
 pub mod validation;
 pub mod volume;
-pub mod wake_pace;
 pub mod workers;
 pub mod workqueue;
 pub mod writes;

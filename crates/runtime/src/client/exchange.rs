@@ -397,7 +397,7 @@ impl Exchange {
         call: &Call<'_>,
         gate: Option<&dyn WriteGate>,
     ) -> Result<Answer, Failure> {
-        let (began, sent) = (Instant::now(), Sent::default());
+        let sent = Sent::default();
         let extra_time = self.limit(call).saturating_sub(self.settings.timeout);
         let under_way = self.metrics.begin(call.kind(), extra_time);
         let exchange = async {
@@ -413,10 +413,6 @@ impl Exchange {
             outcome = self.within_limit(call, exchange) => outcome,
         };
         finish(under_way, outcome.is_ok());
-        // The length of a list says little about the time of other requests.
-        if outcome.is_ok() && call.kind() != "LIST" {
-            self.metrics.attempted(began.elapsed());
-        }
         outcome
     }
 

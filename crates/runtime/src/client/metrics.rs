@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::activity::{Activity, UnderWay};
-use crate::wake_pace::WakePace;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
     Registry,
@@ -61,7 +60,6 @@ pub struct ClientMetrics {
     transport_calls: IntCounterVec,
     waits: CounterVec,
     activity: Option<Activity>,
-    pace: WakePace,
 }
 
 impl ClientMetrics {
@@ -134,7 +132,6 @@ impl ClientMetrics {
                 family
             },
             activity: None,
-            pace: WakePace::default(),
         })
     }
 
@@ -145,20 +142,6 @@ impl ClientMetrics {
             activity: Some(activity.clone()),
             ..self.clone()
         }
-    }
-
-    /// A copy with the same families whose requests set `pace`.
-    #[must_use]
-    pub fn pacing(&self, pace: &WakePace) -> Self {
-        Self {
-            pace: pace.clone(),
-            ..self.clone()
-        }
-    }
-
-    /// Records that an attempt was answered after `time`, for the pace of wake-ups.
-    pub(super) fn attempted(&self, time: Duration) {
-        self.pace.answered(time);
     }
 
     /// Records the start of a request in the activity. Its answer may take `extra_time` longer than

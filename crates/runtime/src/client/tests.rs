@@ -11,7 +11,6 @@ use serde_json::json;
 
 use super::*;
 use crate::resource::{DEPLOYMENTS, NAMESPACES, PODS};
-use crate::wake_pace::WakePace;
 
 /// The scripted server's reaction to the next request.
 enum Step {
@@ -840,27 +839,4 @@ async fn a_rethrottled_client_has_its_own_larger_bucket() {
         .map(|s| s.at.as_millis())
         .collect();
     assert_eq!(millis, [0, 0, 0, 0, 500, 1000, 1000]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_set_the_pace_of_wake_ups_but_lists_do_not() {
-    let service = tower::service_fn(|_: Request<Body>| async {
-        tokio::time::sleep(Duration::from_millis(8)).await;
-        Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec())))
-    });
-    let pace = WakePace::default();
-    let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-    let metrics = metrics.pacing(&pace).for_host("api:6443");
-    let client = ApiClient::new(
-        kube::Client::new(service, "default"),
-        unthrottled(),
-        metrics,
-    );
-    client.list(PODS_OF_SHOP, "").await.unwrap();
-    assert_eq!(pace.pause(), Duration::ZERO);
-    for _ in 0..100 {
-        client.get(WEB).await.unwrap();
-    }
-    let pause = pace.pause().as_micros();
-    assert!((3_990..=4_000).contains(&pause), "{pause}");
 }

@@ -200,6 +200,32 @@ async fn stopping_a_stalled_leader_releases_the_lease_at_once() {
     }
 }
 
+/// A healthy manager sends no LIST, so no later answer to one shows that all is well again.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lists_failed_for_a_while_keeps_the_lease() {
+    let cluster = cluster();
+    let manager = at_work(&cluster, &[]).await;
+    let rules = [Matcher::new("list", "pods"), Matcher::new("watch", "pods")].map(|matcher| {
+        cluster
+            .faults()
+            .on_request(matcher, RequestFault::Reset, None)
+    });
+    cluster.faults().break_watches("pods");
+    tokio::time::sleep(LIMIT / 2).await;
+    for rule in rules {
+        assert!(cluster.faults().hits(rule) > 0);
+        cluster.faults().remove(rule);
+    }
+    for second in 0..300 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let probe = manager.health.report(Probe::Readyz, "verbose");
+        assert!(probe.healthy || second < 60, "{second}: {}", probe.body);
+    }
+    cluster.create(deployment("api", 1)).await.unwrap();
+    wait_for_count(&cluster, "pods", 3).await;
+    manager.stop().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_leader_is_not_stalled() {
     let cluster = cluster();

@@ -1,9 +1,10 @@
 //! Detects an API server that does not answer any more. A leader in this state gives the Lease up
 //! (`--stall-timeout`), so that a process with working connections can lead.
 //!
-//! For each kind of request, [`Activity`] counts the pending requests and keeps the time of the
-//! last answer. An answer of any status is progress, and so is a further piece of a long answer.
-//! Time in the client-side throttle does not count, because the request starts after it.
+//! For each kind of request, [`Activity`] adds up the time for which requests wait without an answer.
+//! An answer of any status is progress, and so is a further piece of a long answer. Time without a
+//! pending request does not count: a manager that has no more such requests is not stalled. Time in
+//! the client-side throttle does not count either, because the request starts after it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -24,14 +25,59 @@ struct State {
     answered: Instant,
 }
 
+/// Callers repeat a failed request within this time. A longer time without requests of a kind shows
+/// that none is missing, so the earlier ones do not count any more.
+const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
 /// Requests of one kind: `POST`, `LIST`, `WATCH`.
 #[derive(Debug)]
 struct Kind {
     under_way: usize,
-    /// Start of the oldest request after the latest answer. After an answer, its time.
-    unanswered_since: Option<Instant>,
-    /// When a request last started or ended.
-    latest: Instant,
+    /// Start of the oldest request after the latest answer. After an answer, its time. `None`
+    /// without pending requests.
+    waiting_since: Option<Instant>,
+    /// The time that earlier requests waited in vain, since the latest answer.
+    waited_before: Duration,
+    /// When the last request ended.
+    idle_since: Instant,
+}
+
+impl Kind {
+    /// The time for which requests have waited without an answer, if that is a stall for `limit`.
+    fn stalled(&self, limit: Duration) -> Option<Duration> {
+        let waiting = self.waiting_since?.elapsed();
+        let waited = self.waited_before + waiting;
+        // A request that has just begun may be answered at once, whatever happened to earlier ones.
+        (waiting >= limit / 4 && waited >= limit).then_some(waited)
+    }
+
+    fn begin(&mut self, now: Instant, extra_time: Duration) {
+        if self.under_way == 0 && now.duration_since(self.idle_since) > LONGEST_RETRY_PAUSE {
+            self.waited_before = Duration::ZERO;
+        }
+        self.under_way += 1;
+        self.waiting_since.get_or_insert(now + extra_time);
+    }
+
+    fn answer(&mut self, now: Instant) {
+        self.waited_before = Duration::ZERO;
+        self.waiting_since = Some(now);
+    }
+
+    fn end(&mut self, now: Instant, is_unanswered: bool) {
+        self.under_way -= 1;
+        if self.under_way > 0 {
+            return;
+        }
+        let waited = self.waiting_since.take();
+        let waited = waited.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.waited_before = if is_unanswered {
+            self.waited_before + waited
+        } else {
+            Duration::ZERO
+        };
+        self.idle_since = now;
+    }
 }
 
 impl Default for Activity {
@@ -44,15 +90,13 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Describes a kind of requests that has had no answer for `limit` or longer, although requests
-    /// were sent. `None` if there is none.
+    /// Describes a kind of requests that wait now, and have had no answer for `limit` or longer.
+    /// `None` if there is none.
     pub fn stalled(&self, limit: Duration) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stalled = state.kinds.iter().find_map(|(name, kind)| {
-            let waited = kind.unanswered_since?.elapsed();
-            // Between two attempts of a caller there is no pending request.
-            let has_work = kind.under_way > 0 || kind.latest.elapsed() < limit;
-            (has_work && waited >= limit).then_some((name, kind.under_way, waited))
+            let waited = kind.stalled(limit)?;
+            Some((name, kind.under_way, waited))
         });
         let (name, under_way, waited) = stalled?;
         Some(format!(
@@ -72,11 +116,7 @@ impl Activity {
     /// Records the start of a request. Its answer may take `extra_time` longer than usual.
     pub(super) fn begin(&self, kind: &'static str, extra_time: Duration) -> UnderWay {
         let now = Instant::now();
-        self.with(kind, |_, kind| {
-            kind.under_way += 1;
-            kind.unanswered_since.get_or_insert(now + extra_time);
-            kind.latest = now;
-        });
+        self.with(kind, |_, kind| kind.begin(now, extra_time));
         UnderWay {
             activity: self.clone(),
             kind,
@@ -88,8 +128,9 @@ impl Activity {
         let State { kinds, answered } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Kind {
             under_way: 0,
-            unanswered_since: None,
-            latest: Instant::now(),
+            waiting_since: None,
+            waited_before: Duration::ZERO,
+            idle_since: Instant::now(),
         };
         change(answered, kinds.entry(name).or_insert_with(new));
     }
@@ -108,7 +149,7 @@ impl UnderWay {
         let now = Instant::now();
         self.activity.with(self.kind, |answered, kind| {
             *answered = now;
-            kind.unanswered_since = Some(now);
+            kind.answer(now);
         });
     }
 
@@ -121,13 +162,8 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let is_unanswered = self.is_unanswered;
-        self.activity.with(self.kind, |_, kind| {
-            kind.under_way -= 1;
-            kind.latest = Instant::now();
-            if kind.under_way == 0 && !is_unanswered {
-                kind.unanswered_since = None;
-            }
-        });
+        self.activity
+            .with(self.kind, |_, kind| kind.end(Instant::now(), is_unanswered));
     }
 }
 
@@ -160,25 +196,49 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn repeated_timeouts_are_a_stall_until_requests_stop() {
+    async fn repeated_timeouts_are_a_stall_while_a_request_waits() {
         let activity = Activity::default();
         for _ in 0..3 {
             let request = activity.begin("PUT", NONE);
             pass(30).await;
             request.unanswered();
+            pass(10).await;
         }
-        assert!(activity.stalled(LIMIT).is_some());
-        pass(59).await;
-        assert!(
-            activity.stalled(LIMIT).is_some(),
-            "the caller may retry soon"
-        );
-        pass(1).await;
+        assert_eq!(activity.stalled(LIMIT), None, "no request waits");
+        let next = activity.begin("PUT", NONE);
+        pass(14).await;
         assert_eq!(
             activity.stalled(LIMIT),
             None,
-            "without requests there is no work"
+            "the request may be answered soon"
         );
+        pass(1).await;
+        let reason = "no PUT request was answered for 105s, 1 under way";
+        assert_eq!(activity.stalled(LIMIT).as_deref(), Some(reason));
+        drop(next);
+        assert_eq!(activity.stalled(LIMIT), None);
+    }
+
+    /// A healthy manager sends no LIST for hours, so a failed one has no later answer.
+    #[tokio::test(start_paused = true)]
+    async fn failed_requests_do_not_count_after_a_time_without_requests() {
+        let activity = Activity::default();
+        for _ in 0..2 {
+            let request = activity.begin("LIST", NONE);
+            pass(55).await;
+            request.unanswered();
+            pass(5).await;
+        }
+        for _ in 0..20 {
+            pass(10).await;
+            activity.begin("GET", NONE).answered();
+            assert_eq!(activity.stalled(LIMIT), None, "no LIST waits");
+        }
+        let _next = activity.begin("LIST", NONE);
+        pass(59).await;
+        assert_eq!(activity.stalled(LIMIT), None, "earlier LISTs are forgotten");
+        pass(1).await;
+        assert!(activity.stalled(LIMIT).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -61,6 +61,14 @@ pub enum ApiError {
     Path(#[source] PathError),
 }
 
+/// An answer, or a line of one, that is longer than its limit.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the API server {server} sent more than {} MiB at once", limit >> 20)]
+pub(super) struct TooLong {
+    pub(super) server: String,
+    pub(super) limit: usize,
+}
+
 /// The text of `error` with those of its causes. The text of the HTTP client alone names only the
 /// failed step.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
@@ -127,6 +135,11 @@ impl ApiError {
             .and_then(|d| d.name.as_deref())
             .is_some_and(|name| !name.is_empty());
         self.is_not_found() && is_named && !self.has_cause("UnexpectedServerResponse")
+    }
+
+    /// True if the answer was longer than its limit.
+    pub(crate) fn is_too_long(&self) -> bool {
+        matches!(self, Self::Transport { source, .. } if source.is::<TooLong>())
     }
 
     /// True if the write gate refused the request. The next leader does the work, so this error

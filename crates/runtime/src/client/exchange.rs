@@ -22,7 +22,8 @@ use tracing::Instrument;
 
 use super::activity::UnderWay;
 use super::broken::{is_lost_connection, is_timeout};
-use super::lines::Lines;
+use super::error::TooLong;
+use super::lines::{LineError, Lines, MAX_LINE};
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
 use super::{
@@ -43,6 +44,16 @@ const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit for the head of a watch's answer. Servers send it at once. A proxy may delay it until
 /// the first line, and a bookmark comes about every minute.
 const WATCH_OPENING: Duration = Duration::from_secs(75);
+
+/// The longest answer with one object or a discovery document, in bytes. etcd stores objects of 1.5
+/// MiB, and the discovery document of a thousand types has about as much.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+/// The longest page of a list. Pages have 500 objects.
+const MAX_PAGE: usize = 256 * 1024 * 1024;
+/// The longest list without pages.
+const MAX_LIST: usize = 1024 * 1024 * 1024;
+/// The longest part of an error's body that is read.
+const MAX_ERROR: usize = 1024 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -139,6 +150,15 @@ impl<'a> Call<'a> {
             }) => format!("{}/{part}", resource.plural),
             Some(Target { resource, .. }) => resource.plural.to_string(),
             None => self.path.clone(),
+        }
+    }
+
+    /// The longest answer, in bytes.
+    fn max_answer(&self) -> usize {
+        match self.kind() {
+            "LIST" if self.query.contains("limit=") => MAX_PAGE,
+            "LIST" | "DELETECOLLECTION" => MAX_LIST,
+            _ => MAX_ANSWER,
         }
     }
 
@@ -348,15 +368,21 @@ impl Exchange {
                     self.metrics.answered(call.method.as_str(), Some(code));
                     log(&call, Some(code), began);
                     let request = call.name();
-                    let chunks = response.into_body().into_data_stream();
-                    let chunks = chunks.map_err(move |e| ApiError::Transport {
+                    let too_long = self.too_long(MAX_LINE);
+                    let lines = Lines::new(response.into_body().into_data_stream());
+                    let lines = lines.map_err(move |error| ApiError::Transport {
                         request: request.clone(),
-                        source: e,
+                        source: match error {
+                            LineError::TooLong => too_long.clone().into(),
+                            LineError::Chunks(error) => error,
+                        },
                     });
-                    return Ok(Lines::new(chunks).boxed());
+                    return Ok(lines.boxed());
                 }
                 Ok(response) => {
-                    let outcome = self.within_limit(&call, collect(response, None)).await;
+                    let outcome = self
+                        .within_limit(&call, self.collect(&call, response, None))
+                        .await;
                     (
                         outcome
                             .as_ref()
@@ -401,11 +427,8 @@ impl Exchange {
         let extra_time = self.limit(call).saturating_sub(self.settings.timeout);
         let under_way = self.metrics.begin(call.kind(), extra_time);
         let exchange = async {
-            collect(
-                self.open(call, Lane::Requests, &sent).await?,
-                under_way.as_ref(),
-            )
-            .await
+            let response = self.open(call, Lane::Requests, &sent).await?;
+            self.collect(call, response, under_way.as_ref()).await
         };
         let outcome = tokio::select! {
             biased;
@@ -442,6 +465,59 @@ impl Exchange {
         request.extensions_mut().insert(lane);
         request.extensions_mut().insert(sent.clone());
         self.base.send(request).await
+    }
+
+    /// Reads an answer to its end. Each piece counts as progress of `under_way`. An answer that is too
+    /// long is an error; of a long error, the beginning is enough.
+    async fn collect(
+        &self,
+        call: &Call<'_>,
+        response: Response<ResponseBody>,
+        under_way: Option<&UnderWay>,
+    ) -> Result<Answer, BoxError> {
+        let code = response.status().as_u16();
+        let retry_after = retry_after(response.headers());
+        let is_success = response.status().is_success();
+        let limit = if is_success {
+            call.max_answer()
+        } else {
+            MAX_ERROR
+        };
+        let progress = || {
+            if let Some(under_way) = under_way {
+                under_way.answered();
+            }
+        };
+        progress();
+        let mut chunks = response.into_body().into_data_stream();
+        let (mut pieces, mut length) = (Vec::new(), 0);
+        while let Some(piece) = chunks.next().await {
+            progress();
+            let piece = piece?;
+            length += piece.len();
+            pieces.push(piece);
+            if length > limit {
+                if is_success {
+                    return Err(self.too_long(limit).into());
+                }
+                break;
+            }
+        }
+        let body = match &mut pieces[..] {
+            // The usual answer is not copied.
+            [only] => std::mem::take(only),
+            several => several.concat().into(),
+        };
+        Ok(Answer {
+            code,
+            retry_after,
+            body,
+        })
+    }
+
+    fn too_long(&self, limit: usize) -> TooLong {
+        let server = self.metrics.host().to_owned();
+        TooLong { server, limit }
     }
 
     /// The body of a successful answer, or the error. As in client-go, an answer with 2xx is an
@@ -598,33 +674,6 @@ async fn unless_closed<T>(
         () = closed(gate, &sent) => None,
         done = pause => Some(done),
     }
-}
-
-/// Reads an answer to its end. Each piece counts as progress of `under_way`.
-async fn collect(
-    response: Response<ResponseBody>,
-    under_way: Option<&UnderWay>,
-) -> Result<Answer, BoxError> {
-    let code = response.status().as_u16();
-    let retry_after = retry_after(response.headers());
-    let body = response.into_body();
-    let collected = match under_way {
-        Some(under_way) => {
-            under_way.answered();
-            let noted = body.map_frame(|piece| {
-                under_way.answered();
-                piece
-            });
-            noted.collect().await?
-        }
-        None => body.collect().await?,
-    };
-    let body = collected.to_bytes();
-    Ok(Answer {
-        code,
-        retry_after,
-        body,
-    })
 }
 
 /// The header `Retry-After` in seconds. As in client-go, an HTTP date is ignored.

@@ -9,7 +9,20 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
 
-/// The non-empty lines of a stream of chunks, without their newlines.
+/// The longest line, in bytes. Upstream's `NewFrameReader` of apimachinery has the same limit.
+pub(crate) const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// The end of [`Lines`] before the end of its chunks.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LineError<E> {
+    /// A line is longer than [`MAX_LINE`].
+    TooLong,
+    /// The stream of chunks failed.
+    Chunks(E),
+}
+
+/// The non-empty lines of a stream of chunks, without their newlines. No line is longer than
+/// [`MAX_LINE`].
 ///
 /// A line within one chunk is a slice of it. A line over several chunks is copied once.
 pub(crate) struct Lines<S> {
@@ -55,7 +68,7 @@ impl<S, E> Stream for Lines<S>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
-    type Item = Result<Bytes, E>;
+    type Item = Result<Bytes, LineError<E>>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
@@ -64,6 +77,11 @@ where
             }
             if self.ended {
                 return Poll::Ready(None);
+            }
+            if self.partial.len() > MAX_LINE {
+                self.ended = true;
+                self.partial = BytesMut::new();
+                return Poll::Ready(Some(Err(LineError::TooLong)));
             }
             match ready!(Pin::new(&mut self.chunks).poll_next(cx)) {
                 Some(Ok(chunk)) => self.rest = chunk,
@@ -75,7 +93,7 @@ where
                 Some(Err(error)) => {
                     self.ended = true;
                     self.partial.clear();
-                    return Poll::Ready(Some(Err(error)));
+                    return Poll::Ready(Some(Err(LineError::Chunks(error))));
                 }
             }
         }
@@ -157,6 +175,20 @@ mod tests {
             Ok(Bytes::from_static(b"c\n")),
         ];
         let items: Vec<_> = Lines::new(stream::iter(chunks)).collect().await;
-        assert_eq!(items, [Ok(Bytes::from_static(b"a")), Err("broken")]);
+        let broken = Err(LineError::Chunks("broken"));
+        assert_eq!(items, [Ok(Bytes::from_static(b"a")), broken]);
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_cut_off_at_the_limit() {
+        let piece = Bytes::from(vec![b'x'; 64 * 1024]);
+        let mut read = 0;
+        let chunks = stream::repeat_with(|| {
+            read += piece.len();
+            Ok::<_, std::io::Error>(piece.clone())
+        });
+        let items: Vec<_> = Lines::new(chunks).collect().await;
+        assert!(matches!(&items[..], [Err(LineError::TooLong)]));
+        assert_eq!(read, MAX_LINE + piece.len());
     }
 }

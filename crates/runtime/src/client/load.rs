@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use http::HeaderValue;
 use kube::config::{AuthInfo, ExecAuthCluster};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -240,6 +241,15 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
         }
         // A key without a certificate is unusable.
         None => (user.client_key, user.client_key_data) = (None, None),
+    }
+    // kube would panic when it makes a header of it.
+    if let Some(token) = current.typed("token")
+        && HeaderValue::from_str(token).is_err()
+    {
+        return Err(format!(
+            "token of {} has a line break or another character that no header can contain",
+            current.user_name
+        ));
     }
     if let Some(file) = &user.token_file {
         let token = read("tokenFile", file).and_then(|token| match token.trim_ascii() {
@@ -647,6 +657,11 @@ mod tests {
                 "",
                 "tokenFile: empty".to_owned(),
                 "read empty token from file ",
+            ),
+            (
+                "",
+                format!("token: \"{SECRET}\\nsecond-line\""),
+                "token of u has a line break",
             ),
             (
                 "",

@@ -63,6 +63,11 @@ pub struct ClientMetrics {
 }
 
 impl ClientMetrics {
+    /// The label value `host`: the API server of the client.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Registers the families.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let histogram = |name: &str, help: &str, buckets: &[f64]| {

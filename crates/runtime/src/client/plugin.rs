@@ -24,11 +24,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 use tower::{BoxError, Service};
 
 use super::certificate::{self, PerCertificate};
 use super::plugin_metrics::PluginMetrics;
 use crate::x509;
+
+/// The longest output of a program, in bytes; [`PluginError::TooLong`] names it. A token and a
+/// certificate chain have a few thousand.
+const MAX_OUTPUT: u64 = 1024 * 1024;
 
 /// The program gave no valid credentials. The text never shows the program's output, which may
 /// contain secrets.
@@ -48,6 +53,8 @@ pub(super) enum PluginError {
         command: String,
         status: std::process::ExitStatus,
     },
+    #[error("exec: the output of executable {0} is longer than 1 MiB, so it is no ExecCredential")]
+    TooLong(String),
     #[error("exec: the output of executable {0} is not an ExecCredential")]
     Unreadable(String),
     #[error(
@@ -258,25 +265,36 @@ impl Plugin {
             } else {
                 Stdio::null()
             })
+            .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
-            .output();
-        let output = run
-            .await
-            .inspect_err(|error| self.metrics.not_started(error));
-        let output = output.map_err(|source| PluginError::Start {
+            .spawn();
+        let failed = |source| PluginError::Start {
             command: command.clone(),
             source,
-        })?;
-        self.metrics.ended(output.status);
-        if !output.status.success() {
-            return Err(PluginError::Failed {
-                command,
-                status: output.status,
-            });
+        };
+        let mut child = run
+            .inspect_err(|error| self.metrics.not_started(error))
+            .map_err(failed)?;
+        let mut output = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            let limited = &mut stdout.take(MAX_OUTPUT + 1);
+            limited.read_to_end(&mut output).await.map_err(failed)?;
         }
-        let answer = serde_saphyr::from_slice(&output.stdout)
-            .map_err(|_| PluginError::Unreadable(command))?;
+        let is_too_long = output.len() as u64 > MAX_OUTPUT;
+        if is_too_long {
+            child.start_kill().map_err(failed)?;
+        }
+        let status = child.wait().await.map_err(failed)?;
+        self.metrics.ended(status);
+        if is_too_long {
+            return Err(PluginError::TooLong(command));
+        }
+        if !status.success() {
+            return Err(PluginError::Failed { command, status });
+        }
+        let answer =
+            serde_saphyr::from_slice(&output).map_err(|_| PluginError::Unreadable(command))?;
         read(answer, exec.api_version.as_deref().unwrap_or_default())
     }
 

@@ -309,6 +309,13 @@ async fn errors_of_programs_are_counted_and_name_the_program_without_its_output(
         ),
         (
             "sh",
+            sh("yes s3cret"),
+            "the output of executable sh is longer than 1 MiB",
+            "plugin_execution_error",
+            "-1",
+        ),
+        (
+            "sh",
             sh("echo {{ s3cret"),
             "the output of executable sh is not an ExecCredential",
             "no_error",

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::{StreamExt, stream};
 use http::{Request, Response};
@@ -510,6 +510,72 @@ async fn a_broken_watch_ends_with_an_error() {
         Some(Err(ApiError::Transport { .. }))
     ));
     assert!(watch.next().await.is_none());
+}
+
+/// A server whose answers with this status never end.
+fn endless_client(status: u16, sent: &Arc<AtomicUsize>) -> ApiClient {
+    let sent = Arc::clone(sent);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let sent = Arc::clone(&sent);
+        let piece = Bytes::from(vec![b'x'; 1024 * 1024]);
+        let chunks = stream::repeat_with(move || {
+            sent.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(http_body::Frame::data(piece.clone()))
+        });
+        let answer = Response::builder().status(status);
+        let answer = answer.body(StreamBody::new(chunks)).unwrap();
+        async move { Ok::<_, std::io::Error>(answer) }
+    });
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+    let metrics = metrics.for_host("10.0.0.1:6443");
+    ApiClient::new(HttpService::new(service), unthrottled(), metrics)
+}
+
+#[tokio::test]
+async fn answers_without_end_are_errors_that_name_server_and_resource() {
+    let one = Target {
+        name: Some("web"),
+        ..PODS_OF_SHOP
+    };
+    let sent = Arc::new(AtomicUsize::new(0));
+    let client = endless_client(200, &sent);
+    let text = |request: &str, limit: u32| {
+        format!("GET {request}: the API server 10.0.0.1:6443 sent more than {limit} MiB at once")
+    };
+
+    let mut lines = client.watch(PODS_OF_SHOP, "").await.unwrap();
+    let watch = lines.next().await.unwrap().unwrap_err();
+    assert!(watch.is_too_long() && lines.next().await.is_none());
+    let errors = [
+        (watch, text("/api/v1/namespaces/shop/pods", 16), 17),
+        (
+            client.get(one).await.unwrap_err(),
+            text("/api/v1/namespaces/shop/pods/web", 16),
+            17,
+        ),
+        (
+            client.get_path("/apis").await.unwrap_err(),
+            text("/apis", 16),
+            17,
+        ),
+        (
+            client.list(PODS_OF_SHOP, "limit=500").await.unwrap_err(),
+            text("/api/v1/namespaces/shop/pods", 256),
+            257,
+        ),
+    ];
+    let mut read = 0;
+    for (error, expected, megabytes) in errors {
+        assert_eq!(error.to_string(), expected);
+        read += megabytes;
+    }
+    assert_eq!(sent.swap(0, Ordering::Relaxed), read);
+
+    let refused = endless_client(500, &sent).get(one).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), sent.load(Ordering::Relaxed)),
+        (Some(500), 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]

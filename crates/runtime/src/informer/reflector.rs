@@ -168,6 +168,11 @@ impl<T: Object> Reflector<'_, T> {
                         frames,
                     };
                 }
+                Ok(Some(Err(error))) if error.is_too_long() => {
+                    // Resuming would meet the same event again. A list may contain its object.
+                    error!(resource = %self.informer.resource, %error, "watch event is too long");
+                    return End::Failed;
+                }
                 Ok(Some(Err(error))) => {
                     // All frames before the break were applied, so the watch can resume there.
                     debug!(resource = %self.informer.resource, %error, "watch broke");

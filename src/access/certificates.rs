@@ -1,12 +1,14 @@
 //! Client certificates: verification against trusted authorities, and the user of a certificate.
 //!
-//! The TLS layer accepts any client certificate if the client has its private key. The chain is
-//! verified later, for each request, because the trusted authorities can change while a connection
-//! is open. Upstream: `k8s.io/apiserver/pkg/authentication/request/x509`.
+//! The TLS layer accepts a client certificate if the client has its private key and the chain is
+//! within bounds. The chain is verified later, with a request, because the trusted authorities can
+//! change while a connection is open. Upstream:
+//! `k8s.io/apiserver/pkg/authentication/request/x509`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use rustls::client::danger::HandshakeSignatureValid;
@@ -15,19 +17,32 @@ use rustls::crypto::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore,
+    SignatureScheme,
+};
 use steersman_runtime::x509;
+use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter};
 
+use super::chain;
 use super::user::User;
 
 /// The attribute that upstream uses for the UID of a user.
 const UID: x509::ObjectIdentifier = x509::ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 
+/// The key usages "client authentication" and "any", each of which permits client authentication.
+const CLIENT_USAGES: [KeyPurposeId<'static>; 2] = [
+    KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]),
+    KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0]),
+];
+
 /// A bundle of certificate authorities that client certificates are verified against.
 #[derive(Debug)]
-pub(crate) struct Authorities(Arc<dyn ClientCertVerifier>);
+pub(crate) struct Authorities {
+    roots: RootCertStore,
+    algorithms: WebPkiSupportedAlgorithms,
+}
 
 impl Authorities {
     /// Reads a PEM bundle. The error does not name the source of the bundle; callers add it.
@@ -42,34 +57,67 @@ impl Authorities {
         if roots.is_empty() {
             return Err("data does not contain any valid RSA or ECDSA certificates".to_owned());
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(
-            Arc::new(roots),
-            Arc::new(provider::default_provider()),
-        );
-        verifier
-            .build()
-            .map(Self)
-            .map_err(|error| error.to_string())
+        Ok(Self {
+            roots,
+            algorithms: provider::default_provider().signature_verification_algorithms,
+        })
     }
 
-    /// Verifies that `chain`, leaf first, leads to one of the authorities, is valid at `now`, and
-    /// permits client authentication.
-    pub(super) fn verify(
-        &self,
-        chain: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<(), rustls::Error> {
-        let (leaf, intermediates) = chain
-            .split_first()
-            .ok_or(rustls::Error::NoCertificatesPresented)?;
-        self.0
-            .verify_client_cert(leaf, intermediates, now)
-            .map(drop)
+    /// Verifies that `chain`, leaf first, leads to one of the authorities, is valid at the Unix time
+    /// `now`, and permits client authentication.
+    pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: i64) -> Result<(), String> {
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return Err("no certificate".to_owned());
+        };
+        let seconds = u64::try_from(now).unwrap_or(0);
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        EndEntityCert::try_from(leaf)
+            .and_then(|leaf| {
+                let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
+                leaf.verify_for_usage(
+                    algorithms,
+                    roots,
+                    intermediates,
+                    now,
+                    ForClients,
+                    None,
+                    None,
+                )
+                .map(drop)
+            })
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// The rule for the extended key usage of certificates. A certificate without the extension is
+/// permitted, and as in Go, one for any usage is, too.
+#[derive(Clone, Copy)]
+struct ForClients;
+
+impl ExtendedKeyUsageValidator for ForClients {
+    fn validate(&self, usages: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        let mut is_empty = true;
+        for usage in usages {
+            is_empty = false;
+            if CLIENT_USAGES.contains(&usage?) {
+                return Ok(());
+            }
+        }
+        if is_empty {
+            return Ok(());
+        }
+        Err(webpki::Error::RequiredEkuNotFoundContext(
+            webpki::RequiredEkuNotFoundContext {
+                required: webpki::KeyUsage::client_auth(),
+                // The path search repeats this check, so it collects nothing of a stranger's list.
+                present: Vec::new(),
+            },
+        ))
     }
 }
 
 /// The fields of a certificate that identify its holder.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) common_name: String,
     organizations: Vec<String>,
@@ -131,7 +179,8 @@ impl Holder {
     }
 }
 
-/// Requests a client certificate during the TLS handshake, requires none, and accepts any.
+/// Requests a client certificate during the TLS handshake, requires none, and accepts any within the
+/// bounds of chains.
 #[derive(Debug)]
 pub(crate) struct AnyClient(WebPkiSupportedAlgorithms);
 
@@ -153,11 +202,18 @@ impl ClientCertVerifier for AnyClient {
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
+        let chain: Vec<_> = std::iter::once(leaf).chain(intermediates).collect();
+        match chain::check(&chain) {
+            Ok(()) => Ok(ClientCertVerified::assertion()),
+            Err(error) => {
+                let error = CertificateError::Other(OtherError(Arc::new(error)));
+                Err(rustls::Error::InvalidCertificate(error))
+            }
+        }
     }
 
     fn verify_tls12_signature(

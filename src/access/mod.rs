@@ -12,6 +12,7 @@
 mod answers;
 mod cache;
 mod certificates;
+mod chain;
 mod front_proxy;
 mod metrics;
 mod permissions;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::request::Parts;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::CertificateDer;
 use steersman_runtime::client::{ApiClient, ApiError};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
@@ -36,14 +37,16 @@ use tokio::time::Instant;
 
 pub(crate) use answers::{NOSNIFF, not_acceptable, request_target, text};
 pub(crate) use certificates::AnyClient;
+pub(crate) use chain::Chain;
 pub(crate) use metrics::AccessMetrics;
 
 use crate::config::Delegation;
 use crate::logs::REFUSALS;
-use certificates::Holder;
+use certificates::Authorities;
+use chain::{Verified, Verifier};
 use permissions::{Decision, Permissions};
 use tokens::{Tokens, token_of};
-use trust::{Queues, Trust, TrustSource};
+use trust::{Queues, TrustSource};
 use user::User;
 
 /// Members of this group are allowed everything, without a review.
@@ -66,11 +69,25 @@ pub enum AccessError {
     Randomness,
 }
 
-/// The sender of a request: its address and its client certificates, leaf first.
+/// The sender of a request: its address and its client certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    pub(crate) certificates: Arc<[CertificateDer<'static>]>,
+    pub(crate) certificates: Option<Arc<Chain>>,
+}
+
+/// [`crate::fuzzing::client_chain`].
+pub(crate) fn examine(
+    chain: &[Vec<u8>],
+    authorities: &[u8],
+    now: i64,
+) -> Result<Option<bool>, String> {
+    let authorities = Authorities::parse(authorities)?;
+    let chain: Vec<CertificateDer<'_>> = chain.iter().map(|der| der.as_slice().into()).collect();
+    Ok(match Chain::read(&chain) {
+        Ok(Some(_)) => Some(authorities.verify(&chain, now).is_ok()),
+        Ok(None) | Err(_) => None,
+    })
 }
 
 /// The access control of the HTTPS port.
@@ -84,6 +101,7 @@ pub(crate) enum Access {
 /// The state of [`Access::Delegated`].
 pub(crate) struct Delegated {
     trust: TrustSource,
+    verifier: Verifier,
     tolerate_lookup_failure: bool,
     queues: Queues,
     tokens: Option<Tokens>,
@@ -125,6 +143,7 @@ impl Access {
         };
         Ok(Self::Delegated(Box::new(Delegated {
             trust,
+            verifier: Verifier::default(),
             tolerate_lookup_failure: authn.tolerate_lookup_failure,
             queues: Queues {
                 clients: queues.immediate(clients),
@@ -221,9 +240,8 @@ impl Delegated {
     /// The user of a request, or the reasons why each credential is invalid.
     async fn authenticate(&self, request: &Parts, peer: &Peer) -> Result<User, Vec<String>> {
         let mut reasons = Vec::new();
-        if !peer.certificates.is_empty() {
-            let trust = self.trust.current().await;
-            match self.by_certificate(&trust, request, peer) {
+        if let Some(chain) = &peer.certificates {
+            match self.by_certificate(request, chain).await {
                 Ok(user) => return Ok(user.authenticated()),
                 Err(found) => reasons = found,
             }
@@ -243,25 +261,21 @@ impl Delegated {
     }
 
     /// The user in the headers of a trusted proxy, else the user of the certificate.
-    fn by_certificate(
+    async fn by_certificate(
         &self,
-        trust: &Trust,
         request: &Parts,
-        peer: &Peer,
+        chain: &Arc<Chain>,
     ) -> Result<User, Vec<String>> {
+        let trust = self.trust.current().await;
         let now = self.clock.now().as_second();
-        let unix = UnixTime::since_unix_epoch(std::time::Duration::from_secs(
-            u64::try_from(now).unwrap_or(0),
-        ));
-        // Do not use its content before the chain is verified.
-        let holder = || Holder::of(&peer.certificates[0]);
+        let verified = chain.verified(&trust, now, &self.verifier).await;
+        let verified = verified.map_err(|reason| vec![reason])?;
+        let Verified { proxy, client, .. } = &*verified;
+        let holder = chain.holder();
         let mut reasons = Vec::new();
-        if let Some(proxies) = &trust.proxies {
-            let verified = proxies
-                .authorities
-                .verify(&peer.certificates, unix)
-                .map_err(|error| error.to_string());
-            match verified.and_then(|()| proxies.headers.admit(&holder()?.common_name)) {
+        if let (Some(proxies), Some(outcome)) = (&trust.proxies, proxy) {
+            let admitted = outcome.clone();
+            match admitted.and_then(|()| proxies.headers.admit(&holder.common_name)) {
                 Ok(()) => {
                     if let Some(user) = proxies.headers.user(&request.headers) {
                         return Ok(user);
@@ -270,18 +284,13 @@ impl Delegated {
                 Err(reason) => reasons.push(reason),
             }
         }
-        if let Some(clients) = &trust.clients {
-            let verified = clients.verify(&peer.certificates, unix);
-            let holder = holder();
-            if let Ok(holder) = &holder {
-                // Upstream also observes certificates that fail the verification.
-                self.metrics
-                    .expiration
-                    .observe((holder.not_after - now) as f64);
-            }
-            let verified =
-                verified.map_err(|error| format!("verifying certificate failed: {error}"));
-            match verified.and_then(|()| holder?.user()) {
+        if let Some(outcome) = client {
+            // Upstream also observes certificates that fail the verification.
+            let remaining = (holder.not_after - now) as f64;
+            self.metrics.expiration.observe(remaining);
+            let outcome = outcome.clone();
+            let outcome = outcome.map_err(|error| format!("verifying certificate failed: {error}"));
+            match outcome.and_then(|()| holder.clone().user()) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(reason) => reasons.push(reason),

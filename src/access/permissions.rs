@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::client::ApiClient;
 use steersman_runtime::resource::SUBJECT_ACCESS_REVIEWS;
+use tokio::sync::Semaphore;
 
 use super::cache::Expiring;
 use super::metrics::AccessMetrics;
@@ -18,6 +19,10 @@ use super::user::User;
 /// Maximum length of a cached request, in bytes; longer ones are reviewed every time. A client
 /// controls this length through the path. Upstream uses the same limit.
 const LONGEST: usize = 10_000;
+
+/// Maximum number of concurrent reviews. A stranger can cause any number of them, and each holds its
+/// request in memory for as long as the API server takes.
+const CONCURRENT: usize = 256;
 
 /// The result of a SubjectAccessReview.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +55,7 @@ pub(super) struct Permissions {
     allowed_ttl: Duration,
     other_ttl: Duration,
     known: Expiring<String, Decision>,
+    reviews: Semaphore,
     metrics: AccessMetrics,
 }
 
@@ -65,6 +71,7 @@ impl Permissions {
             allowed_ttl,
             other_ttl,
             known: Expiring::default(),
+            reviews: Semaphore::new(CONCURRENT),
             metrics,
         }
     }
@@ -81,6 +88,9 @@ impl Permissions {
         if let Some(decision) = self.known.get(&key) {
             return Ok(decision);
         }
+        let Ok(_review) = self.reviews.try_acquire() else {
+            return Err(format!("{CONCURRENT} other requests wait for their review"));
+        };
         let document = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
         let asked = review::<Review>(
             &self.client,

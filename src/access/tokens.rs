@@ -29,6 +29,10 @@ use super::user::User;
 /// Time limit of a review, including all attempts.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// Maximum number of concurrent reviews. A stranger can cause any number of them with tokens that
+/// differ.
+const CONCURRENT: usize = 256;
+
 /// The user, or the reason why the token is invalid. The reason may be empty.
 type Outcome = Result<User, Arc<str>>;
 
@@ -112,6 +116,9 @@ impl Tokens {
         }
         let asked = {
             let mut reviews = inner.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+            if reviews.len() >= CONCURRENT && !reviews.contains_key(&key) {
+                return Err("too many other tokens wait for their review".into());
+            }
             let start = || {
                 // A separate task: several requests may await it, and any of them may be cancelled.
                 // `LIMIT` bounds its lifetime.

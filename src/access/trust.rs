@@ -40,6 +40,24 @@ pub(super) struct Trust {
     pub(super) proxies: Option<FrontProxy>,
 }
 
+impl Trust {
+    /// Whether `other` has the same authorities: the same reads of the same sources.
+    pub(super) fn has_authorities_of(&self, other: &Self) -> bool {
+        let clients = (&self.clients, &other.clients);
+        let proxies = [self, other].map(|trust| trust.proxies.as_ref());
+        let proxies = proxies.map(|proxies| proxies.map(|proxies| &proxies.authorities));
+        is_same(clients.0.as_ref(), clients.1.as_ref()) && is_same(proxies[0], proxies[1])
+    }
+}
+
+fn is_same(one: Option<&Arc<Authorities>>, other: Option<&Arc<Authorities>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
 /// The source of [`Trust`]: for each part a file, or the ConfigMap.
 pub(super) struct TrustSource {
     client_file: Option<Reloading<Authorities>>,

@@ -15,7 +15,6 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use rustls::pki_types::CertificateDer;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::workqueue::{ImmediateQueue, QueueMetrics};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -26,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::path;
-use crate::access::Peer;
+use crate::access::{Chain, Peer};
 use crate::config::Serving;
 use crate::tls::{self, Resolver, TlsError};
 
@@ -40,6 +39,11 @@ const IDLE: Duration = Duration::from_secs(90);
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Maximum size of an HTTP/2 frame, and the flow-control window of a stream, in bytes.
 const FRAME: u32 = 256 * 1024;
+/// Maximum size of the head of an HTTP/1 request, in bytes.
+const MAX_HEAD: usize = 64 * 1024;
+/// Maximum size of the part of an answer that a connection holds for a client that does not read, in
+/// bytes.
+const MAX_SEND_BUFFER: usize = 16 * 1024;
 
 /// Binds the address of `serving`.
 pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
@@ -114,13 +118,15 @@ impl ConnectionSettings {
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(IDLE);
+            .header_read_timeout(IDLE)
+            .max_buf_size(MAX_HEAD);
         let streams = serving.tls.as_ref().map_or(100, |tls| tls.max_streams);
         builder
             .http2()
             .max_concurrent_streams(streams)
             .max_frame_size(FRAME)
-            .initial_stream_window_size(FRAME);
+            .initial_stream_window_size(FRAME)
+            .max_send_buf_size(MAX_SEND_BUFFER);
         Ok(Self { tls, builder })
     }
 
@@ -134,7 +140,7 @@ impl ConnectionSettings {
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let mut peer = Peer {
             address,
-            certificates: Arc::default(),
+            certificates: None,
         };
         let Some(tls) = self.tls else {
             return answer(stream, peer, self.builder, router, true).await;
@@ -142,12 +148,12 @@ impl ConnectionSettings {
         match timeout(HANDSHAKE, handshake(stream, &tls)).await {
             Ok(Ok(stream)) => {
                 let session = stream.get_ref().1;
-                if let Some(certificates) = session.peer_certificates() {
-                    peer.certificates = certificates
-                        .iter()
-                        .cloned()
-                        .map(CertificateDer::into_owned)
-                        .collect();
+                match Chain::read(session.peer_certificates().unwrap_or_default()) {
+                    Ok(chain) => peer.certificates = chain.map(Arc::new),
+                    // The handshake has checked them already.
+                    Err(error) => {
+                        return tracing::debug!(%address, %error, "invalid client certificates");
+                    }
                 }
                 // ALPN has negotiated the protocol, so do not guess it from the first bytes.
                 let is_http2 = session.alpn_protocol() == Some(b"h2");

@@ -19,6 +19,7 @@ use steersman_runtime::client::{
 };
 use steersman_runtime::controller::{ClusterCredentials, MANAGERS_IDENTITIES};
 use steersman_runtime::resource::LEASES;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::{Access, Config, ElectionSettings, Serving};
@@ -64,6 +65,16 @@ pub struct Delegate {
     pub client: HttpService,
     /// The label value `host` in metrics.
     pub host: String,
+}
+
+impl Delegate {
+    /// The same client, with its connections on `runtime`.
+    pub(crate) fn on(&self, runtime: &Handle) -> Self {
+        Self {
+            client: self.client.on(runtime.clone()),
+            host: self.host.clone(),
+        }
+    }
 }
 
 impl Connection {

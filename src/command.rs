@@ -19,6 +19,7 @@ use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
+use crate::server::ServerThread;
 use crate::signals::Signals;
 use crate::spans::Spans;
 use crate::version;
@@ -39,17 +40,17 @@ pub(crate) fn run_beside(
     commands: &[(&str, &str)],
 ) -> ExitCode {
     panics::install_hook();
-    match options::parse(arguments, |line| eprintln!("{line}")) {
+    match options::parse(arguments, |line| complain!("{line}")) {
         Ok(Command::Help) => print(&help::help(&registry, commands)),
         Ok(Command::Version(text)) => print(&format!("{text}\n")),
         Ok(Command::Run(options)) => manage(*options, &registry),
         Err(error) => {
             if error.show_usage {
-                eprintln!("{}", help::usage(&registry, commands));
+                complain!("{}", help::usage(&registry, commands));
             }
-            eprintln!("Error: {error}");
+            complain!("Error: {error}");
             if let Some(flag) = error.suggestion {
-                eprintln!("Did you mean --{flag}?");
+                complain!("Did you mean --{flag}?");
             }
             ExitCode::FAILURE
         }
@@ -130,7 +131,19 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     if config.options().list("controllers").is_empty() {
         tracing::warn!("--controllers is empty, so no controller runs");
     }
-    let ended = runtime.block_on(serve(config, log, &runtime));
+    let server = match config
+        .serving
+        .as_ref()
+        .map(|_| ServerThread::start())
+        .transpose()
+    {
+        Ok(server) => server,
+        Err(error) => {
+            tracing::error!(err = %error, "cannot start the thread of the HTTPS server");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(serve(config, log, &runtime, server.as_ref()));
     if let Ok(Some(spans)) = spans {
         // The runtime has to run meanwhile, because it drives the connection to the collector.
         let ended = runtime.block_on(runtime.spawn_blocking(|| spans.end()));
@@ -145,7 +158,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         Err(error) => {
             match &error {
                 RunError::LeaseLost => tracing::error!("leaderelection lost"),
-                RunError::Election(reason) => eprintln!("panic: {reason}"),
+                RunError::Election(reason) => complain!("panic: {reason}"),
                 other => tracing::error!(err = describe(other), "command failed"),
             }
             ExitCode::from(error.exit_code())
@@ -182,7 +195,12 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 /// Connects to the API server, and runs the manager until a signal or an error.
-async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), RunError> {
+async fn serve(
+    config: Config,
+    log: Verbosity,
+    runtime: &Runtime,
+    server: Option<&ServerThread>,
+) -> Result<(), RunError> {
     let stop = CancellationToken::new();
     // Before the spawn: the task runs at the first pause of the start-up. The kernel ignores a
     // SIGTERM for process 1 of a container that does not listen yet.
@@ -192,7 +210,8 @@ async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), 
     }
     drop(runtime.spawn(heap::release_regularly()));
     let connection = Connection::from_config(&config)?;
-    Manager::new(config, connection, Clock::system())?
+    let serving = server.map_or(runtime.handle(), ServerThread::runtime);
+    Manager::serving_on(serving, config, connection, Clock::system())?
         .with_verbosity(log)
         .run(stop)
         .await

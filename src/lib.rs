@@ -7,6 +7,9 @@
 //! them, stop in reverse order
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[macro_use]
+mod printing;
+
 mod access;
 mod api;
 mod cardinality;
@@ -18,6 +21,8 @@ pub mod dev;
 mod error;
 mod exposition;
 mod features;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gates;
 pub mod health;
 mod heap;

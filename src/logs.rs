@@ -199,6 +199,8 @@ where
 {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
+        // The report of a failed write would panic if standard error is closed.
+        .log_internal_errors(false)
         .with_ansi(false);
     lines.fmt_fields(Fields(format)).event_format(Lines {
         format,

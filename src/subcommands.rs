@@ -63,7 +63,7 @@ fn run_dev_command(name: &str, arguments: &[String]) -> Option<ExitCode> {
     #[cfg(not(feature = "dev"))]
     let _ = arguments;
     if DEV_COMMANDS.contains(&name) {
-        eprintln!(
+        complain!(
             "Error: this build of steersman is without the command {name:?}; build it with the feature dev"
         );
         return Some(ExitCode::FAILURE);
@@ -76,7 +76,7 @@ fn is_unknown(name: &str) -> bool {
     let Some(meant) = nearest(name) else {
         return false;
     };
-    eprintln!("Error: unknown command {name:?} for \"steersman\"\nDid you mean {meant}?");
+    complain!("Error: unknown command {name:?} for \"steersman\"\nDid you mean {meant}?");
     true
 }
 
@@ -109,7 +109,7 @@ fn help(arguments: &[String]) -> ExitCode {
     run_dev_command(name, &["--help".to_owned()]).unwrap_or_else(|| {
         if !is_unknown(name) {
             let names: Vec<&str> = commands().into_iter().map(|(name, _)| name).collect();
-            eprintln!(
+            complain!(
                 "Error: unknown command {name:?} for \"steersman\"; there are {}",
                 names.join(", ")
             );
@@ -128,7 +128,7 @@ fn show_version(arguments: &[String]) -> ExitCode {
         )),
         Some("-h" | "--help") => help(&[VERSION.0.to_owned()]),
         Some(other) => {
-            eprintln!("Error: \"steersman version\" takes no argument, got {other:?}");
+            complain!("Error: \"steersman version\" takes no argument, got {other:?}");
             ExitCode::FAILURE
         }
     }

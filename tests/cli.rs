@@ -1,6 +1,6 @@
 //! The output of the program for help, version and invalid input.
 
-use crate::support::{api_server, kubeconfig, output};
+use crate::support::{api_server, kubeconfig, output, steersman, wait};
 
 /// Exit status, standard output, last line of standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -63,6 +63,44 @@ fn an_unknown_flag_leads_to_usage_error_and_suggestion() {
         text.ends_with("\nError: unknown flag: --leader-elekt\nDid you mean --leader-elect?\n"),
         "{text}"
     );
+}
+
+/// As in `steersman --bogus 2>&1 | head -0`, with the reader gone before the first line.
+#[test]
+fn a_closed_pipe_causes_no_panic() {
+    // (arguments, exit status)
+    let cases: [(&[&str], i32); 8] = [
+        (&["--bogus"], 1),
+        (&["--help"], 0),
+        (&["--version"], 0),
+        (&["dew"], 1),
+        (&["version", "2"], 1),
+        (&["help", "everything"], 1),
+        (&["dev", "--bogus"], 2),
+        (&["--controllers=-podgc"], 1),
+    ];
+    for (arguments, status) in cases {
+        let closed = || std::io::pipe().unwrap().1;
+        let mut child = steersman(arguments)
+            .stdout(closed())
+            .stderr(closed())
+            .spawn()
+            .unwrap();
+        assert_eq!(wait(&mut child).code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_line_break_in_a_token_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = kubeconfig(directory.path(), api_server("200 OK"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("user: {}", "user: {token: \"s3cret\\nx\"}");
+    std::fs::write(&path, text).unwrap();
+    let (status, _, last) = run(&["--kubeconfig", &path]);
+    assert_eq!(status, Some(1), "{last}");
+    assert!(last.contains("token of test has a line break"), "{last}");
+    assert!(!last.contains("s3cret"), "{last}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Display {
         if self.terminal.is_some() && !shown.is_closed {
             shown.said.push(line);
         } else {
-            eprintln!("{line}");
+            complain!("{line}");
         }
     }
 

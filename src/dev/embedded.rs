@@ -121,7 +121,7 @@ pub(super) fn manager_config(
         .chain(ranges.into_iter().flatten())
         .chain(signing.into_iter().flatten())
         .chain(flags.iter().cloned());
-    let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
+    let options: Options = match options::parse(typed, |line| complain!("{line}")) {
         Ok(Command::Run(options)) => *options,
         Ok(_) => {
             return Err(

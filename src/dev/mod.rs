@@ -95,7 +95,7 @@ where
 }
 
 fn fail(error: impl Display) -> ExitCode {
-    eprintln!("Error: {error}");
+    complain!("Error: {error}");
     ExitCode::FAILURE
 }
 

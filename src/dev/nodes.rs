@@ -131,7 +131,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         started = nodes::start(config, client, Clock::system(), &tasks, &stop) => started?,
         () = signals.next() => return Ok(()),
     }
-    println!(
+    say!(
         "{} simulated nodes, named {}0 and so on, at {}",
         args.count,
         args.prefix,

@@ -255,25 +255,25 @@ fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>)
 }
 
 fn print_welcome(args: &DevArgs, embedded: &Embedded) {
-    println!(
+    say!(
         "Kubernetes API at {}, {}",
         embedded.door.url(),
         counted(args.embedded.nodes, "simulated node")
     );
     if let Some(address) = embedded.manager_address {
-        println!("manager at http://{address}: /healthz /metrics /configz");
+        say!("manager at http://{address}: /healthz /metrics /configz");
     }
     if !args.once {
         let kubeconfig = embedded.kubeconfig.path().display();
-        println!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes");
+        say!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes");
         if let Some(token) = &embedded.bootstrap_token {
             let (door, token) = (&embedded.door, token.text());
             let (address, pin) = (door.address(), door.authority_pin());
-            println!(
+            say!(
                 "\nA new node joins with:\n  kubeadm join {address} --token {token} --discovery-token-ca-cert-hash {pin}"
             );
         }
-        println!("\nCtrl-C ends it.");
+        say!("\nCtrl-C ends it.");
     }
 }
 

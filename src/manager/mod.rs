@@ -21,6 +21,8 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::leader::{ElectionConfig, Elector};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{Access, AccessMetrics};
 use crate::api::{Clients, Connection, Delegate, wait_as_candidate, wait_for_api_server};
@@ -53,12 +55,25 @@ pub struct Manager {
     progress: Progress,
     stall: StallDetector,
     server: Option<(Server, Endpoints)>,
+    /// The runtime of the HTTPS server.
+    serving: Handle,
     address: Option<SocketAddr>,
 }
 
 impl Manager {
     /// Registers metrics and binds the port. Must be called inside a Tokio runtime.
     pub fn new(config: Config, connection: Connection, clock: Clock) -> Result<Self, RunError> {
+        Self::serving_on(&Handle::current(), config, connection, clock)
+    }
+
+    /// As [`Manager::new`], with the HTTPS server on another runtime. If the manager's runtime has
+    /// only one thread, this keeps the server's clients from delaying renewals of the Lease.
+    pub fn serving_on(
+        serving: &Handle,
+        config: Config,
+        connection: Connection,
+        clock: Clock,
+    ) -> Result<Self, RunError> {
         let (registry, slis) = (Registry::new(), Registry::new());
         metrics::register(&registry, &config.features)?;
         let clients = Clients::new(connection, &config, &registry)?;
@@ -68,9 +83,11 @@ impl Manager {
         let debug = DebugPages::default();
         let mut address = None;
         let server = match &config.serving {
-            Some(serving) => {
-                let access = access(serving, &clients, &queue_metrics, &registry, &clock)?;
-                let server = Server::bind(serving, access, &clock, &queue_metrics)?;
+            Some(settings) => {
+                let access = access(settings, &clients, &queue_metrics, &registry, &clock)?;
+                // A socket belongs to the runtime in which it is bound.
+                let _inside = serving.enter();
+                let server = Server::bind(settings, access, &clock, &queue_metrics)?;
                 address = server.local_addr().ok();
                 let endpoints = Endpoints {
                     health: health.clone(),
@@ -101,6 +118,7 @@ impl Manager {
             progress,
             stall,
             server,
+            serving: serving.clone(),
             address,
         })
     }
@@ -153,7 +171,15 @@ impl Manager {
             }
             let until = background.clone();
             tasks.spawn("authentication", async move { access.follow(until).await });
-            tasks.spawn("server", server.run(endpoints, background.clone()));
+            let serving = self
+                .serving
+                .spawn(server.run(endpoints, background.clone()));
+            let serving = AbortOnDropHandle::new(serving);
+            tasks.spawn("server", async move {
+                if let Err(error) = serving.await {
+                    tracing::error!(%error, "the HTTPS server has ended");
+                }
+            });
         }
 
         let probe = self.clients.make("controller-manager", PROBE_TIMEOUT);
@@ -268,10 +294,12 @@ fn access(
         authorization,
         ..
     } = clients.connection();
+    // The connections belong to the manager's runtime, because its own requests share them.
+    let runtime = Handle::current();
     let make = |delegate: &Option<Delegate>, identity| {
         delegate
             .as_ref()
-            .map(|delegate| clients.make_for(delegate, identity))
+            .map(|delegate| clients.make_for(&delegate.on(&runtime), identity))
     };
     let (authentication, authorization) = (
         make(authentication, "authentication"),

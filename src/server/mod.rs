@@ -8,7 +8,10 @@
 //! `k8s.io/apiserver/pkg/server`.
 
 mod connection;
+mod connections;
 mod path;
+mod thread;
+mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,10 +31,12 @@ use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use connection::{ConnectionSettings, HEAD, listen};
+use connections::Connections;
+pub(crate) use thread::ServerThread;
+use unread::Unread;
 
 use crate::access::{Access, NOSNIFF, Peer, request_target, text};
 use crate::config::{MetricsSettings, Releases, Serving};
@@ -139,11 +144,11 @@ impl Server {
         if let Ok(address) = self.local_addr() {
             tracing::info!(%address, "{}", if self.terms.has_tls() { "Serving securely" } else { "Serving without TLS" });
         }
-        let mut connections = JoinSet::new();
+        let mut connections = Connections::default();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
-                Some(_) = connections.join_next() => continue,
+                () = connections.ended() => continue,
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
@@ -192,13 +197,20 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
         .route("/debug/flags/", any(flags))
         .route("/debug/flags/v", any(set_verbosity))
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(access, guard))
+        .layer(middleware::from_fn_with_state(
+            (access, Unread::default()),
+            guard,
+        ))
         .with_state(endpoints)
 }
 
 /// Applies access control, adds upstream's headers to every response, and turns a panic into a
 /// response.
-async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+async fn guard(
+    State((access, unread)): State<(Arc<Access>, Unread)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let request_log = tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG)
         .then(|| RequestLog::of(&request));
     let path = request.uri().path().to_owned();
@@ -228,7 +240,7 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     if let Some(request_log) = request_log {
         request_log.answered(response.status());
     }
-    response
+    unread.hold(response).await
 }
 
 /// The log line of a request, written when it has been answered.
@@ -508,7 +520,7 @@ mod tests {
     ) -> (http::response::Parts, axum::body::Bytes) {
         request.extensions_mut().insert(Peer {
             address: SocketAddr::from(([192, 0, 2, 1], 4000)),
-            certificates: Arc::default(),
+            certificates: None,
         });
         let response = router(endpoints, Arc::new(Access::Open))
             .call(request)

@@ -8,6 +8,8 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
 
@@ -63,6 +65,22 @@ impl HttpService {
     /// status is a success.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         self.0.clone().oneshot(request).await
+    }
+}
+
+impl HttpService {
+    /// A copy that sends requests in tasks of `runtime`, for callers on other runtimes. So the
+    /// connections belong to `runtime`, whichever caller's request opens them.
+    #[must_use]
+    pub fn on(&self, runtime: Handle) -> Self {
+        let service = self.clone();
+        Self::layered(tower::service_fn(move |request: Request<Body>| {
+            let service = service.clone();
+            let task = runtime.spawn(async move { service.send(request).await });
+            // A caller that drops its request ends the task too.
+            let task = AbortOnDropHandle::new(task);
+            async move { task.await.map_err(BoxError::from).flatten() }
+        }))
     }
 }
 

@@ -44,6 +44,11 @@ soak *arguments:
     cargo build --profile dist
     "${PYTHON:-.venv/bin/python}" scripts/soak.py "$@"
 
+# Attacks the HTTPS port of a dist build with hostile certificates, frames and connections.
+attack *arguments:
+    cargo build --profile dist
+    "${PYTHON:-.venv/bin/python}" scripts/attack.py "$@"
+
 # Runs all checks that main must pass.
 ci:
     .ci/run

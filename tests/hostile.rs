@@ -2,15 +2,19 @@
 //! and the manager continues to work.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::Method;
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_runtime::clock::Clock;
 
-use crate::support::cluster::{deployment, wait_for_count};
+use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 use crate::support::secured::Secured;
 use crate::support::{Clients, LIMIT, api_server, free_port, kubeconfig, output};
 
@@ -221,6 +225,9 @@ async fn oversized_requests_are_refused_or_cut_off() {
     assert!(body.contains("at most 1024 bytes"), "{body}");
     let (head, _) = secured.ask("GET /healthz", &"x-a: b\r\n".repeat(101), "", None);
     assert!(head.starts_with("HTTP/1.1 431 "), "{head}");
+    let long = format!("x-a: {}\r\n", "b".repeat(70_000));
+    let (head, _) = secured.ask("GET /healthz", &long, "", None);
+    assert!(head.starts_with("HTTP/1.1 431 "), "{head}");
     let (head, _) = secured.ask("GET /healthz", "content-length: many\r\n", "", None);
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
     assert_working(&secured, 1).await;
@@ -248,5 +255,132 @@ async fn a_thousand_idle_clients_do_not_disturb_the_manager() {
         }
     }
     assert_working(&secured, 2).await;
+    secured.stop().await;
+}
+
+/// A leaf and intermediates with one name, that of the authority, so that each may be the issuer of
+/// each, and the authority of all of them.
+fn tangle(intermediates: usize) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let params = |name: &str| {
+        let mut params = rcgen::CertificateParams::default();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params
+    };
+    let issuer = rcgen::Issuer::new(params("clients"), rcgen::KeyPair::generate().unwrap());
+    let issue = |params: rcgen::CertificateParams| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        (certificate.der().clone(), key)
+    };
+    let mut leaf = params("jane");
+    leaf.is_ca = rcgen::IsCa::NoCa;
+    let (leaf, key) = issue(leaf);
+    let others = (0..intermediates).map(|_| issue(params("clients")).0);
+    let chain = std::iter::once(leaf).chain(others).collect();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    (chain, key)
+}
+
+/// The start of the response to `request`, or nothing if the server ends the connection first.
+fn response_to(address: SocketAddr, tls: &Arc<ClientConfig>, request: &[u8]) -> String {
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut connection = rustls::ClientConnection::new(Arc::clone(tls), name).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+    let mut start = [0; 12];
+    let asked = tls.write_all(request).and_then(|()| tls.flush());
+    match asked.and_then(|()| tls.read_exact(&mut start)) {
+        Ok(()) => String::from_utf8_lossy(&start).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_hundred_hostile_connections_delay_no_renewal() {
+    const CONNECTIONS: usize = 500;
+    let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
+    let before = wait_for_lease(&secured.cluster, held).await;
+    let (address, plain) = (secured.address, secured.tls(None));
+    let showing = |intermediates| secured.tls_with_chain(tangle(intermediates));
+    // (kind, TLS settings, request, beginning of the response)
+    let get = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".to_vec();
+    let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(14_000));
+    let half = b"GET /healthz HTTP/1.1\r\nhost".to_vec();
+    let kinds = [
+        ("a chain that takes minutes", showing(268), get.clone(), ""),
+        (
+            "the worst chain within bounds",
+            showing(4),
+            get.clone(),
+            "HTTP/1.1 401",
+        ),
+        (
+            "many requests",
+            Arc::clone(&plain),
+            get.repeat(50),
+            "HTTP/1.1 200",
+        ),
+        (
+            "a long path",
+            Arc::clone(&plain),
+            long.into_bytes(),
+            "HTTP/1.1 403",
+        ),
+        ("no HTTP", plain, b"\0\r\n\r\n".repeat(100), "HTTP/1.1 400"),
+    ];
+    let opened: Vec<TcpStream> = (0..CONNECTIONS / 5)
+        .map(|index| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let part: &[u8] = if index % 2 == 0 {
+                &[22, 3, 1, 2]
+            } else {
+                &half
+            };
+            stream.write_all(part).unwrap();
+            stream
+        })
+        .collect();
+    let attackers: Vec<_> = (0..16)
+        .map(|attacker| {
+            let kinds = kinds.clone();
+            std::thread::spawn(move || {
+                for index in (attacker..CONNECTIONS * 4 / 5).step_by(16) {
+                    let (kind, tls, request, expected) = &kinds[index % kinds.len()];
+                    assert_eq!(&response_to(address, tls, request), expected, "{kind}");
+                }
+            })
+        })
+        .collect();
+    let mut slowest = Duration::ZERO;
+    let mut probes = 0;
+    while attackers.iter().any(|attacker| !attacker.is_finished()) {
+        let began = Instant::now();
+        let (head, _) = secured.ask("GET /healthz", "", "", None);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        slowest = slowest.max(began.elapsed());
+        probes += 1;
+    }
+    for attacker in attackers {
+        attacker.join().unwrap();
+    }
+    let after = wait_for_lease(&secured.cluster, |lease| {
+        lease["renewTime"] != before["renewTime"]
+    })
+    .await;
+    for field in ["holderIdentity", "acquireTime", "leaseTransitions"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    let (_, metrics) = secured.ask("GET /metrics", "", "", Some(&secured.clients.master()));
+    let slow = metrics
+        .lines()
+        .any(|line| line.starts_with("leader_election_slowpath_total{"));
+    assert!(!slow, "each renewal succeeded at once");
+    eprintln!("the slowest of {probes} probes took {slowest:?}");
+    drop(opened);
+    assert_working(&secured, 1).await;
     secured.stop().await;
 }

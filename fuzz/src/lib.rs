@@ -10,7 +10,7 @@ pub mod requests;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steersman::options;
+use steersman::{fuzzing as fuzzing_of_manager, options};
 use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
@@ -39,6 +39,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flags", flags),
     ("template", template),
     ("certificates", certificates),
+    ("chains", chains),
     ("signing_requests", signing_requests),
     ("requests", requests::requests),
 ];
@@ -223,6 +224,25 @@ pub fn certificates(data: &[u8]) {
         // The years 0 to 9999, the range of X.509 times.
         let years = -62_167_219_200..=253_402_300_799;
         assert!(years.contains(&not_before) && years.contains(&not_after));
+    }
+}
+
+/// Certificate chains of clients, each certificate after its length in two bytes. The last one stands
+/// for the authority too, so that the search for a path reaches signatures.
+pub fn chains(data: &[u8]) {
+    const NOW: i64 = 1_790_000_000;
+    let (mut rest, mut chain) = (data, Vec::new());
+    while let Some(([high, low], tail)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(tail.len());
+        let (certificate, tail) = tail.split_at(length);
+        chain.push(certificate.to_vec());
+        rest = tail;
+    }
+    let authority = chain.last().cloned().unwrap_or_default();
+    let pem = pem::encode(&pem::Pem::new("CERTIFICATE", authority));
+    if let Ok(Some(_)) = fuzzing_of_manager::client_chain(&chain, pem.as_bytes(), NOW) {
+        let bytes: usize = chain.iter().map(Vec::len).sum();
+        assert!(chain.len() <= 10 && bytes <= 16 * 1024);
     }
 }
 

@@ -337,6 +337,17 @@ pub(crate) fn tls(certificate: &Path, identity: Option<&Identity>) -> Arc<rustls
     )
 }
 
+/// As [`tls`], with a chain of client certificates.
+pub(crate) fn tls_with_chain(
+    certificate: &Path,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Arc<rustls::ClientConfig> {
+    let provider = rustls::crypto::ring::default_provider();
+    let config = trusting(certificate, provider, rustls::DEFAULT_VERSIONS);
+    Arc::new(config.with_client_auth_cert(chain, key).unwrap())
+}
+
 /// As [`tls`], restricted to these algorithms and protocol versions.
 pub(crate) fn tls_with(
     certificate: &Path,
@@ -344,6 +355,21 @@ pub(crate) fn tls_with(
     provider: rustls::crypto::CryptoProvider,
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> Arc<rustls::ClientConfig> {
+    let config = trusting(certificate, provider, versions);
+    Arc::new(match identity {
+        Some((certificate, key)) => config
+            .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
+            .unwrap(),
+        None => config.with_no_client_auth(),
+    })
+}
+
+/// Settings that trust the last certificate in the file `certificate`.
+fn trusting(
+    certificate: &Path,
+    provider: rustls::crypto::CryptoProvider,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::pem_file_iter(certificate)
         .unwrap()
@@ -354,13 +380,7 @@ pub(crate) fn tls_with(
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .unwrap();
-    let config = config.with_root_certificates(roots);
-    Arc::new(match identity {
-        Some((certificate, key)) => config
-            .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
-            .unwrap(),
-        None => config.with_no_client_auth(),
-    })
+    config.with_root_certificates(roots)
 }
 
 /// Sends `request`, a complete request, over TLS. Returns head and body of the response.

@@ -2,15 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 
 use super::cluster::{held, wait_for_lease};
-use super::{Clients, Identity, Program, ask, free_port, tls};
+use super::{Clients, Identity, Program, ask, free_port, tls, tls_with_chain};
 
 /// A manager with its cluster. Dropping it ends all parts.
 pub(crate) struct Secured {
@@ -91,6 +94,19 @@ impl Secured {
         tokio::task::block_in_place(|| {
             ask(self.address, tls(&self.certificate, identity), &request)
         })
+    }
+
+    /// TLS settings of a client of the HTTPS port.
+    pub(crate) fn tls(&self, identity: Option<&Identity>) -> Arc<ClientConfig> {
+        tls(&self.certificate, identity)
+    }
+
+    /// The same with a whole chain of client certificates.
+    pub(crate) fn tls_with_chain(
+        &self,
+        (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    ) -> Arc<ClientConfig> {
+        tls_with_chain(&self.certificate, chain, key)
     }
 
     /// Ends the program, and waits for requests in progress.

@@ -53,8 +53,8 @@ pub mod validatingadmissionpolicystatus;
 
 use steersman_runtime::controller::Descriptor;
 
-/// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README
-/// table come from this.
+/// Every controller, in alphabetical order. Help, `--controllers`, health checks and the table
+/// of docs/reference.md come from this.
 pub const ALL: &[Descriptor] = &[
     bootstrapsigner::DESCRIPTOR,
     certificates::approving::DESCRIPTOR,

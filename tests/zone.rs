@@ -1,12 +1,13 @@
-//! The loss of a zone under paused time: the table of the README, second by second.
+//! The loss of a zone under paused time: the table of the tour, second by second.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::nodes::{Latency, NodesConfig};
 use steersman_devcluster::{Admission, DevCluster};
 use tokio::time::Instant;
+
+use crate::docs::keep_part;
 
 /// A cluster as that of `steersman dev --nodes 9 --zones 3`, with fast pods.
 async fn cluster() -> DevCluster {
@@ -126,7 +127,7 @@ fn table(rows: &[(u64, [usize; 5])]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_zone_is_evicted_and_comes_back_as_the_readme_shows() {
+async fn a_lost_zone_is_evicted_and_comes_back_as_the_tour_shows() {
     let cluster = cluster().await;
     // The annotation comes in the middle of a second of the monitor and the heartbeats.
     tokio::time::sleep(Duration::from_millis(60_500)).await;
@@ -141,18 +142,5 @@ async fn a_lost_zone_is_evicted_and_comes_back_as_the_readme_shows() {
     let is_healthy = |pod: &Value| healthy.iter().any(|node| pod["spec"]["nodeName"] == *node);
     assert_eq!(count(&cluster.objects("pods"), is_healthy), 9);
 
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
-    let mark = "<!-- zone: kept true by a test -->\n";
-    let (before, rest) = readme.split_once(mark).unwrap();
-    let (shown, after) = rest.split_once("<!-- end -->").unwrap();
-    let wanted = table(&found);
-    if std::env::var_os("UPDATE_README").is_some() {
-        std::fs::write(&path, format!("{before}{mark}{wanted}<!-- end -->{after}")).unwrap();
-        return;
-    }
-    assert_eq!(
-        shown, wanted,
-        "run this test with UPDATE_README=1 to update it"
-    );
+    keep_part("docs/tour.md", "zone", &table(&found));
 }

@@ -143,8 +143,8 @@ async fn all_families_of_upstream_have_its_type_labels_and_buckets() {
     );
     for name in ours {
         assert!(
-            include_str!("../../README.md").contains(name),
-            "the README does not mention {name}"
+            include_str!("../../docs/reference.md").contains(name),
+            "docs/reference.md does not mention {name}"
         );
         let labels: BTreeSet<&str> = shown[name].labels.iter().map(String::as_str).collect();
         let few = BTreeSet::from([

@@ -34,7 +34,7 @@ pub struct Descriptor {
     pub aliases: &'static [&'static str],
     /// True if `*` in `--controllers` includes it.
     pub enabled_by_default: bool,
-    /// Its task in one sentence, for help and README.
+    /// Its task in one sentence, for help and docs/reference.md.
     pub summary: &'static str,
     /// Name of its client: the end of its user agent and, with `--use-service-account-credentials`,
     /// its service account. Most identities equal the name.

@@ -3,7 +3,25 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The table of controllers in the README, rendered from the registry.
+/// Asserts that the part of `page` after `mark` is `wanted`, up to the mark `end`. If `UPDATE_DOCS`
+/// is set, writes it instead.
+pub(crate) fn keep_part(page: &str, mark: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mark = format!("<!-- {mark}: kept true by a test -->\n");
+    let (before, rest) = text.split_once(&mark).unwrap();
+    let (found, after) = rest.split_once("<!-- end -->").unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{mark}{wanted}<!-- end -->{after}")).unwrap();
+        return;
+    }
+    assert_eq!(
+        found, wanted,
+        "run this test with UPDATE_DOCS=1 to update {page}"
+    );
+}
+
+/// The table of controllers in the reference, rendered from the registry.
 fn controllers_table() -> String {
     let mut table = "| controller | alias | purpose |\n|---|---|---|\n".to_owned();
     for controller in steersman_controllers::ALL {
@@ -25,21 +43,14 @@ fn controllers_table() -> String {
 }
 
 #[test]
-fn the_readme_lists_all_controllers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
-    let mark = "<!-- controllers: kept true by a test -->\n";
-    let (before, rest) = readme.split_once(mark).unwrap();
-    let (found, after) = rest.split_once("<!-- end -->").unwrap();
-    let wanted = controllers_table();
-    if std::env::var_os("UPDATE_README").is_some() {
-        std::fs::write(&path, format!("{before}{mark}{wanted}<!-- end -->{after}")).unwrap();
-        return;
-    }
-    assert_eq!(
-        found, wanted,
-        "run this test with UPDATE_README=1 to update it"
-    );
+fn the_reference_lists_all_controllers() {
+    keep_part("docs/reference.md", "controllers", &controllers_table());
+}
+
+#[test]
+fn the_readme_has_at_most_130_lines() {
+    let readme = include_str!("../README.md");
+    assert!(readme.lines().count() <= 130, "move details to docs/");
 }
 
 #[test]
@@ -119,6 +130,7 @@ fn relative_links_point_to_existing_files_and_headings() {
         "README.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
+        "SECURITY.md",
         "charts/steersman/README.md",
     ]
     .map(|page| root.join(page))

@@ -4,13 +4,15 @@
 #     --output type=image,name=registry.example.com/steersman:0.1.0,rewrite-timestamp=true,push=true .
 # The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler, which has the
 # C library too, stays the same. A tag may move: for a release, name the compiler's image by the digest that `docker buildx imagetools
-# inspect rust:1.95-slim` prints, as rust:1.95-slim@sha256:...
+# inspect rust:1.95.0-slim` prints, as rust:1.95.0-slim@sha256:...
+# The build follows a profile of this compiler. For another one, add --build-arg BUILD_OPTIONS=--without-profile.
 # scripts/image.sh does the same without a container engine; with --twice it builds in two places and compares the bytes.
-FROM rust:1.95-slim AS build
+FROM rust:1.95.0-slim AS build
 WORKDIR /src
 COPY . .
 ARG STEERSMAN_COMMIT=""
-RUN scripts/build-static.sh /out
+ARG BUILD_OPTIONS=""
+RUN scripts/build-static.sh $BUILD_OPTIONS /out
 
 FROM scratch
 ARG STEERSMAN_COMMIT=""

@@ -31,7 +31,7 @@ alias devcluster := dev
 chart:
     scripts/chart.sh
 
-# Builds the binary of the image and starts it in an empty root: --quick, --twice.
+# Builds the binary of the image and starts it in an empty root: --quick, --without-profile, --twice.
 image *arguments:
     scripts/image.sh "$@"
 

@@ -2,12 +2,19 @@
 # Builds the manager for the image: a static binary without the development cluster. The build is
 # reproducible: the same sources, compiler and C library give the same bytes in any folder. The
 # Dockerfile and scripts/image.sh run this script.
-#   scripts/build-static.sh <folder for the binary>
+#   scripts/build-static.sh [--without-profile] <folder for the binary>
+# The build follows the profile in profile/, which fits one compiler; another compiler is an error.
+# --without-profile builds without it: such a binary takes more CPU time.
 # The C library is that of this machine. glibc needs version 2.36: older ones cannot start a binary with
 # packed relocations, and those before 2.34 read DNS servers and /etc/hosts with libraries that the
 # image lacks. User agents contain STEERSMAN_COMMIT.
 # With PROFILE_RUNS, a folder, the binary counts there how often its code runs (scripts/profile.sh).
 set -eu
+profile=yes
+if [ "${1:-}" = --without-profile ]; then
+  profile=
+  shift
+fi
 out=$(mkdir -p "${1:?which folder shall the binary go to?}" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 
@@ -26,6 +33,8 @@ esac
 compiler=$(rustc --version)
 if [ -n "${PROFILE_RUNS:-}" ]; then
   RUSTFLAGS="$RUSTFLAGS -C profile-generate=$PROFILE_RUNS"
+elif [ -z "$profile" ]; then
+  echo "build-static: without the profile, so the binary takes more CPU time" >&2
 elif [ "$compiler" = "$(cat profile/compiler)" ]; then
   mkdir -p target/image
   gunzip --stdout profile/steersman.profdata.gz >target/image/steersman.profdata
@@ -33,7 +42,12 @@ elif [ "$compiler" = "$(cat profile/compiler)" ]; then
   touch -r profile/steersman.profdata.gz target/image/steersman.profdata
   RUSTFLAGS="$RUSTFLAGS -C profile-use=$PWD/target/image/steersman.profdata"
 else
-  echo "build-static: no profile of $compiler, so the binary takes more CPU time" >&2
+  cat >&2 <<END
+build-static: the profile is of "$(cat profile/compiler)", and this compiler is "$compiler".
+Select that compiler with RUSTUP_TOOLCHAIN, renew the profile with scripts/profile.sh, or build with
+--without-profile: the binary then takes more CPU time.
+END
+  exit 1
 fi
 export "CFLAGS_$(echo "$target" | tr - _)=-ffile-prefix-map=$PWD=/src -ffile-prefix-map=$cargo_home=/cargo"
 export RUSTFLAGS

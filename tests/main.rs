@@ -21,6 +21,7 @@ mod failover;
 mod harness;
 mod health;
 mod hostile;
+mod image;
 mod join;
 mod keys;
 mod kubectl;

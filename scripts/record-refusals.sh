@@ -3,8 +3,8 @@
 # after a change of the cases or for the next Kubernetes.
 #   KUBEBUILDER_ASSETS=FOLDER scripts/record-refusals.sh
 # FOLDER contains kube-apiserver and etcd. Then renew the list and the table of differences:
-#   STEERSMAN_GOLDEN=write cargo test --workspace --test refusals
+#   STEERSMAN_GOLDEN=write cargo test --package steersman-apiserver --test main refusals::
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/real-server.sh
-cargo test --workspace --test refusals record -- --ignored --nocapture
+cargo test --package steersman-apiserver --test main refusals::record -- --ignored --nocapture

@@ -9,4 +9,4 @@ source scripts/real-server.sh
 "$assets/kube-scheduler" --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0 \
   2>"$home/kube-scheduler.log" &
 pids=($! "${pids[@]}")
-cargo test --workspace --test scheduling record -- --ignored --nocapture
+cargo test --package steersman-nodes --test main scheduling::record -- --ignored --nocapture

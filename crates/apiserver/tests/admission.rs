@@ -1,8 +1,6 @@
 //! Admission: quotas, limits, ServiceAccounts, priorities, tolerations, taints, and classes of claims,
 //! Ingresses and pods.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::status::Status;

@@ -1,12 +1,8 @@
 //! ValidatingAdmissionPolicies. All messages are those of kube-apiserver 1.36.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::{clock, send};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use support::{clock, send};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

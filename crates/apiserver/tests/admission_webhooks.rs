@@ -1,17 +1,13 @@
 //! Admission webhooks, called over HTTPS on this machine. All messages are those of
 //! kube-apiserver 1.36.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::hook::{Certificate, Hook, Respond};
+use crate::support::{Answer, clock, send};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, DnType, IsCa, SanType, date_time_ymd};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use support::hook::{Certificate, Hook, Respond};
-use support::{Answer, clock, send};
 use tokio::net::TcpListener;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

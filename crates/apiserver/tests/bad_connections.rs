@@ -1,10 +1,6 @@
 //! Connections that break off, stall or carry no HTTP. The server closes them, changes no object,
 //! and serves all other clients.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use support::{ask, both_doors, clock};
+use crate::support::{ask, both_doors, clock};
 
 /// Longer than any of these tests takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);

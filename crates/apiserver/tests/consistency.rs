@@ -1,7 +1,5 @@
 //! Guarantees for clients that write concurrently, and for clients that fall behind.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 

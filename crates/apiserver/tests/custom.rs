@@ -1,7 +1,5 @@
 //! Custom resources: the effects of a CustomResourceDefinition and of its deletion.
 
-#![allow(clippy::unwrap_used)]
-
 use futures::{StreamExt, TryStreamExt};
 use http::Method;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams};

@@ -1,7 +1,5 @@
 //! Requests in the process and through HTTPS use the same store.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! Events are deleted after their time to live.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};

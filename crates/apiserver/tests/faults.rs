@@ -1,7 +1,5 @@
 //! Each failure as a client observes it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::time::Duration;
 
 use futures::StreamExt;

@@ -1,15 +1,11 @@
 //! Kinds with behaviour beyond their row in the table: two versions, approvals, computed objects.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::{Answer, ask, clock};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
-use support::{Answer, ask, clock};
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -455,7 +451,7 @@ async fn api_services_tell_whether_they_are_available() {
 #[tokio::test]
 async fn the_service_of_the_api_server_has_endpoints() {
     let cluster = DevCluster::with_managed_fields(clock());
-    let (_, door) = support::both_doors(&cluster).await;
+    let (_, door) = crate::support::both_doors(&cluster).await;
     let (ip, port) = (door.address().ip().to_string(), door.address().port());
     let client = cluster.client();
     let endpoints = get(&client, "/api/v1/namespaces/default/endpoints/kubernetes").await;

@@ -1,8 +1,6 @@
 //! Managed fields through the API: guarantees for clients of server-side apply, and limits on the
 //! number of entries.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use http::Method;

@@ -1,15 +1,11 @@
 //! MutatingAdmissionPolicies. All messages are those of kube-apiserver 1.36.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::hook::Hook;
+use crate::support::{Answer, ask, clock, send};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use support::hook::Hook;
-use support::{Answer, ask, clock, send};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";

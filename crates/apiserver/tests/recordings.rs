@@ -1,8 +1,6 @@
 //! Compares the pure functions of the server with answers recorded from a real server, request by
 //! request. `replay.rs` compares the answers that need the store.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::fs;
 use std::path::PathBuf;
 

@@ -5,21 +5,16 @@
 //! `replay-known.txt` lists the steps with a known difference and its reason. The test fails for an
 //! unlisted difference, and for a listed step without one.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "support/recorded.rs"]
-mod recorded;
-
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::recorded::{differ, known, masked};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
-use recorded::{differ, known, masked};
 use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;

@@ -1,7 +1,5 @@
 //! Authentication in the process and through HTTPS, and authorization by roles and bindings.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;

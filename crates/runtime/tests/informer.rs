@@ -1,9 +1,5 @@
 //! Informers against the API server of the development cluster under injected faults, in paused
 //! time. Handlers must receive each change once and in order, and the store must become current.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot continue should show the line"
-)]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

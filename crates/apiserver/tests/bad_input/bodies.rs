@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cases::{
+use super::cases::{
     APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MAPS, MERGE, PROTOBUF, STRATEGIC, WIDGETS, YAML,
     case, cluster, refused,
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cases::{
+use super::cases::{
     APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, POD, PODS, STRATEGIC, WIDGETS, case, cluster,
     refused,
 };

@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 
-use crate::cases::{
+use super::cases::{
     APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, PODS, STRATEGIC, cluster, deployment, pod,
 };
 use crate::support::ask;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cases::{
+use super::cases::{
     APPLY, Case, DEPLOYMENT, JSON, JSON_PATCH, MAP, MAPS, MERGE, POD, STRATEGIC, WIDGETS, case,
     cluster, refused,
 };

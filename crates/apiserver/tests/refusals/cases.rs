@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::mutations::{self, LONG};
-use crate::schema::{Resource, Schema};
+use super::mutations::{self, LONG};
+use super::schema::{Resource, Schema};
 use crate::support::recorded::mask_text;
 use crate::support::{ask, try_ask};
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::schema::{Form, Schema};
+use super::schema::{Form, Schema};
 
 /// A change at one place of an object.
 #[derive(Clone)]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::cases::{Answer, split};
-use crate::file;
+use super::cases::{Answer, split};
+use super::file;
 use crate::support::recorded::known;
 
 const KNOWN: &str = "tests/refusals/known.txt";

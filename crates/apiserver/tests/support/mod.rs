@@ -1,8 +1,6 @@
 //! Helpers for tests of raw requests: clients for both interfaces, and raw answers.
 
-#[allow(dead_code, reason = "few tests need webhooks")]
 pub(crate) mod hook;
-#[allow(dead_code, reason = "few tests compare recorded answers")]
 pub(crate) mod recorded;
 
 use http::Request;
@@ -20,7 +18,6 @@ pub(crate) fn clock() -> Clock {
 
 /// The admin's clients in the process and through HTTPS, by name. Keep the returned port open while
 /// using them.
-#[allow(dead_code, reason = "some tests need no network")]
 pub(crate) async fn both_doors(
     cluster: &DevCluster,
 ) -> ([(&'static str, kube::Client); 2], HttpsDoor) {
@@ -42,7 +39,6 @@ pub(crate) async fn both_doors(
 }
 
 /// The answer to a raw request.
-#[allow(dead_code, reason = "not every test reads all fields")]
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) warnings: Vec<String>,
@@ -103,7 +99,6 @@ pub(crate) async fn try_ask(
 }
 
 /// Sends JSON to a cluster.
-#[allow(dead_code, reason = "some tests send other bodies")]
 pub(crate) async fn send(cluster: &DevCluster, method: &str, path: &str, body: &Value) -> Answer {
     let body = body.to_string();
     ask(

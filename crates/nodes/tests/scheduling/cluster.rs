@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use steersman_devcluster::nodes::BEHAVIOUR;
 
-use crate::answer::Answer;
+use super::answer::Answer;
 
 /// Time between two looks at a pod.
 const POLL: Duration = Duration::from_millis(50);

@@ -1,7 +1,5 @@
 //! Lives of simulated pods, from creation to removal, under paused time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

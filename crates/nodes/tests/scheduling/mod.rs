@@ -7,8 +7,6 @@
 //! unlisted difference, and for a listed case without one. `scripts/record-scheduling.sh` records
 //! the answers anew.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod answer;
 mod cluster;
 

@@ -1,12 +1,8 @@
 //! Requests that no well-behaved client sends. Each one gets upstream's answer or a closed
 //! connection, and changes no object.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod bodies;
 mod cases;
 mod changes;
 mod damage;
 mod requests;
-#[path = "../support/mod.rs"]
-mod support;

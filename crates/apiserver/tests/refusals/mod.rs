@@ -6,15 +6,10 @@
 //! difference, and for a listed case without one. `STEERSMAN_GOLDEN=write` renews the list and
 //! the table in `docs/refusals.md`; `scripts/record-refusals.sh` records the answers anew.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod cases;
 mod mutations;
 mod report;
 mod schema;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,7 +35,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 async fn seeds() -> Vec<Seed> {
-    let cluster = DevCluster::new(support::clock());
+    let cluster = DevCluster::new(crate::support::clock());
     cases::seeds(schema::Schema::read(&cluster.client()).await)
 }
 
@@ -86,7 +81,7 @@ fn replayed<'a>(seeds: impl Iterator<Item = &'a Seed>) -> Vec<(String, Answer)> 
     let _in_runtime = runtime.enter();
     seeds
         .flat_map(|seed| {
-            let cluster = DevCluster::with_managed_fields(support::clock());
+            let cluster = DevCluster::with_managed_fields(crate::support::clock());
             runtime.block_on(cases::answers(&cluster.client(), seed))
         })
         .collect()

@@ -7,11 +7,7 @@
 //! while a candidate is polled, and close with the clock. Checks around each poll therefore cover
 //! every instant.
 //!
-//!     STEERSMAN_SEEDS=1000 cargo test -p steersman-runtime --test election
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot continue should show the line"
-)]
+//!     STEERSMAN_SEEDS=1000 cargo test -p steersman-runtime --test main election::
 
 mod network;
 mod process;
@@ -156,7 +152,7 @@ fn the_invariants_hold_under_faults_and_a_candidate_leads_afterwards() {
     let (mut terms, mut seconds) = (0, 0);
     for seed in seeds() {
         let history = run_seed(seed).unwrap_or_else(|violation| {
-            panic!("{violation}\nto repeat this run: {SEED}={seed} cargo test -p steersman-runtime --test election -- --nocapture")
+            panic!("{violation}\nto repeat this run: {SEED}={seed} cargo test -p steersman-runtime --test main election:: -- --nocapture")
         });
         let led = history
             .windows(2)

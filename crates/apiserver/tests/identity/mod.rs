@@ -5,23 +5,17 @@
 //! `known.txt` lists the requests with another answer, with the reason. The test fails for an
 //! unlisted difference, and for a listed request without one.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-#[path = "../support/recorded.rs"]
-#[allow(dead_code, reason = "some helpers are for other tests")]
-mod recorded;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::support::recorded::{differ, known, masked};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
-use recorded::{differ, known, masked};
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde::Deserialize;

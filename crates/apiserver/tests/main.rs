@@ -1,0 +1,28 @@
+//! Requests to the embedded API server, and its answers.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed `unwrap` shows the place in the test"
+)]
+
+mod admission;
+mod admission_policies;
+mod admission_webhooks;
+mod bad_connections;
+mod bad_input;
+mod consistency;
+mod conversion;
+mod custom;
+mod custom_rules;
+mod doors;
+mod event_ttl;
+mod faults;
+mod identity;
+mod kinds;
+mod managed_fields;
+mod mutating_policies;
+mod recordings;
+mod refusals;
+mod replay;
+mod support;
+mod users;

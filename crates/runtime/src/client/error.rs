@@ -58,7 +58,7 @@ pub enum ApiError {
     },
     /// A text cannot be a part of the URL, so the request was not sent.
     #[error("{0}")]
-    Path(#[source] PathError),
+    Path(#[source] Box<PathError>),
 }
 
 /// An answer, or a line of one, that is longer than its limit.

@@ -112,7 +112,7 @@ pub enum PathError {
 
 impl From<PathError> for ApiError {
     fn from(source: PathError) -> Self {
-        Self::Path(source)
+        Self::Path(Box::new(source))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use steersman::RunError;
 use steersman::health::Probe;
 use steersman_devcluster::DevCluster;
-use steersman_devcluster::faults::{Matcher, RequestFault};
+use steersman_devcluster::faults::{self, Matcher, RequestFault};
 use tokio::time::Instant;
 
 use crate::election::{Running, cluster, start};
@@ -205,14 +205,22 @@ async fn stopping_a_stalled_leader_releases_the_lease_at_once() {
 async fn a_leader_whose_lists_failed_for_a_while_keeps_the_lease() {
     let cluster = cluster();
     let manager = at_work(&cluster, &[]).await;
-    let rules = [Matcher::new("list", "pods"), Matcher::new("watch", "pods")].map(|matcher| {
+    let reset = |verb| {
+        let matcher = Matcher::new(verb, "pods");
         cluster
             .faults()
             .on_request(matcher, RequestFault::Reset, None)
-    });
+    };
+    // A watch that has expired leads to a list.
+    let (expired, list) = (Matcher::new("watch", "pods"), reset("list"));
+    cluster.faults().reject(expired, faults::expired(), Some(1));
     cluster.faults().break_watches("pods");
+    while cluster.faults().hits(list) == 0 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let watch = reset("watch");
     tokio::time::sleep(LIMIT / 2).await;
-    for rule in rules {
+    for rule in [list, watch] {
         assert!(cluster.faults().hits(rule) > 0);
         cluster.faults().remove(rule);
     }

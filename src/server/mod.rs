@@ -31,6 +31,7 @@ use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use connection::{ConnectionSettings, HEAD, listen};
@@ -415,7 +416,12 @@ async fn version(State(endpoints): State<Endpoints>) -> Response {
         .into_response()
 }
 
+/// Scrapes take their turns. Otherwise those of one client would all be next for the thread, and a
+/// probe would wait for all of them.
+static SCRAPES: Semaphore = Semaphore::const_new(1);
+
 async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {
+    let _turn = SCRAPES.acquire().await;
     match with_metric_counts(endpoints.metrics.gather(), &endpoints.shown) {
         Ok(families) => exposed(&endpoints, &families, &request),
         Err(error) => text(

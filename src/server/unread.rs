@@ -15,14 +15,15 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
+use hyper::body::Buf;
 
 /// Maximum size of all answers that are not read yet, in bytes. A single answer may be larger.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// What an answer takes in addition to its body: its stream and its head.
 const OVERHEAD: usize = 1024;
-/// The piece of an answer that is given to the connection at once. The connection holds it until
-/// the client reads it.
-const PIECE: usize = 16 * 1024;
+/// The piece of an answer that is given to the connection at once. The connection holds one for each
+/// stream until the client reads it.
+const PIECE: usize = 4 * 1024;
 
 /// The answers of all connections. Cheap to clone; clones share one state.
 #[derive(Clone, Default)]
@@ -105,7 +106,9 @@ impl http_body::Body for Rest {
                 let error = io::Error::other("the client did not read this answer in time");
                 return Poll::Ready(Some(Err(error)));
             };
-            let piece = rest.split_to(rest.len().min(PIECE));
+            // A copy, because a part of `rest` would keep all of it in memory.
+            let piece = Bytes::copy_from_slice(&rest[..rest.len().min(PIECE)]);
+            rest.advance(piece.len());
             answers.bytes -= piece.len();
             piece
         };
@@ -156,6 +159,16 @@ mod tests {
             assert_eq!(body.collect().await.unwrap().to_bytes().len(), 350_000);
         }
         assert_eq!(unread.answers().bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn a_piece_does_not_keep_the_rest_of_its_answer_in_memory() {
+        let unread = Unread::default();
+        let mut body = held(&unread, 350_000).await;
+        let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(piece.is_unique() && piece.len() == PIECE);
+        let rest = body.collect().await.unwrap().to_bytes();
+        assert_eq!(rest.len(), 350_000 - PIECE);
     }
 
     #[tokio::test]

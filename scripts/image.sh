@@ -7,6 +7,7 @@
 # other settings. The binary is half as large again, so the size limit is higher. The image is never
 # built this way.
 # --without-profile omits the profile only, for other compilers than that of the profile.
+# STEERSMAN selects the program that has the embedded API server; without it, the script builds one.
 # --twice builds a second time from nothing in another folder, and fails if the binaries differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -80,8 +81,11 @@ fi
 version=$("${enter[@]}" /usr/local/bin/kube-controller-manager --version) || fail "it does not start in an empty root"
 
 # The embedded API server has its own manager, so the manager under test uses another Lease.
-cargo build --quiet --package steersman
-target/debug/steersman dev --write-kubeconfig "$root/kubeconfig" >"$scratch/server" 2>&1 &
+if [ -z "${STEERSMAN:-}" ]; then
+  cargo build --quiet --package steersman
+  STEERSMAN=target/debug/steersman
+fi
+"$STEERSMAN" dev --write-kubeconfig "$root/kubeconfig" >"$scratch/server" 2>&1 &
 children+=($!)
 for _ in $(seq 300); do [ -f "$root/kubeconfig" ] && break; sleep 0.1; done
 [ -f "$root/kubeconfig" ] || { cat "$scratch/server" >&2; fail "the embedded API server does not start"; }

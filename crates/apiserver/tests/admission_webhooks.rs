@@ -76,7 +76,7 @@ fn broken(why: &str) -> (u16, String) {
     (500, message)
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_validating_webhook_refuses_in_its_own_words() {
     let denied = |code: u16, why: &str| {
         (
@@ -104,7 +104,7 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
     assert_eq!(reason, denied(409, ": Conflict"));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn wrong_answers_of_webhooks_refuse_the_request() {
     let invalid = |why: &str| broken(&format!("received invalid webhook response: {why}"));
     let absent =
@@ -134,7 +134,7 @@ async fn wrong_answers_of_webhooks_refuse_the_request() {
     assert_eq!(missing, (500, "Internal error occurred: error in remove for path: '/data/nope': Unable to remove nonexistent key: nope: missing value".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn unreachable_webhooks_follow_the_failure_policy() {
     let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
     let client = |url: &str| json!({"url": url, "caBundle": hook.authority});
@@ -164,7 +164,7 @@ async fn unreachable_webhooks_follow_the_failure_policy() {
     assert_eq!(refusal(untrusted).await, broken(&why));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_certificate_can_vouch_for_itself() {
     let allow: Respond = |review| respond(review, json!({"allowed": true}));
     let answer = async |certificate: Certificate| {
@@ -214,7 +214,7 @@ async fn a_certificate_can_vouch_for_itself() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn services_lead_to_their_external_names() {
     let hook =
         Hook::start(|review| respond(review, json!({"allowed": true, "warnings": ["called"]})))
@@ -261,7 +261,7 @@ async fn services_lead_to_their_external_names() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_mutating_webhook_changes_new_and_changed_objects() {
     let hook = Hook::start(|review| {
         patch(
@@ -300,7 +300,7 @@ async fn a_mutating_webhook_changes_new_and_changed_objects() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn generated_names_reach_the_validating_webhook() {
     let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
     let cluster = DevCluster::new(clock());
@@ -323,7 +323,7 @@ async fn generated_names_reach_the_validating_webhook() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn wrong_configurations_are_refused() {
     let url = json!({"url": "https://x.y/z"});
     let cases = [

@@ -101,7 +101,7 @@ fn shown(answer: &Answer) -> (u16, &str, &Value) {
     (answer.code, version, &answer.body["spec"])
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn objects_are_read_and_written_in_every_version() {
     for stored in ["v1", "v2"] {
         let (cluster, _hook) = cluster(convert, stored).await;
@@ -174,7 +174,7 @@ async fn objects_are_read_and_written_in_every_version() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_list_is_converted_with_one_call() {
     let (cluster, hook) = cluster(convert, "v1").await;
     for name in ["a", "b"] {
@@ -194,7 +194,7 @@ async fn a_list_is_converted_with_one_call() {
     assert_eq!(requests[0]["objects"].as_array().unwrap().len(), 2);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn watches_show_the_requested_version() {
     let (cluster, _hook) = cluster(convert, "v1").await;
     send(&cluster, "POST", &points("v1"), &v1("a", "x")).await;
@@ -222,7 +222,7 @@ async fn watches_show_the_requested_version() {
     assert_eq!(next().await, ("deleted", json!({"address": "x:81"})));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn stored_objects_keep_their_version_when_another_one_is_stored() {
     let (cluster, hook) = cluster(convert, "v1").await;
     send(&cluster, "POST", &points("v1"), &v1("a", "x")).await;
@@ -241,7 +241,7 @@ async fn stored_objects_keep_their_version_when_another_one_is_stored() {
     assert_eq!(cluster.objects("points")[0]["apiVersion"], "ex.com/v2");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn only_labels_and_annotations_of_the_metadata_can_change() {
     let (cluster, _hook) = cluster(
         |review| {
@@ -262,7 +262,7 @@ async fn only_labels_and_annotations_of_the_metadata_can_change() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn failed_conversions_are_errors() {
     let failed = |why: &str| format!("conversion webhook for ex.com/v1, Kind=Point {why}");
     let cases: [(Respond, String); 6] = [
@@ -321,7 +321,7 @@ async fn failed_conversions_are_errors() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_failed_conversion_stores_nothing() {
     let (cluster, _hook) = cluster(
         |review| {

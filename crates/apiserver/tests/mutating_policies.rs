@@ -318,7 +318,7 @@ async fn policies_are_invoked_again_after_changes_if_they_ask_for_it() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_webhook_sees_the_changes_of_policies_and_causes_another_round() {
     let hook = Hook::start(|review| {
         let operations = json!([{"op": "add", "path": "/data/hook", "value": "1"}]);

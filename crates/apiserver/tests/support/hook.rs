@@ -1,4 +1,5 @@
-//! A webhook over HTTPS on this machine.
+//! A webhook over HTTPS on this machine. Its tests run in real time: a paused clock does not wait for
+//! sockets, so a slow machine would see timeouts.
 
 use std::sync::{Arc, Mutex};
 

@@ -22,7 +22,7 @@ lint:
 
 # Starts an API server, simulated nodes and the manager in one process.
 dev *arguments:
-    cargo run --release -- dev "$@"
+    cargo run -- dev "$@"
 
 alias devcluster := dev
 

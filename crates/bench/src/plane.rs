@@ -20,11 +20,20 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use crate::cluster;
 use crate::process::Usage;
 use crate::row::Workload;
-use crate::workloads::STAGES;
 
 /// Plugins that are off in a control plane of our own: managers come and go, so nodes and pods must
 /// not wait for them.
 const DISABLED_PLUGINS: [&str; 2] = ["ServiceAccount", "TaintNodesByCondition"];
+
+/// The steps of the simulated pods of the load `latency`. Those with the behaviour `prompt` take little of the
+/// measured time; those with `told` become ready and end when the load says so.
+const STAGES: &str = "stages:
+- {name: start-promptly, state: pending, behaviour: prompt, after: 5ms, then: running}
+- {name: be-ready-promptly, state: running, behaviour: prompt, after: 5ms, then: ready}
+- {name: end-promptly, state: terminating, behaviour: prompt, after: 5ms, then: remove}
+- {name: await-readiness, state: running, behaviour: told, then: nothing}
+- {name: stay-ready, state: ready, behaviour: told, then: nothing}
+";
 
 /// The choice of an API server, and its nodes.
 #[derive(Debug, clap::Args)]

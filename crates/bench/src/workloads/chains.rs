@@ -28,16 +28,6 @@ use super::{is_rolled_out, objects, template};
 use crate::proxy::Proxy;
 use crate::slices::percentile;
 
-/// The steps of the simulated pods of these chains. Those with the behaviour `prompt` take little of the
-/// measured time; those with `told` become ready and end when the load says so.
-pub(crate) const STAGES: &str = "stages:
-- {name: start-promptly, state: pending, behaviour: prompt, after: 5ms, then: running}
-- {name: be-ready-promptly, state: running, behaviour: prompt, after: 5ms, then: ready}
-- {name: end-promptly, state: terminating, behaviour: prompt, after: 5ms, then: remove}
-- {name: await-readiness, state: running, behaviour: told, then: nothing}
-- {name: stay-ready, state: ready, behaviour: told, then: nothing}
-";
-
 /// Namespaces of the objects.
 const NAMESPACE: &str = "bench-latency";
 const QUOTA_NAMESPACE: &str = "bench-latency-quota";

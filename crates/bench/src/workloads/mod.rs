@@ -43,7 +43,7 @@ use crate::cluster::{NAMESPACE, PREFIX};
 use crate::plane::Plane;
 use crate::row::{Row, Workload};
 use crate::run::{Bench, idle};
-pub(crate) use chains::{Chain, Reaction, STAGES, run as run_chains};
+pub(crate) use chains::{Chain, Reaction, run as run_chains};
 use namespaces::Namespaces;
 use quotas::Quotas;
 use services::Services;

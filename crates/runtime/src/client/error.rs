@@ -61,6 +61,12 @@ pub enum ApiError {
     Path(#[source] Box<PathError>),
 }
 
+impl From<PathError> for ApiError {
+    fn from(source: PathError) -> Self {
+        Self::Path(Box::new(source))
+    }
+}
+
 /// An answer, or a line of one, that is longer than its limit.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the API server {server} sent more than {} MiB at once", limit >> 20)]

@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Write};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
-use super::{ApiError, Target};
+use super::Target;
 
 /// The characters that must be escaped in a path segment.
 const OUTSIDE_SEGMENTS: &AsciiSet = &NON_ALPHANUMERIC
@@ -108,12 +108,6 @@ pub enum PathError {
     /// The text is no path with a query.
     #[error("invalid path {0:?} in a document of the API server")]
     Served(String),
-}
-
-impl From<PathError> for ApiError {
-    fn from(source: PathError) -> Self {
-        Self::Path(Box::new(source))
-    }
 }
 
 fn push(path: &mut String, part: Part, text: &str) -> Result<(), PathError> {

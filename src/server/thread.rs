@@ -11,6 +11,10 @@ use tokio::sync::oneshot;
 /// The most threads for reads of files and verifications of certificates. They end when idle.
 const MAX_BLOCKING_THREADS: usize = 4;
 
+/// The number of steps of tasks between two looks at sockets. A scrape is a step of milliseconds; with
+/// tokio's default of 61, a probe would wait for hundreds of them.
+const EVENT_INTERVAL: u32 = 1;
+
 /// A thread with a runtime of its own. A dropped `ServerThread` ends it with all of its tasks.
 pub(crate) struct ServerThread {
     runtime: Handle,
@@ -22,6 +26,7 @@ impl ServerThread {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(MAX_BLOCKING_THREADS)
+            .event_interval(EVENT_INTERVAL)
             .build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();

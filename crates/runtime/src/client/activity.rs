@@ -29,6 +29,9 @@ struct State {
 /// that none is missing, so the earlier ones do not count any more.
 const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
+/// A caller sends the request that follows a failed one within this time.
+const SUCCESSION: Duration = Duration::from_secs(1);
+
 /// Requests of one kind: `POST`, `LIST`, `WATCH`.
 #[derive(Debug)]
 struct Kind {
@@ -43,10 +46,20 @@ struct Kind {
 }
 
 impl Kind {
-    /// The time for which requests have waited without an answer, if that is a stall for `limit`.
-    fn stalled(&self, limit: Duration) -> Option<Duration> {
-        let waited = self.waited_before + self.waiting_since?.elapsed();
-        (waited >= limit).then_some(waited)
+    /// The time for which requests have waited in vain. `None` if none waits now: neither one of this
+    /// kind, nor one of another kind that its caller sent next, such as a status update after a
+    /// failed creation.
+    fn waited<'a>(&self, mut all: impl Iterator<Item = &'a Self>) -> Option<Duration> {
+        let waits = match self.waiting_since {
+            Some(since) => since.elapsed(),
+            None if self.waited_before.is_zero() => return None,
+            None => {
+                let is_next = |since: &Instant| *since <= self.idle_since + SUCCESSION;
+                let next = all.find_map(|kind| kind.waiting_since.filter(is_next))?;
+                next.max(self.idle_since).elapsed()
+            }
+        };
+        Some(self.waited_before + waits)
     }
 
     fn begin(&mut self, now: Instant, extra_time: Duration) {
@@ -96,8 +109,8 @@ impl Activity {
     pub fn stalled(&self, limit: Duration) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stalled = state.kinds.iter().find_map(|(name, kind)| {
-            let waited = kind.stalled(limit)?;
-            Some((name, kind.under_way, waited))
+            let waited = kind.waited(state.kinds.values())?;
+            (waited >= limit).then_some((name, kind.under_way, waited))
         });
         let (name, under_way, waited) = stalled?;
         Some(format!(
@@ -210,6 +223,25 @@ mod tests {
         let reason = "no PUT request was answered for 90s, 1 under way";
         assert_eq!(activity.stalled(LIMIT).as_deref(), Some(reason));
         drop(next);
+        assert_eq!(activity.stalled(LIMIT), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_of_another_kind_continues_the_wait_of_a_failed_one() {
+        let activity = Activity::default();
+        let creation = activity.begin("POST", NONE);
+        pass(50).await;
+        creation.unanswered();
+        let status = activity.begin("PUT", NONE);
+        pass(10).await;
+        let reason = "no POST request was answered for 60s, 0 under way";
+        assert_eq!(activity.stalled(LIMIT).as_deref(), Some(reason));
+        status.answered();
+        drop(status);
+        assert_eq!(activity.stalled(LIMIT), None);
+        pass(5).await;
+        let _unrelated = activity.begin("PUT", NONE);
+        pass(20).await;
         assert_eq!(activity.stalled(LIMIT), None);
     }
 

@@ -14,6 +14,7 @@ mod cache;
 mod certificates;
 mod chain;
 mod front_proxy;
+mod handshake;
 mod metrics;
 mod permissions;
 mod review;
@@ -36,8 +37,8 @@ use steersman_runtime::workqueue::QueueMetrics;
 use tokio::time::Instant;
 
 pub(crate) use answers::{NOSNIFF, not_acceptable, request_target, text};
-pub(crate) use certificates::AnyClient;
 pub(crate) use chain::Chain;
+pub(crate) use handshake::AnyClient;
 pub(crate) use metrics::AccessMetrics;
 
 use crate::config::Delegation;

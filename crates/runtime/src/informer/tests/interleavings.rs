@@ -250,11 +250,11 @@ struct CountingServer {
 }
 
 impl ListWatch for CountingServer {
-    fn list<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>> {
+    fn list<'a>(&'a self, _: &'a Query) -> BoxFuture<'a, Result<Bytes, ApiError>> {
         panic!("the informer uses streaming lists")
     }
 
-    fn watch<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>> {
+    fn watch<'a>(&'a self, _: &'a Query) -> BoxFuture<'a, Result<Frames, ApiError>> {
         assert_eq!(self.open.fetch_add(1, SeqCst), 0, "two open watches");
         self.total.fetch_add(1, SeqCst);
         let watching = Watching(Arc::clone(&self.open));

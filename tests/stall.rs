@@ -6,7 +6,7 @@ use serde_json::json;
 use steersman::RunError;
 use steersman::health::Probe;
 use steersman_devcluster::DevCluster;
-use steersman_devcluster::faults::{Matcher, RequestFault};
+use steersman_devcluster::faults::{self, Matcher, RequestFault};
 use tokio::time::Instant;
 
 use crate::election::{Running, cluster, start};
@@ -198,6 +198,31 @@ async fn stopping_a_stalled_leader_releases_the_lease_at_once() {
             "no request is retried after the stop"
         );
     }
+}
+
+/// A healthy manager sends no LIST, so no later answer to one shows that all is well again.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lists_failed_for_a_while_keeps_the_lease() {
+    let cluster = cluster();
+    let manager = at_work(&cluster, &[]).await;
+    // Watches that expire lead to lists, which have no answer.
+    let (watch, list) = (Matcher::new("watch", "pods"), Matcher::new("list", "pods"));
+    let watch = cluster.faults().reject(watch, faults::expired(), None);
+    let list = cluster.faults().on_request(list, RequestFault::Reset, None);
+    cluster.faults().break_watches("pods");
+    tokio::time::sleep(LIMIT / 2).await;
+    assert!(cluster.faults().hits(list) > 1, "lists fail");
+    for rule in [watch, list] {
+        cluster.faults().remove(rule);
+    }
+    for second in 0..300 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let probe = manager.health.report(Probe::Readyz, "verbose");
+        assert!(probe.healthy || second < 60, "{second}: {}", probe.body);
+    }
+    cluster.create(deployment("api", 1)).await.unwrap();
+    wait_for_count(&cluster, "pods", 3).await;
+    manager.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -304,7 +304,8 @@ impl DaemonSetSyncer {
         Ok(next.map_or(Requeue::Never, Requeue::After))
     }
 
-    /// Writes `counters` if they differ from the status. After a failure, writes them to the live object, so that its other fields keep their live values.
+    /// Writes `counters` if they differ from the status. After a failure, writes them to the live
+    /// object, so that its other fields keep their live values.
     async fn write_status(
         &self,
         key: &ObjectKey,

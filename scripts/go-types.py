@@ -3,7 +3,7 @@
 
   scripts/go-types.py FOLDER    (FOLDER is a source tree of Kubernetes)
 
-In crates/apiserver/src/schema/types.txt, the script renews the marks % (the name of a Go type) and
+In cluster/apiserver/src/schema/types.txt, the script renews the marks % (the name of a Go type) and
 ^ (embedded structs around a field), which errors of Go's decoder show. It writes internal.txt in
 the same folder: the internal types that values in errors have.
 """
@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-TABLES = pathlib.Path(__file__).parent.parent / "crates/apiserver/src/schema"
+TABLES = pathlib.Path(__file__).parent.parent / "cluster/apiserver/src/schema"
 
 # Groups of types.txt with another folder than api/GROUP/v1.
 FOLDERS = {

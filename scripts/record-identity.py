@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records the answers of kube-apiserver to the requests of crates/apiserver/tests/identity.
+"""Records the answers of kube-apiserver to the requests of cluster/apiserver/tests/identity.
 
     KUBEBUILDER_ASSETS=FOLDER scripts/record-identity.py [SCENARIO...]
 
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-FOLDER = pathlib.Path(__file__).parent.parent / "crates/apiserver/tests/identity"
+FOLDER = pathlib.Path(__file__).parent.parent / "cluster/apiserver/tests/identity"
 SCENARIOS = ["certificates", "nodes", "tokens"]
 PORT = int(os.environ.get("PORT", "16443"))
 PATIENCE = 20.0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records the answers of kube-apiserver to the cases of crates/apiserver/tests/refusals, for example
+# Records the answers of kube-apiserver to the cases of cluster/apiserver/tests/refusals, for example
 # after a change of the cases or for the next Kubernetes.
 #   KUBEBUILDER_ASSETS=FOLDER scripts/record-refusals.sh
 # FOLDER contains kube-apiserver and etcd. Then renew the list and the table of differences:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records the answers of kube-scheduler to the cases of crates/nodes/tests/scheduling, for example
+# Records the answers of kube-scheduler to the cases of cluster/nodes/tests/scheduling, for example
 # after a change of the cases or for the next Kubernetes.
 #   KUBEBUILDER_ASSETS=FOLDER scripts/record-scheduling.sh
 # FOLDER contains kube-apiserver, etcd and kube-scheduler.

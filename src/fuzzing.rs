@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets in `fuzz/`: private readers of bytes from strangers.
+//! Entry points for the fuzz targets in `proof/fuzz`: private readers of bytes from strangers.
 //!
 //! The readers themselves stay private; this module is the only public way to them.
 

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 const ROOTS: [&str; 9] = [
     "controllers",
     "crates/runtime/src",
-    "crates/apiserver/src",
-    "crates/apiserver/tests",
+    "cluster/apiserver/src",
+    "cluster/apiserver/tests",
     "crates/cloud/src",
-    "crates/nodes/src",
-    "crates/conformance/src",
+    "cluster/nodes/src",
+    "cluster/conformance/src",
     "src",
     "tests",
 ];

@@ -505,7 +505,7 @@ class Managers(Cluster):
         (self.folder / "controller-manager.conf").write_text(yaml.safe_dump(credentials))
         authority = base64.b64decode(credentials["clusters"][0]["cluster"]["certificate-authority-data"])
         (self.folder / "front-proxy-ca.crt").write_bytes(authority)
-        keys = ROOT / "crates/perturb/tests/suite"
+        keys = ROOT / "proof/perturb/tests/suite"
         for name, source in (("ca.crt", "testdata/ca.crt"), ("ca.key", "testdata/ca.key"), ("sa.key", "account_key.pem")):
             (self.folder / name).write_bytes((keys / source).read_bytes())
         files = re.compile("/etc/kubernetes/(pki/)?")

@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets in `fuzz/`: private parsers of bytes from the API server.
+//! Entry points for the fuzz targets in `proof/fuzz`: private parsers of bytes from the API server.
 //!
 //! The parsers themselves stay private; this module is the only public way to them.
 

@@ -173,7 +173,7 @@ const HEAD: &str = "# Cases whose answers are known to differ: case, reason.\n";
 
 const TABLE_HEAD: &str = "# Refusals of the embedded API server
 
-`crates/apiserver/tests/refusals` sends generated requests, most of them invalid, and compares the
+`cluster/apiserver/tests/refusals` sends generated requests, most of them invalid, and compares the
 answers with those of kube-apiserver 1.36.2. `known.txt` in that folder lists each case with
 another answer. This page is written by the test itself; see
 [CONTRIBUTING.md](../CONTRIBUTING.md#tests). Where kube-apiserver panics, it closes the connection

@@ -326,7 +326,7 @@ mod tests {
         macro_rules! pem {
             ($name:literal) => {
                 include_str!(concat!(
-                    "../../../runtime/src/keys/testdata/",
+                    "../../../../crates/runtime/src/keys/testdata/",
                     $name,
                     ".pem"
                 ))

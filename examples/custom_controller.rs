@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman::ControllerRegistry;
+use steersman_objects::{Object, ObjectKey, Pod};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{Object, ObjectKey, Pod};
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
 

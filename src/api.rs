@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
-use steersman_runtime::client::{
+use steersman_client::{
     self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, Target,
     Transports, WriteGate, user_agent,
 };
 use steersman_runtime::controller::{ClusterCredentials, MANAGERS_IDENTITIES};
-use steersman_runtime::resource::LEASES;
+use steersman_values::resource::LEASES;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -82,18 +82,22 @@ impl Connection {
     /// for reviews come from `--authentication-kubeconfig` and `--authorization-kubeconfig`. Sends
     /// no request. Must be called inside a Tokio runtime.
     pub fn from_config(config: &Config) -> Result<Self, RunError> {
-        let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
+        let loaded =
+            steersman_client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
         let transports = Transports::new()?;
-        let mut connection = Self::in_process(transports.connect(&loaded)?, client::host(&loaded));
+        let mut connection = Self::in_process(
+            transports.connect(&loaded)?,
+            steersman_client::host(&loaded),
+        );
         connection.election = transports.connect(&loaded)?;
         connection.connections += 1;
         if config.service_account_credentials {
-            connection.anonymous = transports.connect(&client::anonymous(&loaded))?;
+            connection.anonymous = transports.connect(&steersman_client::anonymous(&loaded))?;
             connection.connections += 1;
         }
         connection.transports = Some(transports);
         connection.credentials.root_ca =
-            client::inline_authority(config.kubeconfig.as_deref())?.into();
+            steersman_client::inline_authority(config.kubeconfig.as_deref())?.into();
         if let Some(Serving {
             access: Access::Delegated(settings),
             ..
@@ -130,9 +134,9 @@ impl Connection {
                 host: self.host.clone(),
             }));
         }
-        let loaded = match client::load_config(kubeconfig, None) {
+        let loaded = match steersman_client::load_config(kubeconfig, None) {
             Ok(loaded) => loaded,
-            Err(client::ConfigError::Missing) if kubeconfig.is_none() => return Ok(None),
+            Err(steersman_client::ConfigError::Missing) if kubeconfig.is_none() => return Ok(None),
             Err(error) if kubeconfig.is_none() => {
                 tracing::warn!(%error, "failed to read in-cluster kubeconfig for delegated {what}");
                 return Ok(None);
@@ -142,11 +146,11 @@ impl Connection {
         self.connections += 1;
         let client = match &self.transports {
             Some(transports) => transports.connect(&loaded)?,
-            None => client::connect(&loaded)?,
+            None => steersman_client::connect(&loaded)?,
         };
         Ok(Some(Delegate {
             client,
-            host: client::host(&loaded),
+            host: steersman_client::host(&loaded),
         }))
     }
 

@@ -8,9 +8,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use steersman_runtime::clock::Clock;
 use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::clock::Clock;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;

@@ -1,6 +1,6 @@
 //! The errors that end a manager, and their exit status.
 
-use steersman_runtime::client::{self, ApiError};
+use steersman_client::ApiError;
 use steersman_runtime::controller::InitError;
 use steersman_runtime::leader::ElectionConfigError;
 
@@ -12,10 +12,10 @@ use crate::server::ServeError;
 pub enum RunError {
     /// Address or credentials of the API server are missing or unreadable.
     #[error(transparent)]
-    Kubeconfig(#[from] client::ConfigError),
+    Kubeconfig(#[from] steersman_client::ConfigError),
     /// The credentials cannot be used for a connection.
     #[error(transparent)]
-    Connect(#[from] client::ConnectError),
+    Connect(#[from] steersman_client::ConnectError),
     /// A kubeconfig for reviews of requests to our port is missing or unreadable.
     #[error("failed to get delegated {what} kubeconfig: {source}")]
     DelegateKubeconfig {
@@ -23,7 +23,7 @@ pub enum RunError {
         what: &'static str,
         /// The cause.
         #[source]
-        source: client::ConfigError,
+        source: steersman_client::ConfigError,
     },
     /// Access control of the HTTPS port cannot be set up.
     #[error(transparent)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use steersman_runtime::client::WriteGate;
+use steersman_client::WriteGate;
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use steersman_runtime::intern;
+use steersman_values::intern;
 use tokio::time::sleep;
 
 /// The time between two releases. An idle manager needs no measurable CPU time for them.

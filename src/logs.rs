@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde_json::Value as Json;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -102,7 +102,7 @@ const OWN_VERBOSITY: [(&str, i64); 5] = [
     (steersman_runtime::events::OCCURRED, 3),
     (REFUSALS, 4),
     (steersman_runtime::leader::RENEWALS, 5),
-    (steersman_runtime::client::REQUESTS, 6),
+    (steersman_client::REQUESTS, 6),
 ];
 
 /// The filter of events at this verbosity.
@@ -389,11 +389,11 @@ mod tests {
 
     #[test]
     fn events_appear_at_upstreams_verbosity() {
-        let client = steersman_runtime::client::REQUESTS;
+        let client = steersman_client::REQUESTS;
         // (target, level, lowest verbosity that shows it)
         let cases = [
             ("steersman::manager", Level::INFO, 0),
-            ("steersman_runtime::client::exchange", Level::DEBUG, 2),
+            ("steersman_client::exchange", Level::DEBUG, 2),
             (REQUESTS, Level::DEBUG, 3),
             (REFUSALS, Level::DEBUG, 4),
             (steersman_runtime::events::OCCURRED, Level::DEBUG, 3),

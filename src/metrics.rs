@@ -8,11 +8,12 @@ use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, Opts, PullingGauge, Registry};
 use tokio::runtime::Handle;
 
+use steersman_runtime::process::Process;
+
 use crate::cardinality::constrain;
 use crate::config::{Features, MetricsSettings};
 use crate::features::FeatureMetric;
 use crate::version;
-use steersman_runtime::process::Process;
 
 /// Registers the metrics that every manager has, leader or not. Must be called inside a Tokio
 /// runtime.

@@ -13,7 +13,6 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use steersman_runtime::client;
 use steersman_runtime::workers;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
@@ -76,7 +75,7 @@ impl Spans {
         layer.with_filter(
             Targets::new()
                 .with_target(workers::SPANS, LevelFilter::INFO)
-                .with_target(client::SPANS, LevelFilter::INFO),
+                .with_target(steersman_client::SPANS, LevelFilter::INFO),
         )
     }
 

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::Activity;
+use steersman_client::Activity;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::time::sleep;
 

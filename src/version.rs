@@ -4,7 +4,7 @@
 pub const COMPONENT: &str = "kube-controller-manager";
 
 /// The Kubernetes release that Steersman equals in behaviour.
-pub const GIT_VERSION: &str = steersman_runtime::client::COMPATIBLE_VERSION;
+pub const GIT_VERSION: &str = steersman_client::COMPATIBLE_VERSION;
 
 /// As [`GIT_VERSION`], without the leading `v`.
 pub(crate) const BINARY: &str = "1.36.2";
@@ -12,7 +12,7 @@ pub(crate) const BINARY: &str = "1.36.2";
 /// Version of Steersman itself.
 pub const STEERSMAN: &str = env!("CARGO_PKG_VERSION");
 
-pub use steersman_runtime::client::platform;
+pub use steersman_client::platform;
 
 /// The value in place of upstream's git commit.
 pub(crate) fn commit() -> String {

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use rand::seq::IndexedRandom;
 use serde_json::{Map, Value, json};
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::access::{NOSNIFF, not_acceptable, text};
 use crate::config::{Features, Release};

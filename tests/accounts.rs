@@ -65,10 +65,7 @@ fn the_token_of_a_secret_is_accepted_until_its_account_is_deleted() {
 
 /// The path of a key of OpenSSL.
 fn key(name: &str) -> String {
-    let folder = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/crates/runtime/src/keys/testdata"
-    );
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/pki/src/keys/testdata");
     format!("{folder}/{name}.pem")
 }
 

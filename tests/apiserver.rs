@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
-use steersman_runtime::client::connect;
+use steersman_client::connect;
 
 use crate::support::{LIMIT, Program, output, python, steersman, wait};
 
@@ -71,7 +71,7 @@ fn get(kubeconfig: &Path, path: &str) -> Value {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let config = steersman_runtime::client::load_config(Some(kubeconfig), None).unwrap();
+        let config = steersman_client::load_config(Some(kubeconfig), None).unwrap();
         let client = kube::Client::from(connect(&config).unwrap());
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         tokio::time::timeout(LIMIT, client.request(request))

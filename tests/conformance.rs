@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use steersman_client::{connect, load_config};
 use steersman_conformance as conformance;
-use steersman_runtime::client::{connect, load_config};
 
 use crate::harness::Cluster;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
-use steersman_runtime::client::{connect, load_config};
+use steersman_client::{connect, load_config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

@@ -7,8 +7,8 @@ use steersman::{Config, Connection, ControllerRegistry, Manager, Options, RunErr
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
-use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::clock::Clock;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use steersman_devcluster::DevCluster;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::election::{cluster, start};
 use crate::program::start_at;

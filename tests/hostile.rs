@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 use crate::support::secured::Secured;

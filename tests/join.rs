@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
-use steersman_runtime::client::{connect, load_config};
-use steersman_runtime::jws::detached_signature;
+use steersman_client::{connect, load_config};
+use steersman_pki::jws::detached_signature;
 
 use crate::harness::assets;
 use crate::support::control_plane::ControlPlane;

@@ -13,7 +13,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::support::secured::Secured;
 use crate::support::{LIMIT, Program, skip};

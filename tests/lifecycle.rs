@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::{Request, Response};
 use kube::client::Body;
 use steersman::{Config, Connection, ControllerRegistry, Manager, Options, RunError};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, Descriptor, InitError};
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 /// A controller that runs until stopped, and then needs this time to finish. `None` panics at once.

@@ -7,14 +7,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The root folders of module paths.
-const ROOTS: [&str; 9] = [
+const ROOTS: [&str; 16] = [
     "controllers",
+    "crates/cel/src",
+    "crates/client/src",
+    "crates/cloud/src",
+    "crates/helpers/src",
+    "crates/objects/src",
+    "crates/options/src",
+    "crates/pki/src",
     "crates/runtime/src",
+    "crates/values/src",
     "cluster/apiserver/src",
     "cluster/apiserver/tests",
-    "crates/cloud/src",
-    "cluster/nodes/src",
     "cluster/conformance/src",
+    "cluster/nodes/src",
     "src",
     "tests",
 ];
@@ -48,7 +55,7 @@ fn module(root: &Path, file: &Path) -> String {
     let names = relative
         .iter()
         .map(|name| name.to_str().unwrap())
-        .filter(|name| *name != "mod");
+        .filter(|name| !["mod", "lib"].contains(name));
     names.collect::<Vec<_>>().join("::")
 }
 

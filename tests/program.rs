@@ -8,7 +8,7 @@ use std::sync::Arc;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 use crate::support::{

@@ -13,7 +13,7 @@ use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::requests::RequestRecord;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::support::cluster::{
     NO_EXPIRY, created_through, deployment, held, pod_writes, wait_for_count, wait_for_lease,

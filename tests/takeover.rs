@@ -335,7 +335,7 @@ fn manifests() -> Vec<Value> {
 /// Deployments without pods, with templates of every group of fields, and the template hashes that
 /// upstream computes.
 fn hashed() -> Vec<(Value, String)> {
-    let lines = include_str!("../crates/runtime/src/template/testdata/cases.jsonl").lines();
+    let lines = include_str!("../crates/objects/src/template/testdata/cases.jsonl").lines();
     let cases = lines.map(|line| serde_json::from_str::<Value>(line).expect("a case a line"));
     let is_plain = |case: &Value| {
         case["collisionCount"].is_null()

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use steersman_devcluster::DevCluster;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tonic::{Request, Response, Status};
 
 use crate::support::cluster::{deployment, wait_for_count};

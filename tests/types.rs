@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::support::cluster::{deployment, wait_for_count};
 use crate::support::{LIMIT, Program};

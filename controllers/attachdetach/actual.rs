@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::AttachedVolume;
-use steersman_runtime::volume::Volume;
+use steersman_helpers::volume::Volume;
+use steersman_objects::AttachedVolume;
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 /// The actual state.

@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use ring::digest;
 use serde_json::{Value, json};
-use steersman_runtime::object::VolumeAttachment;
-use steersman_runtime::volume::{CsiVolume, Volume};
+use steersman_helpers::volume::{CsiVolume, Volume};
+use steersman_objects::VolumeAttachment;
 
 /// Name of the attachment of a volume to a node. Upstream: `getAttachmentName`.
 pub(super) fn name(volume: &CsiVolume, node: &str) -> String {
@@ -74,14 +74,14 @@ pub(super) fn detach_answer(attachment: Option<&VolumeAttachment>) -> Answer<'_>
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 
     #[test]
     fn names_are_those_of_upstream() {
         const CASES: &str =
-            include_str!("../../crates/runtime/src/volume/testdata/volume-attachment-names.json");
+            include_str!("../../crates/helpers/src/volume/testdata/volume-attachment-names.json");
         let cases: Value = serde_json::from_str(CASES).unwrap();
         let text = |case: &Value, field: &str| case[field].as_str().unwrap().to_owned();
         let mut count = 0;

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Meta, Object, ObjectKey, ObjectReference, Pod, Uid};
-use steersman_runtime::volume::Volume;
+use steersman_helpers::volume::Volume;
+use steersman_objects::{Meta, Object, ObjectKey, ObjectReference, Pod, Uid};
+use steersman_values::intern::Sym;
 
 /// A pod that wants volumes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

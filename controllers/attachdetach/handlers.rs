@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_helpers::volume::{Plugin, Volume};
+use steersman_objects::{
     CsiDriver, Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod,
     VolumeAttachment,
 };
-use steersman_runtime::volume::{Plugin, Volume};
+use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_values::intern::Sym;
 
 use super::desired::PodRef;
 use super::{Shared, Work};

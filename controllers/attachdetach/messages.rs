@@ -3,7 +3,7 @@
 //! Upstream: `GenerateMsg` in `operation_executor.go`, and `reportMultiAttachError` in
 //! `reconciler.go`.
 
-use steersman_runtime::volume::CsiVolume;
+use steersman_helpers::volume::CsiVolume;
 
 use super::desired::PodRef;
 use super::operations::Kind;
@@ -59,7 +59,7 @@ pub(super) fn multi_attach(volume: &str, pod: &PodRef, using: &[&PodRef]) -> Str
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::{ObjectKey, Uid};
+    use steersman_objects::{ObjectKey, Uid};
 
     use super::*;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use steersman_helpers::volume::{Volume, qualified_csi_name};
+use steersman_objects::VolumeSource;
 use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::object::VolumeSource;
-use steersman_runtime::volume::{Volume, qualified_csi_name};
 
 use super::Shared;
 use super::operations::Force;

@@ -48,25 +48,25 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_helpers::scheduling::PodsByNode;
+use steersman_helpers::volume::VolumeResolver;
+use steersman_objects::{
+    CsiDriver, Node, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
+};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
-    CsiDriver, Node, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
-};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::scheduling::PodsByNode;
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::volume::VolumeResolver;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::intern::Sym;
 
 use self::metrics::Metrics;
 use self::world::World;

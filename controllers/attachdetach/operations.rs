@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::volume::Volume;
+use steersman_helpers::volume::Volume;
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::desired::PodRef;

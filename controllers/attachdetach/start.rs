@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::Category;
+use steersman_client::Category;
+use steersman_client::live::{self, LiveError};
+use steersman_helpers::volume::Volume;
+use steersman_objects::{Node, Object, ObjectKey, PersistentVolume, VolumeAttachment};
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{Node, Object, ObjectKey, PersistentVolume, VolumeAttachment};
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::volume::Volume;
+use steersman_values::intern::Sym;
 
 use super::Shared;
 

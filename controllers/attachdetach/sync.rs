@@ -6,18 +6,18 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiError, Category, PatchKind, Target};
-use steersman_runtime::events::EventType;
-use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::Delete;
+use steersman_client::{ApiError, Category, PatchKind, Target};
+use steersman_helpers::volume::Plugin;
+use steersman_objects::{
     AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Pod, Uid, VolumeAttachment,
 };
+use steersman_runtime::events::EventType;
+use steersman_runtime::informer::Store;
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::volume::Plugin;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
-use steersman_runtime::writes::Delete;
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::desired::PodRef;
@@ -299,7 +299,7 @@ impl Shared {
     fn sync_driver(&self, driver: &Sym) {
         let skips = get(&self.drivers, driver).is_some_and(|driver| driver.skips_attach());
         if skips {
-            let is_of_driver = |volume: &steersman_runtime::volume::Volume| matches!(&volume.plugin, Plugin::Csi(csi) if csi.driver == *driver);
+            let is_of_driver = |volume: &steersman_helpers::volume::Volume| matches!(&volume.plugin, Plugin::Csi(csi) if csi.driver == *driver);
             let volumes = self.world().desired.remove_volumes(is_of_driver);
             self.enqueue_volumes(volumes);
         } else {

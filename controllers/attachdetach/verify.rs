@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use steersman_runtime::client::Category;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{ObjectKey, VolumeAttachment};
+use steersman_client::Category;
+use steersman_client::live::{self, LiveError};
+use steersman_helpers::volume::{CsiVolume, Plugin, Volume};
+use steersman_objects::{ObjectKey, VolumeAttachment};
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::volume::{CsiVolume, Plugin, Volume};
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::{Shared, Work, attachment};

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use steersman_helpers::volume::{CsiVolume, Plugin, Volume};
+use steersman_objects::{Node, ObjectKey, Uid, VolumeAttachment};
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Node, ObjectKey, Uid, VolumeAttachment};
-use steersman_runtime::volume::{CsiVolume, Plugin, Volume};
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::actual::Actual;

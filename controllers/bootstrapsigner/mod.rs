@@ -18,19 +18,17 @@ mod tests;
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::writes::with_member;
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{BootstrapToken, ClusterInfo, DecodeError, Identity, Object, ObjectKey};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{
-    BootstrapToken, ClusterInfo, DecodeError, Identity, Object, ObjectKey,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
-use steersman_runtime::writes::with_member;
+use steersman_values::clock::Clock;
 
 /// The bootstrap signer.
 pub const DESCRIPTOR: Descriptor = Descriptor {

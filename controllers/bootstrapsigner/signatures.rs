@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::jws::detached_signature;
-use steersman_runtime::object::{BootstrapToken, TokenLife};
+use steersman_objects::{BootstrapToken, TokenLife};
+use steersman_pki::jws::detached_signature;
 
 /// The key of the signed kubeconfig.
 const KUBECONFIG: &str = "kubeconfig";
@@ -75,7 +75,7 @@ fn is_id(text: &str) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
     use crate::testing::tokens::bootstrap_token;

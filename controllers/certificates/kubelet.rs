@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use steersman_runtime::x509::CertificateRequest;
+use steersman_pki::x509::CertificateRequest;
 
 const ORGANIZATION: &str = "system:nodes";
 const USER_PREFIX: &str = "system:node:";

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use steersman_objects::{CertificateSigningRequest, Object};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{CertificateSigningRequest, Object};
 use steersman_runtime::workqueue::WorkQueue;
 
 /// The back-off of one name: the first one and the longest one.

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
-use steersman_runtime::object::{CertificateSigningRequest, Object};
+use steersman_objects::{CertificateSigningRequest, Object};
 
 use crate::testing::world::{World, begin};
 

@@ -21,17 +21,17 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{ClusterRole, DecodeError, Identity, Object, ObjectKey};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::labels::{Labels, Selector, SelectorError};
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{ClusterRole, DecodeError, Identity, Object, ObjectKey};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
+use steersman_values::labels::{Labels, Selector, SelectorError};
 
 /// The ClusterRole aggregation controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {

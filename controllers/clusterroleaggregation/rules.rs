@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use steersman_runtime::labels::Selector;
-use steersman_runtime::object::{ClusterRole, PolicyRule};
+use steersman_objects::{ClusterRole, PolicyRule};
+use steersman_values::labels::Selector;
 
 /// The rules of the role `name` with these selectors: for each selector in order, the rules of the
 /// matching roles by name. Equal rules occur once. The role's own rules do not count.
@@ -35,7 +35,7 @@ pub(super) fn aggregated(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

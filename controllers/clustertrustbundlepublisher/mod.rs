@@ -25,15 +25,15 @@ use std::time::Duration;
 use prometheus::Registry;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, ApiPath, Category};
+use steersman_client::{ApiClient, ApiError, ApiPath, Category};
+use steersman_helpers::root_ca;
+use steersman_objects::{AlphaClusterTrustBundle, ClusterTrustBundle, ObjectKey};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, InitError, switched_off,
 };
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{AlphaClusterTrustBundle, ClusterTrustBundle, ObjectKey};
 use steersman_runtime::rbac::Rule;
-use steersman_runtime::root_ca;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 use self::sync::{Publisher, TrustBundle};

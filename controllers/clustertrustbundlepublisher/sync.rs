@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::informer::Store;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::writes::{Delete, with_member};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{
     AlphaClusterTrustBundle, ClusterTrustBundle, DecodeError, Document, Identity, Object, ObjectKey,
 };
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
-use steersman_runtime::writes::{Delete, with_member};
 use tokio::time::Instant;
 
 use super::SIGNER;

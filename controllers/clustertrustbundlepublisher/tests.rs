@@ -10,12 +10,12 @@ use http::{Request, Response};
 use kube::client::Body;
 use prometheus::Registry;
 use serde_json::{Value, json};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
 use steersman_devcluster::definitions::definition;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
+use steersman_objects::{ClusterTrustBundle, Object, ObjectKey};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{ClusterTrustBundle, Object, ObjectKey};
 use steersman_runtime::workers::Requeue;
 
 use super::sync::{Publisher, SyncError};

@@ -10,9 +10,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::clock::saturating_since;
+use steersman_values::clock::saturating_since;
 
-use steersman_runtime::cron::Schedule;
+use steersman_helpers::cron::Schedule;
 
 /// Delay after a scheduled time, so that small differences between clocks do not lead to an early
 /// sync.
@@ -136,9 +136,10 @@ mod tests {
     use serde::Deserialize;
     use steersman_options::duration::GoDuration;
 
+    use steersman_helpers::cron::zone;
+
     use super::*;
     use crate::cronjob::job;
-    use steersman_runtime::cron::zone;
 
     fn schedule(text: &str) -> Schedule {
         Schedule::parse(text, &TimeZone::UTC).unwrap()
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn every_case_that_upstream_computed() {
-        let text = include_str!("../../crates/runtime/src/cron/testdata/cron-schedules.json");
+        let text = include_str!("../../crates/helpers/src/cron/testdata/cron-schedules.json");
         let cases = serde_json::from_str::<Data>(text).unwrap().scheduling;
         assert_eq!(cases.len(), 32);
         for case in cases {

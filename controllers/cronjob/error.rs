@@ -1,10 +1,10 @@
 //! Failures of the sync of a CronJob, and the retry of its key after each of them.
 
-use steersman_runtime::client::{ApiError, Decision};
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{DecodeError, ObjectKey};
+use steersman_client::live::LiveError;
+use steersman_client::writes::StatusError;
+use steersman_client::{ApiError, Decision};
+use steersman_objects::{DecodeError, ObjectKey};
 use steersman_runtime::workers::Retry;
-use steersman_runtime::writes::StatusError;
 
 /// The decision to end a sync, because another CronJob has the name now.
 const REPLACED: Decision = Decision("cron_job_replaced");

@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use steersman_runtime::clock::Clock;
+use steersman_objects::{CronJob, Job, Meta, Object, ObjectKey, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{CronJob, Job, Meta, Object, ObjectKey, ObjectReference};
 use steersman_runtime::owner::owner_of;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
+
+use steersman_helpers::cron::ScheduleError;
 
 use super::start;
-use steersman_runtime::cron::ScheduleError;
 
 /// The parts that handlers need.
 pub(super) struct Handlers {

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use steersman_runtime::object::{CronJobSpec, Job};
+use steersman_objects::{CronJobSpec, Job};
 
 /// The Jobs to delete, in that order: completed ones, then failed ones, the oldest first.
 ///

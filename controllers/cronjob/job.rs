@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
-use steersman_runtime::object::CronJob;
+use steersman_objects::CronJob;
 use steersman_runtime::owner::ControllerReference;
 
 /// Annotation with the scheduled time, in the time zone of the CronJob.
@@ -122,9 +122,10 @@ pub(super) fn body(
 mod tests {
     use serde_json::{Value, json};
 
+    use steersman_helpers::cron::zone;
+
     use super::*;
     use crate::testing::batch::cron_job;
-    use steersman_runtime::cron::zone;
 
     /// Upstream: `TestGetJobFromTemplate2`.
     #[test]

@@ -33,18 +33,19 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use steersman_objects::{CronJob, Job};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{CronJob, Job};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 
+use steersman_helpers::cron::Schedule;
+
 use self::handlers::Handlers;
 use self::metrics::CronJobMetrics;
 use self::sync::CronJobController;
-use steersman_runtime::cron::Schedule;
 
 /// The CronJob controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use steersman_runtime::object::{ConcurrencyPolicy, CronJob, CronJobSpec};
+use steersman_objects::{ConcurrencyPolicy, CronJob, CronJobSpec};
+
+use steersman_helpers::cron::zone::{self, ZoneError};
+use steersman_helpers::cron::{Schedule, ScheduleError};
 
 use super::due::{Missed, Times};
 use super::job;
 use super::notice::Notice;
 use super::status::Draft;
-use steersman_runtime::cron::zone::{self, ZoneError};
-use steersman_runtime::cron::{Schedule, ScheduleError};
 
 /// The decision about one CronJob.
 #[derive(Debug, PartialEq)]

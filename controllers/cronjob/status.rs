@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{ActiveJob, CronJob, CronJobStatus, Job, Meta, Object, Uid};
+use steersman_objects::{ActiveJob, CronJob, CronJobStatus, Job, Meta, Object, Uid};
 
 use super::notice::Notice;
 

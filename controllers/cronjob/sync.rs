@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::live;
+use steersman_client::writes::{Delete, OnFailure, Propagation, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{
+    ActiveJob, ConcurrencyPolicy, CronJob, Identity, Job, Object, ObjectKey, ObjectReference, Uid,
+};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live;
-use steersman_runtime::object::{
-    ActiveJob, ConcurrencyPolicy, CronJob, Identity, Job, Object, ObjectKey, ObjectReference, Uid,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::ByController;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::{Delete, OnFailure, Propagation, StatusError, write_status};
+use steersman_values::clock::Clock;
 
 use super::error::SyncError;
 use super::metrics::CronJobMetrics;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::object::Pod;
+use steersman_objects::Pod;
 
 /// Maximum of pods that one sync creates, and maximum of pods that it deletes. Upstream:
 /// `BurstReplicas`.

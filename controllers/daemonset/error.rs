@@ -1,12 +1,12 @@
 //! Failures of the sync of a DaemonSet. The texts are upstream's where upstream has one.
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{DecodeError, Uid};
+use steersman_client::ApiError;
+use steersman_client::live::LiveError;
+use steersman_client::writes::StatusError;
+use steersman_objects::{DecodeError, Uid};
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::pod_control::TemplateError;
 use steersman_runtime::workers::Retry;
-use steersman_runtime::writes::StatusError;
 
 use super::limits::LimitError;
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steersman_runtime::object::{DaemonSet, ObjectKey, Uid};
+use steersman_objects::{DaemonSet, ObjectKey, Uid};
 use steersman_runtime::own_writes::Memory;
 use tokio::time::Instant;
 

@@ -13,9 +13,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use steersman_runtime::history::{self, Proposal, REVISION_LABEL};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{ControllerRevision, Pod};
+use steersman_helpers::history::{self, Proposal, REVISION_LABEL};
+use steersman_objects::{ControllerRevision, Pod};
+use steersman_values::intern::Sym;
 
 use super::layout::target_node;
 
@@ -100,9 +100,9 @@ pub(super) fn superfluous<'a>(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::history::Style;
-    use steersman_runtime::object::{DaemonSet, Object};
-    use steersman_runtime::template;
+    use steersman_helpers::history::Style;
+    use steersman_objects::template;
+    use steersman_objects::{DaemonSet, Object};
 
     use super::*;
     use crate::testing::daemon_set;

@@ -9,8 +9,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use steersman_runtime::object::{Node, Pod};
-use steersman_runtime::scheduling::{Comparisons, Constraints};
+use steersman_helpers::scheduling::{Comparisons, Constraints};
+use steersman_objects::{Node, Pod};
 
 use super::placement::{Placement, place};
 

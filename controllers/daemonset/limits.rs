@@ -8,7 +8,7 @@
 //! Upstream: `updatedDesiredNodeCounts` in `update.go`, and `SurgeCount` and `UnavailableCount` in
 //! `util/daemonset_util.go`.
 
-use steersman_runtime::object::{DaemonSetStrategy, IntOrPercent, PercentError};
+use steersman_objects::{DaemonSetStrategy, IntOrPercent, PercentError};
 
 /// An unreadable limit. API validation rejects it, so it occurs only if validation was bypassed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +71,7 @@ fn count(number: i32) -> usize {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::DaemonSet;
+    use steersman_objects::DaemonSet;
 
     use super::*;
     use crate::testing::daemon_set;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use steersman_objects::{DaemonSet, Object, Phase, Pod};
 use steersman_runtime::events::EventType;
-use steersman_runtime::object::{DaemonSet, Object, Phase, Pod};
 use tokio::time::Instant;
 
 use super::changes::Changes;

@@ -50,15 +50,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use steersman_helpers::history::History;
+use steersman_helpers::scheduling::{Comparisons, PodsByNode};
+use steersman_objects::{ControllerRevision, DaemonSet, Node, ObjectKey, Pod};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::history::History;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{ControllerRevision, DaemonSet, Node, ObjectKey, Pod};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::scheduling::{Comparisons, PodsByNode};
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;

@@ -10,9 +10,9 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 
+use steersman_helpers::scheduling::{Comparisons, PodsByNode};
+use steersman_objects::{DaemonSet, Meta, Node, Object, ObjectKey};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{DaemonSet, Meta, Node, Object, ObjectKey};
-use steersman_runtime::scheduling::{Comparisons, PodsByNode};
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -76,7 +76,7 @@ mod tests {
 
     use prometheus::Registry;
     use serde_json::json;
-    use steersman_runtime::object::Pod;
+    use steersman_objects::Pod;
     use steersman_runtime::workqueue::QueueMetrics;
 
     use super::*;

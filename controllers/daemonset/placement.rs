@@ -4,8 +4,8 @@
 //! allocates no memory. One sync evaluates each node once, and a change of a node evaluates it once
 //! per DaemonSet. Upstream: `NodeShouldRunDaemonPod` in `daemon_controller.go`.
 
-use steersman_runtime::object::{Node, Taint};
-use steersman_runtime::scheduling::{Comparisons, Constraints, untolerated};
+use steersman_helpers::scheduling::{Comparisons, Constraints, untolerated};
+use steersman_objects::{Node, Taint};
 
 use super::tolerations;
 
@@ -77,7 +77,7 @@ pub(super) mod evaluations {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
     use crate::testing::daemon_set;

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use steersman_runtime::history::REVISION_LABEL;
-use steersman_runtime::object::DaemonSet;
+use steersman_helpers::history::REVISION_LABEL;
+use steersman_objects::DaemonSet;
 use steersman_runtime::pod_control::{TemplateError, from_template};
 
 use super::tolerations;

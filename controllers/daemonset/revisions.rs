@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::history::{History, Proposal, REVISION_LABEL, Style};
-use steersman_runtime::live;
-use steersman_runtime::object::{ControllerRevision, DaemonSet, Meta, Object, ObjectKey};
+use steersman_client::live;
+use steersman_client::writes::{OnFailure, write_status};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_helpers::history::{History, Proposal, REVISION_LABEL, Style};
+use steersman_objects::{ControllerRevision, DaemonSet, Meta, Object, ObjectKey};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::claim;
 use steersman_runtime::pod_control::{Owner, PodControl};
-use steersman_runtime::writes::{OnFailure, write_status};
 
 use super::error::HistoryError;
 use super::history::{Matched, label};

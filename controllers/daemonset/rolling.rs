@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{DaemonSet, Pod};
+use steersman_objects::{DaemonSet, Pod};
 
 use super::changes::Changes;
 use super::layout::{Layout, OnNode};

@@ -4,7 +4,7 @@
 //! `storeDaemonSetStatus` in `daemon_controller.go`.
 
 use jiff::Timestamp;
-use steersman_runtime::object::{DaemonSet, DaemonSetStatus};
+use steersman_objects::{DaemonSet, DaemonSetStatus};
 
 use super::layout::Layout;
 use super::placement::Placement;
@@ -91,8 +91,8 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
-    use steersman_runtime::history::REVISION_LABEL;
-    use steersman_runtime::scheduling::Comparisons;
+    use steersman_helpers::history::REVISION_LABEL;
+    use steersman_helpers::scheduling::Comparisons;
 
     use super::*;
     use crate::testing::daemon_set;

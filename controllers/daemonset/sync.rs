@@ -11,22 +11,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::informer::Store;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::{self, Live, LiveError};
-use steersman_runtime::object::{
+use steersman_client::live::{self, Live, LiveError};
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_helpers::scheduling::Comparisons;
+use steersman_objects::{
     ControllerRevision, DaemonSet, DaemonSetStrategy, Identity, Node, Object, ObjectKey,
     ObjectReference, Pod, Selects,
 };
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::pod_control::{Owner, PodControl};
-use steersman_runtime::scheduling::Comparisons;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 use super::changes::Changes;

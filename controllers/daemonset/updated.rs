@@ -2,8 +2,8 @@
 //!
 //! Upstream: `IsPodUpdated` in `util/daemonset_util.go`.
 
-use steersman_runtime::history::REVISION_LABEL;
-use steersman_runtime::object::{DaemonSet, Pod};
+use steersman_helpers::history::REVISION_LABEL;
+use steersman_objects::{DaemonSet, Pod};
 
 /// The label of a pod with the generation of its template. It recognises pods that were created
 /// before revisions existed.

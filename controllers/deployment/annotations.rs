@@ -3,7 +3,7 @@
 //! They are the only memory of the controller beside the status, so a new leader can continue a
 //! rollout. Names and rules are those of upstream's `deployment/util/deployment_util.go`.
 
-use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
+use steersman_objects::{Annotations, Deployment, ReplicaSet};
 
 use super::limits;
 

@@ -1,12 +1,12 @@
 //! Conditions of a Deployment: their types and reasons. The rule by which they change is that of
-//! [`steersman_runtime::conditions`].
+//! [`steersman_objects::conditions`].
 
 use jiff::Timestamp;
-use steersman_runtime::conditions;
-pub(super) use steersman_runtime::conditions::{
+use steersman_objects::Condition;
+use steersman_objects::conditions;
+pub(super) use steersman_objects::conditions::{
     FALSE, TRUE, UNKNOWN, find, has_reason, remove, set,
 };
-use steersman_runtime::object::Condition;
 
 /// Whether the rollout progresses.
 pub(super) const PROGRESSING: &str = "Progressing";

@@ -1,12 +1,12 @@
 //! Failures of the sync of a Deployment, and the retry of its key after each of them.
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::labels::SelectorError;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::ObjectKey;
+use steersman_client::ApiError;
+use steersman_client::live::LiveError;
+use steersman_client::writes::StatusError;
+use steersman_objects::ObjectKey;
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::workers::Retry;
-use steersman_runtime::writes::StatusError;
+use steersman_values::labels::SelectorError;
 
 use super::limits::LimitError;
 

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
+use steersman_objects::{Deployment, Object, ObjectKey, Pod, ReplicaSet, Strategy};
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Deployment, Object, ObjectKey, Pod, ReplicaSet, Strategy};
 use steersman_runtime::owner::{ByController, dependent_events, owner_of};
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -96,7 +96,7 @@ fn pod_deleted(caches: &Caches, pod: &Pod) -> Option<ObjectKey> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Uid;
+    use steersman_objects::Uid;
 
     use super::*;
     use crate::testing::{NAMESPACE, ReplicaSetBuilder, deployment, replica_set, time};

@@ -7,7 +7,7 @@
 //!
 //! Upstream: `MaxSurge`, `MaxUnavailable` and `ResolveFenceposts` in `deployment_util.go`.
 
-use steersman_runtime::object::{Deployment, IntOrPercent, PercentError, Strategy};
+use steersman_objects::{Deployment, IntOrPercent, PercentError, Strategy};
 
 /// An unreadable limit. API validation rejects it, so it occurs only if validation was bypassed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -51,10 +51,10 @@ mod writes;
 
 use std::sync::Arc;
 
+use steersman_objects::{Deployment, Pod, ReplicaSet};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{Deployment, Pod, ReplicaSet};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

@@ -4,7 +4,7 @@
 //! (409 AlreadyExists) and creates no second one. Upstream: `getNewReplicaSet` in `sync.go`.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{Deployment, Object, ReplicaSet};
+use steersman_objects::{Deployment, Object, ReplicaSet};
 
 use super::annotations;
 use super::document::{entry, set_annotations};

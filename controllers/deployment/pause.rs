@@ -4,7 +4,7 @@
 //! pause does not count against the deadline. Upstream: `checkPausedConditions` in `sync.go`.
 
 use jiff::Timestamp;
-use steersman_runtime::object::{Deployment, DeploymentStatus};
+use steersman_objects::{Deployment, DeploymentStatus};
 
 use super::conditions::{self, PROGRESSING, UNKNOWN, condition, reason};
 use super::progress;

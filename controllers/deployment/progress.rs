@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::object::{Condition, Deployment, DeploymentStatus};
+use steersman_objects::{Condition, Deployment, DeploymentStatus};
 
 use super::conditions::{self, FALSE, PROGRESSING, REPLICA_FAILURE, TRUE, condition, reason};
 use super::replica_sets::ReplicaSets;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::object::{Deployment, Pod};
+use steersman_objects::{Deployment, Pod};
 
 use super::replica_sets::{ReplicaSets, is_active, sum};
 use super::resize::Resize;
@@ -36,7 +36,7 @@ pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Option<Resize> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
     use crate::testing::{deployment, replica_set};

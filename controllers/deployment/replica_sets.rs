@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use steersman_runtime::object::{Deployment, ReplicaSet};
+use steersman_objects::{Deployment, ReplicaSet};
 
 /// The ReplicaSets that a Deployment owns.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use steersman_runtime::object::{Deployment, ReplicaSet};
+use steersman_objects::{Deployment, ReplicaSet};
 
 use super::annotations;
 use super::document::set_annotations;

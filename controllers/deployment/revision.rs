@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
+use steersman_objects::{Annotations, Deployment, ReplicaSet};
 
 use super::annotations::{self, REVISION, REVISION_HISTORY};
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use steersman_runtime::object::{Deployment, ReplicaSet};
+use steersman_objects::{Deployment, ReplicaSet};
 
 use super::annotations::{self, ROLLBACK_TO};
 use super::document::entry;

@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use steersman_runtime::object::{Deployment, ReplicaSet, Strategy};
+use steersman_objects::{Deployment, ReplicaSet, Strategy};
 
 use super::limits::{self, LimitError};
 use super::replica_sets::{ReplicaSets, is_active, sum};

@@ -7,7 +7,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use steersman_runtime::object::{Deployment, ReplicaSet, Strategy};
+use steersman_objects::{Deployment, ReplicaSet, Strategy};
 
 use super::annotations::{self, DESIRED_REPLICAS, MAX_REPLICAS};
 use super::limits;

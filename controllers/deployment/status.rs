@@ -3,7 +3,7 @@
 //! Upstream: `calculateStatus` in `sync.go`.
 
 use jiff::Timestamp;
-use steersman_runtime::object::{Deployment, DeploymentStatus, ReplicaSet};
+use steersman_objects::{Deployment, DeploymentStatus, ReplicaSet};
 
 use super::conditions::{self, AVAILABLE, FALSE, TRUE, condition, reason};
 use super::limits;

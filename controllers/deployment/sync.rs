@@ -10,19 +10,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::client::ApiError;
-use steersman_runtime::clock::Clock;
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::expectations::Expectations;
-use steersman_runtime::features::{self, FeatureGates};
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::ApiError;
+use steersman_objects::template;
+use steersman_objects::{
     Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy,
 };
+use steersman_options::features::{self, FeatureGates};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::expectations::Expectations;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::{WritesTo, WrittenObjects};
 use steersman_runtime::owner;
-use steersman_runtime::template;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_values::clock::Clock;
 
 use super::annotations::REVISION;
 use super::conditions::{self, PROGRESSING, reason};

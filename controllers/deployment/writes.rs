@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{Deployment, DeploymentStatus, Document, Object, ReplicaSet};
-use steersman_runtime::writes::{Delete, OnFailure, StatusError, write_status};
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::{Delete, OnFailure, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{Deployment, DeploymentStatus, Document, Object, ReplicaSet};
 
 use super::annotations::REVISION;
 use super::document::set_annotations;
@@ -157,7 +157,7 @@ fn with_revision<'a>(d: &'a Deployment, revision: Option<&str>) -> Cow<'a, Docum
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::writes::with_member;
+    use steersman_client::writes::with_member;
 
     use super::*;
     use crate::testing::deployment;

@@ -11,11 +11,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_objects::{
     AllocatedDevice, ClaimConsumer, DeviceTaint, Object, ObjectKey, Pod, PodResourceClaim,
     ResourceClaim, ResourceSlice, Toleration,
 };
+use steersman_values::intern::Sym;
 
 use super::pools::{Changed, PoolId, Pools};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::clock::saturating_since;
-use steersman_runtime::object::{Object, ObjectKey, Pod, Uid};
+use steersman_objects::{Object, ObjectKey, Pod, Uid};
+use steersman_values::clock::saturating_since;
 
 use super::claims::Eviction;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
+use steersman_objects::{Object, Pod, ResourceClaim, ResourceSlice};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{Object, Pod, ResourceClaim, ResourceSlice};
 
 use super::Shared;
 use super::evictions::Effect;

@@ -31,22 +31,20 @@ use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::clock::Clock;
+use steersman_client::writes::{DisruptionCause, ObservedGeneration};
+use steersman_helpers::evictions::{EvictionMetrics, Evictor};
+use steersman_objects::{DeviceClass, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::evictions::{EvictionMetrics, Evictor};
-use steersman_runtime::features;
 use steersman_runtime::informer::SharedInformer;
-use steersman_runtime::object::{
-    DeviceClass, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice,
-};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::{DisruptionCause, ObservedGeneration};
+use steersman_values::clock::Clock;
 
 use self::claims::Devices;
 use self::evictions::{Evictions, PodRef};

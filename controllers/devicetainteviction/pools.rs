@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{AllocatedDevice, DeviceTaint, ResourceSlice};
+use steersman_objects::{AllocatedDevice, DeviceTaint, ResourceSlice};
+use steersman_values::intern::Sym;
 
 /// A pool: the name of a driver, and the name of its pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

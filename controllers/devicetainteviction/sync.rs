@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use steersman_runtime::clock::saturating_since;
-use steersman_runtime::evictions::EvictError;
-use steersman_runtime::live;
-use steersman_runtime::object::{Pod, ResourceClaim, ResourceSlice};
+use steersman_client::live;
+use steersman_helpers::evictions::EvictError;
+use steersman_objects::{Pod, ResourceClaim, ResourceSlice};
 use steersman_runtime::workers::{Requeue, Syncer};
+use steersman_values::clock::saturating_since;
 
 use super::Shared;
 use super::claims::{Devices, Eviction, claim_of};

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use steersman_objects::{ClaimConsumer, ObjectKey, Pod, ResourceClaim};
 use steersman_runtime::informer::{Index, Store};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{ClaimConsumer, ObjectKey, Pod, ResourceClaim};
+use steersman_values::intern::Sym;
 
 use super::claims::{Devices, is_pod_group};
 use super::evictions::{Effect, Evictions, PodRef};

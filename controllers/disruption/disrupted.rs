@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::object::Pod;
+use steersman_objects::Pod;
 
 /// Time from an accepted eviction to the deletion of the pod.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use serde_json::Value;
+use steersman_objects::{ObjectReference, Pod, PodDisruptionBudget};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::object::{ObjectReference, Pod, PodDisruptionBudget};
 
 /// An Event about a budget.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //!
 //! Upstream: `getExpectedPodCount`.
 
-use steersman_runtime::object::{IntOrPercent, PercentError, PodDisruptionBudgetSpec};
+use steersman_objects::{IntOrPercent, PercentError, PodDisruptionBudgetSpec};
 
 /// The source of the number of expected pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn desired_healthy(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::{Object, PodDisruptionBudget};
+    use steersman_objects::{Object, PodDisruptionBudget};
 
     use super::*;
 

@@ -8,15 +8,15 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::clock::Clock;
-use steersman_runtime::events::EventRecorder;
-use steersman_runtime::informer::{Change, InformerFactory, Store};
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{
+use steersman_objects::{
     Deployment, Object, ObjectKey, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController,
     StatefulSet,
 };
+use steersman_runtime::events::EventRecorder;
+use steersman_runtime::informer::{Change, InformerFactory, Store};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
+use steersman_values::labels::Labels;
 
 use super::events;
 use super::expected::{Basis, basis};

@@ -34,12 +34,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::features;
-use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{
+use steersman_objects::{
     Deployment, ObjectKey, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, StatefulSet,
 };
+use steersman_options::features;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

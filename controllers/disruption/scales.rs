@@ -11,17 +11,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, ApiPath, Target};
-use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::discovery::{MappingError, RestMapper, split_api_version};
-use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_client::discovery::{MappingError, RestMapper, split_api_version};
+use steersman_client::scale::{self, is_readable};
+use steersman_client::{ApiClient, ApiError, ApiPath, Target};
+use steersman_objects::{
     Deployment, Object, ObjectKey, OwnerReference, Pod, ReplicaSet, ReplicationController,
     StatefulSet, Uid,
 };
-use steersman_runtime::resource::ResourceType;
-use steersman_runtime::scale::{self, is_readable};
+use steersman_runtime::controller::ControllerContext;
+use steersman_runtime::informer::Store;
+use steersman_values::intern::Sym;
+use steersman_values::resource::ResourceType;
 
 /// Groups of Deployments and ReplicaSets.
 const APPS: &[&str] = &["apps", "extensions"];

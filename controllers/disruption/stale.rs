@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::clock::{Clock, whole_seconds};
+use steersman_client::ApiClient;
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_objects::{Document, Identity, ObjectKey, Pod};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{Document, Identity, ObjectKey, Pod};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use steersman_values::clock::{Clock, whole_seconds};
 
 /// Time after which the condition is stale.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -119,7 +119,7 @@ impl StaleConditions {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
     use crate::testing::pods::{PodBuilder, pod};

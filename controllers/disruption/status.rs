@@ -4,11 +4,11 @@
 //! `pkg/apis/policy/util` (`pdbhelper`).
 
 use jiff::Timestamp;
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::conditions::{FALSE, TRUE};
-use steersman_runtime::object::{
+use steersman_objects::conditions::{FALSE, TRUE};
+use steersman_objects::{
     BudgetCondition, PodDisruptionBudget, PodDisruptionBudgetStatus as Status,
 };
+use steersman_values::clock::whole_seconds;
 
 use super::disrupted::Evictions;
 
@@ -119,7 +119,7 @@ fn set(to: &mut Status, status: &str, reason: &str, message: &str, now: Timestam
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
     use crate::testing::time;

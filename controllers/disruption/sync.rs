@@ -7,20 +7,20 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError, Category};
-use steersman_runtime::clock::{Clock, saturating_since};
+use steersman_client::live::{self, Live, LiveError};
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError, Category};
+use steersman_objects::{
+    Identity, Object, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
+};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::labels::SelectorError;
-use steersman_runtime::live::{self, Live, LiveError};
-use steersman_runtime::object::{
-    Identity, Object, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use steersman_values::clock::{Clock, saturating_since};
+use steersman_values::labels::SelectorError;
 
 use super::disrupted;
 use super::events::{self, AboutBudget};

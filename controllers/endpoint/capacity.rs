@@ -7,7 +7,7 @@
 //! Upstream: `truncateEndpoints`. It can leave a subset without addresses, which the API server
 //! rejects; here such a subset is left out.
 
-use steersman_runtime::object::{Annotations, EndpointAddress, EndpointSubset};
+use steersman_objects::{Annotations, EndpointAddress, EndpointSubset};
 
 /// The most addresses of an Endpoints object. Upstream: `maxCapacity`.
 const MAX: usize = 1000;

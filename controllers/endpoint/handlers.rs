@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use steersman_runtime::endpointslice::ServicesByPod;
+use steersman_helpers::endpointslice::ServicesByPod;
+use steersman_objects::{Endpoints, Object, ObjectKey, Pod, Service};
 use steersman_runtime::informer::{Change, InformerFactory};
-use steersman_runtime::object::{Endpoints, Object, ObjectKey, Pod, Service};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::write::has_mark;

@@ -30,11 +30,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use steersman_helpers::endpointslice::{PodsByLabel, TriggerTimes};
+use steersman_objects::{Endpoints, Object, ObjectKey, Pod, Service};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{Endpoints, Object, ObjectKey, Pod, Service};
 use steersman_runtime::own_writes::Memory;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;

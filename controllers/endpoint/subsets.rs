@@ -6,11 +6,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use steersman_runtime::endpointslice::{AddressType, addresses, pods, repack};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
-    EndpointAddress, EndpointPort, EndpointSubset, Pod, Service, TargetRef,
-};
+use steersman_helpers::endpointslice::{AddressType, addresses, pods, repack};
+use steersman_objects::{EndpointAddress, EndpointPort, EndpointSubset, Pod, Service, TargetRef};
+use steersman_values::intern::Sym;
 
 /// True if this controller writes the Endpoints object of `service`. Without a selector, it belongs
 /// to other clients.
@@ -105,7 +103,7 @@ fn family(service: &Service, pod: &Pod) -> AddressType {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

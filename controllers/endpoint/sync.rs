@@ -5,19 +5,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::endpointslice::{PodsByLabel, TriggerTimes};
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_helpers::endpointslice::{PodsByLabel, TriggerTimes};
+use steersman_objects::{
+    DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
+};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
-    DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::Delete;
 
 use super::subsets::{is_managed, subsets};
 use super::write::{Body, body, is_current};

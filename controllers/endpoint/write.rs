@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
-use steersman_runtime::endpointslice::{HEADLESS, TRIGGER_TIME, repack};
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{EndpointAddress, EndpointSubset, Endpoints, Object, Service};
+use steersman_helpers::endpointslice::{HEADLESS, TRIGGER_TIME, repack};
+use steersman_objects::{EndpointAddress, EndpointSubset, Endpoints, Object, Service};
+use steersman_values::labels::Labels;
 
 use super::capacity::{self, OVER_CAPACITY};
 

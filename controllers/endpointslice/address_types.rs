@@ -2,8 +2,8 @@
 //!
 //! Upstream: `getAddressTypesForService` of `k8s.io/endpointslice`.
 
-use steersman_runtime::endpointslice::{AddressType, addresses};
-use steersman_runtime::object::Service;
+use steersman_helpers::endpointslice::{AddressType, addresses};
+use steersman_objects::Service;
 
 /// The address types, in a fixed order.
 ///
@@ -28,7 +28,7 @@ pub(super) fn address_types(service: &Service) -> Vec<AddressType> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -9,13 +9,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use steersman_runtime::endpointslice::{AddressType, Ports, addresses, pods};
-use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_helpers::endpointslice::{AddressType, Ports, addresses, pods};
+use steersman_objects::{
     Addresses, Endpoint, EndpointConditions, EndpointSlicePort, Node, ObjectKey, Pod, PodSpec,
     Service, TargetRef,
 };
+use steersman_runtime::informer::Store;
+use steersman_values::intern::Sym;
 
 /// Label of a node with the name of its zone.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";

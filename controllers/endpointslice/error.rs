@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::endpointslice::SliceWriteError;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::ObjectKey;
+use steersman_client::ApiError;
+use steersman_client::live::LiveError;
+use steersman_helpers::endpointslice::SliceWriteError;
+use steersman_objects::ObjectKey;
 use steersman_runtime::workers::Retry;
+use steersman_values::intern::Sym;
 
 /// Failures in a row after which a Service is dropped until the next event.
 const MAX_RETRIES: u32 = 15;

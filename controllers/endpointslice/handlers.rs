@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::endpointslice::{ServicesByPod, SliceChanges, WrittenSlices};
+use steersman_helpers::endpointslice::{ServicesByPod, SliceChanges, WrittenSlices};
+use steersman_objects::{EndpointSlice, Node, Object, ObjectKey, Pod, Service};
 use steersman_runtime::informer::{Change, InformerFactory};
-use steersman_runtime::object::{EndpointSlice, Node, Object, ObjectKey, Pod, Service};
 use steersman_runtime::workqueue::WorkQueue;
 use tokio::sync::Notify;
 

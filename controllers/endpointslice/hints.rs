@@ -3,7 +3,7 @@
 //! Upstream: `k8s.io/endpointslice/trafficdist`, `hintsEnabled`, and `RemoveHintsFromSlices` of
 //! `k8s.io/endpointslice/topologycache`.
 
-use steersman_runtime::object::{Endpoint, EndpointHints, Service};
+use steersman_objects::{Endpoint, EndpointHints, Service};
 
 use super::plan::Plan;
 
@@ -109,7 +109,7 @@ pub(super) fn distribute(plan: &mut Plan, distribution: Distribution) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use steersman_runtime::endpointslice::{HEADLESS, MANAGED_BY, SERVICE_NAME};
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::Service;
+use steersman_helpers::endpointslice::{HEADLESS, MANAGED_BY, SERVICE_NAME};
+use steersman_objects::Service;
+use steersman_values::labels::Labels;
 
 use super::MANAGER;
 
@@ -38,7 +38,7 @@ fn free(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -6,11 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 use steersman_runtime::own_writes::Memory;
 
+use steersman_objects::Service;
+
 use super::hints::{Distribution, topology_enabled};
-use steersman_runtime::object::Service;
 
 /// The metric families. Families without labels appear with their first value, as upstream's do.
 #[derive(Debug, Clone)]

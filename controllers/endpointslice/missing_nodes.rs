@@ -6,9 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 use steersman_runtime::own_writes::Memory;
+use steersman_values::intern::Sym;
 
 /// Services by the names of the nodes that they miss.
 #[derive(Default)]

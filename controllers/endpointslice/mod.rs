@@ -43,13 +43,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::endpointslice::{
+use steersman_helpers::endpointslice::{
     PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
 };
+use steersman_objects::{EndpointSlice, Node, ObjectKey, Pod, Service};
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{EndpointSlice, Node, ObjectKey, Pod, Service};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

@@ -12,8 +12,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use steersman_runtime::endpointslice::{EndpointKey, is_unchanged};
-use steersman_runtime::object::{Endpoint, EndpointSlice};
+use steersman_helpers::endpointslice::{EndpointKey, is_unchanged};
+use steersman_objects::{Endpoint, EndpointSlice};
 
 /// A copy of a slice with other endpoints or labels.
 pub(super) struct Update {
@@ -171,7 +171,7 @@ mod tests {
     use std::ops::Range;
 
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

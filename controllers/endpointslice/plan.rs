@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use steersman_runtime::endpointslice::{AddressType, Ports, SliceCount, Totals};
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{Endpoint, EndpointSlice, Pod, Service};
+use steersman_helpers::endpointslice::{AddressType, Ports, SliceCount, Totals};
+use steersman_objects::{Endpoint, EndpointSlice, Pod, Service};
+use steersman_values::labels::Labels;
 
 use super::desired::{MissingNode, Nodes, desired};
 use super::labels;

@@ -14,21 +14,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::endpointslice::{
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_helpers::endpointslice::{
     AddressType, MANAGED_BY, NewSlice, PodsByLabel, SERVICE_NAME, SliceBody, SliceTotals,
     SliceWriter, SliceWrites, SlicesByService, TRIGGER_TIME, TriggerTimes, generate_name,
 };
+use steersman_objects::{EndpointSlice, Node, Object, ObjectKey, ObjectReference, Pod, Service};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
-    EndpointSlice, Node, Object, ObjectKey, ObjectReference, Pod, Service,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_values::labels::Labels;
 
 use super::address_types::address_types;
 use super::desired::Nodes;

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-use steersman_runtime::endpointslice::{AddressType, Ports, addresses, repack};
-use steersman_runtime::object::{
+use steersman_helpers::endpointslice::{AddressType, Ports, addresses, repack};
+use steersman_objects::{
     Addresses, Endpoint, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlicePort,
     EndpointSubset,
 };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::endpointslice::SliceWriteError;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::ObjectKey;
+use steersman_client::ApiError;
+use steersman_client::live::LiveError;
+use steersman_helpers::endpointslice::SliceWriteError;
+use steersman_objects::ObjectKey;
 use steersman_runtime::workers::Retry;
 
 /// Failures in a row after which a key is dropped until the next event.

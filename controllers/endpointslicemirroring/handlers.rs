@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::endpointslice::{SliceChanges, WrittenSlices};
+use steersman_helpers::endpointslice::{SliceChanges, WrittenSlices};
+use steersman_objects::{EndpointSlice, Endpoints, Object, ObjectKey, Service};
 use steersman_runtime::informer::{Change, InformerFactory};
-use steersman_runtime::object::{EndpointSlice, Endpoints, Object, ObjectKey, Service};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::MANAGER;

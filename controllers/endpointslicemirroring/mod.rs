@@ -28,10 +28,10 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steersman_helpers::endpointslice::{SliceTotals, SliceWriter, SlicesByService, WrittenSlices};
+use steersman_objects::{EndpointSlice, Endpoints, Service};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::endpointslice::{SliceTotals, SliceWriter, SlicesByService, WrittenSlices};
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{EndpointSlice, Endpoints, Service};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workqueue::WorkQueue;

@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use steersman_runtime::endpointslice::{
+use steersman_helpers::endpointslice::{
     AddressType, EndpointKey, MANAGED_BY, Ports, SERVICE_NAME, SliceCount, TRIGGER_TIME,
     is_unchanged,
 };
-use steersman_runtime::object::{Annotations, Endpoint, EndpointSlice, Endpoints};
+use steersman_objects::{Annotations, Endpoint, EndpointSlice, Endpoints};
 
 use super::MANAGER;
 use super::desired::Group;
@@ -232,7 +232,7 @@ pub(super) fn annotations(endpoints: &Endpoints) -> BTreeMap<&str, &str> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

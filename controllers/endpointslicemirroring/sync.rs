@@ -9,19 +9,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError};
-use steersman_runtime::endpointslice::{
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiClient, ApiError};
+use steersman_helpers::endpointslice::{
     MANAGED_BY, NewSlice, SERVICE_NAME, SliceBody, SliceTotals, SliceWriter, SliceWrites,
     SlicesByService, Totals, generate_name,
 };
+use steersman_objects::{EndpointSlice, Endpoints, ObjectKey, ObjectReference, Service};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{EndpointSlice, Endpoints, ObjectKey, ObjectReference, Service};
 use steersman_runtime::own_writes::{Memory, WritesTo};
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_values::labels::Labels;
 use tokio::time::Instant;
 
 use super::MANAGER;

@@ -1,8 +1,8 @@
 //! The pods that a change enqueues: new ones, and those of a deleted claim.
 
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{Object, ObjectKey, PersistentVolumeClaim, Pod, VolumeSource};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{Object, ObjectKey, PersistentVolumeClaim, Pod, VolumeSource};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::workqueue::WorkQueue;
 
 /// Registers the handlers of pods and claims.

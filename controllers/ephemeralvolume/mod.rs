@@ -19,12 +19,12 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{PersistentVolumeClaim, Pod};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{PersistentVolumeClaim, Pod};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_helpers::pods_by_claim::claim_of;
+use steersman_objects::{
     DecodeError, Identity, Object, ObjectKey, ObjectReference, PersistentVolumeClaim, Pod,
     PodVolume, VolumeSource,
 };
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::ControllerReference;
-use steersman_runtime::pods_by_claim::claim_of;
 use steersman_runtime::workers::Requeue;
+use steersman_values::intern::Sym;
 
 use super::metrics::EphemeralVolumeMetrics;
 

@@ -2,9 +2,9 @@
 //!
 //! Upstream: `syncHandler`.
 
-use steersman_runtime::csi_migration::driver_of;
-use steersman_runtime::object::{PersistentVolume, PersistentVolumeClaim, StorageAmount};
-use steersman_runtime::quantity::Quantity;
+use steersman_helpers::csi_migration::driver_of;
+use steersman_objects::{PersistentVolume, PersistentVolumeClaim, StorageAmount};
+use steersman_values::quantity::Quantity;
 
 /// The component that expands a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,10 +14,10 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_objects::{Object, PersistentVolumeClaim};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{Object, PersistentVolumeClaim};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

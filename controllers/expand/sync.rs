@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target, is_path_name};
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, PatchKind, Target, is_path_name};
+use steersman_objects::{
     DecodeError, Object, ObjectKey, ObjectReference, PersistentVolume, PersistentVolumeClaim,
 };
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::workers::Requeue;
 
 use super::decision::{self, Resizer};

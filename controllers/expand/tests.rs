@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, conflict};
-use steersman_runtime::object::{Object, PersistentVolume, PersistentVolumeClaim};
+use steersman_objects::{Object, PersistentVolume, PersistentVolumeClaim};
 
 use super::DESCRIPTOR;
 use super::decision::{self, Resizer};

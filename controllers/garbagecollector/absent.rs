@@ -3,7 +3,7 @@
 //!
 //! Upstream: `ReferenceCache` in `uid_cache.go`, with the same capacity.
 
-use steersman_runtime::lru::{Fingerprints, Lru};
+use steersman_values::lru::{Fingerprints, Lru};
 
 use super::coordinates::Coordinates;
 
@@ -54,7 +54,7 @@ impl AbsentOwners {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::Uid;
+    use steersman_objects::Uid;
 
     use super::*;
 

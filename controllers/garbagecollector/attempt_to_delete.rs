@@ -3,8 +3,8 @@
 //! Upstream: `attemptToDeleteItem` in `garbagecollector.go`. Its terms are solid, dangling and
 //! waiting owners.
 
-use steersman_runtime::object::{CollectorFinalizers, Uid};
-use steersman_runtime::writes::Propagation;
+use steersman_client::writes::Propagation;
+use steersman_objects::{CollectorFinalizers, Uid};
 
 /// The state of the owner behind a reference, by live reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{OwnerReference, Uid};
+use steersman_objects::{OwnerReference, Uid};
+use steersman_values::intern::Sym;
 
 /// Type, namespace, name and UID of an object. The order of the fields is the sort order of
 /// [`Coordinates::alternate`], which starts with the kind as upstream's does.

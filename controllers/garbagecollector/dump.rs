@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::Uid;
+use steersman_objects::Uid;
+use steersman_values::intern::Sym;
 
 use super::coordinates::{Coordinates, split_api_version};
 use super::graph::{Graph, NodeView};

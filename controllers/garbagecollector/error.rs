@@ -1,7 +1,7 @@
 //! Failures of the sync of one object.
 
-use steersman_runtime::client::{Aggregate, ApiError};
-use steersman_runtime::live::PageError;
+use steersman_client::live::PageError;
+use steersman_client::{Aggregate, ApiError};
 
 use super::coordinates::Coordinates;
 

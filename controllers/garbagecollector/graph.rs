@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
-use steersman_runtime::capacity::{ReleaseSpare, RemoveAndRelease, spare};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+use steersman_objects::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+use steersman_values::capacity::{ReleaseSpare, RemoveAndRelease, spare};
+use steersman_values::intern::Sym;
 
 use super::absent::AbsentOwners;
 use super::coordinates::Coordinates;

@@ -5,10 +5,10 @@
 
 use std::sync::Weak;
 
+use steersman_objects::Meta;
 use steersman_runtime::informer::MetadataChange;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::Meta;
-use steersman_runtime::resource::ResourceType;
+use steersman_values::intern::Sym;
+use steersman_values::resource::ResourceType;
 
 use super::graph::Seen;
 use super::sync::Collector;

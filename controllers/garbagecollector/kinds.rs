@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use steersman_runtime::discovery::{Discovery, GroupVersion};
-use steersman_runtime::resource::ResourceType;
+use steersman_client::discovery::{Discovery, GroupVersion};
+use steersman_values::resource::ResourceType;
 
 use super::coordinates::split_api_version;
 

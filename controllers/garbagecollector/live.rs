@@ -5,8 +5,8 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{CollectorFinalizers, OwnerReference, Uid};
+use steersman_objects::{CollectorFinalizers, OwnerReference, Uid};
+use steersman_values::intern::Sym;
 
 /// Metadata from a live read: the fields that decisions and preconditions need. Owner references
 /// stay raw JSON, since a merge patch writes them back with all their fields.

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use prometheus::IntCounter;
-use steersman_runtime::client::{ApiClient, Category};
-use steersman_runtime::discovery::{Discovery, GroupVersion, discover};
+use steersman_client::discovery::{Discovery, GroupVersion, discover};
+use steersman_client::{ApiClient, Category};
 use steersman_runtime::informer::{InformerFactory, MetadataInformer};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::resource::ResourceType;
 use tokio::time::Instant;
 
 use super::handlers;
@@ -198,7 +198,7 @@ fn deletable(discovery: &Discovery) -> HashSet<ResourceType> {
             .iter()
             .any(|(group, plural)| r.group == *group && r.plural == *plural)
     };
-    let can_be = |verbs: &[&str], served: &steersman_runtime::discovery::ServedResource| {
+    let can_be = |verbs: &[&str], served: &steersman_client::discovery::ServedResource| {
         verbs.iter().all(|v| served.allows(v))
     };
     let preferred = discovery
@@ -213,9 +213,9 @@ fn deletable(discovery: &Discovery) -> HashSet<ResourceType> {
 
 #[cfg(test)]
 mod tests {
+    use steersman_client::discovery::{ServedGroup, ServedResource};
     use steersman_devcluster::faults::{EVERY_GROUP, Matcher};
     use steersman_devcluster::status::Status;
-    use steersman_runtime::discovery::{ServedGroup, ServedResource};
 
     use super::*;
     use crate::testing::world::World;

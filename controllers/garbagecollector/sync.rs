@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::Value;
-use steersman_runtime::client::{Aggregate, ApiClient, ApiError, PatchKind, Target};
+use steersman_client::writes::{Delete, Propagation};
+use steersman_client::{Aggregate, ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{CollectorFinalizers, ObjectReference, OwnerReference, Uid};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{CollectorFinalizers, ObjectReference, OwnerReference, Uid};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::{ImmediateQueue, WorkQueue};
-use steersman_runtime::writes::{Delete, Propagation};
+use steersman_values::intern::Sym;
+use steersman_values::resource::ResourceType;
 use tokio::time::Instant;
 
 use super::attempt_to_delete::{Decision, Standing, decide};

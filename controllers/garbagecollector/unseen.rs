@@ -21,12 +21,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, Category};
+use steersman_client::live::{PageError, Pages};
+use steersman_client::{ApiClient, Category};
+use steersman_objects::Uid;
 use steersman_runtime::informer::MetadataInformer;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::{PageError, Pages};
-use steersman_runtime::object::Uid;
-use steersman_runtime::resource::ResourceType;
+use steersman_values::intern::Sym;
+use steersman_values::resource::ResourceType;
 use tokio::time::Instant;
 
 /// Time after the start of the leadership term during which owners wait for a type that cannot be

@@ -6,9 +6,9 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::conditions::{self, FALSE};
-use steersman_runtime::object::Condition;
+use steersman_objects::Condition;
+use steersman_objects::conditions::{self, FALSE};
+use steersman_values::clock::whole_seconds;
 
 /// Type of the condition of a complete Job.
 pub(super) const COMPLETE: &str = "Complete";
@@ -57,7 +57,7 @@ pub(super) fn ensure(list: &mut Vec<Condition>, condition: Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::conditions::TRUE;
+    use steersman_objects::conditions::TRUE;
 
     use super::*;
 

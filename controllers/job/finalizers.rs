@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
-use steersman_runtime::client::ApiError;
-use steersman_runtime::object::{JOB_TRACKING, ObjectKey, Uid};
+use steersman_client::ApiError;
+use steersman_objects::{JOB_TRACKING, ObjectKey, Uid};
 use steersman_runtime::own_writes::Memory;
 
 /// UIDs of pods with a removed finalizer, by the key of their Job. They never expire.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::object::{Job, ObjectKey};
+use steersman_objects::{Job, ObjectKey};
 use steersman_runtime::own_writes::{Memory, WrittenObjects};
 
 use super::backoff::Backoffs;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use steersman_objects::{CompletionMode, Job, JobStatus, Pod};
 use steersman_runtime::informer::Change;
-use steersman_runtime::object::{CompletionMode, Job, JobStatus, Pod};
 use steersman_runtime::pod_control::Creations;
 
 use super::end_state::Finish;
@@ -178,7 +178,7 @@ impl JobMetrics {
 
     /// Counts the attempts to create pods.
     pub(super) fn created(&self, snapshot: &Snapshot<'_>, creations: &Creations) {
-        use steersman_runtime::object::PodReplacementPolicy::Failed;
+        use steersman_objects::PodReplacementPolicy::Failed;
         let replaces_failed = snapshot.job.spec.pod_replacement_policy == Failed;
         let reason = if replaces_failed && snapshot.failed > 0 {
             "recreate_failed"

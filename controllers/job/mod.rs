@@ -45,10 +45,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steersman_objects::{JOB_TRACKING, Job, ObjectKey, Pod};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::features;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{JOB_TRACKING, Job, ObjectKey, Pod};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::rbac::Rule;

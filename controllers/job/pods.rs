@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use steersman_runtime::object::{JobSpec, Phase, Pod, PodReplacementPolicy};
+use steersman_objects::{JobSpec, Phase, Pod, PodReplacementPolicy};
 
 /// A pod of the Job.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{JOB_TRACKING, Job};
+use steersman_objects::{JOB_TRACKING, Job};
 use steersman_runtime::pod_control::{TemplateError, from_template};
 
 use super::per_index::Failures;

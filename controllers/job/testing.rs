@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
+use steersman_objects::{JOB_TRACKING, Job, ObjectKey, Pod};
 use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{JOB_TRACKING, Job, ObjectKey, Pod};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::Requeue;
 

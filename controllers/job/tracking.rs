@@ -15,8 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use jiff::Timestamp;
-use steersman_runtime::conditions::TRUE;
-use steersman_runtime::object::{JobStatus, Uid, UncountedTerminatedPods};
+use steersman_objects::conditions::TRUE;
+use steersman_objects::{JobStatus, Uid, UncountedTerminatedPods};
 
 use super::conditions::{self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET};
 use super::end_state::Finish;

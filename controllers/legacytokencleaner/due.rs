@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::{Deserialize, Deserializer, Error};
-use steersman_runtime::object::{Object, ServiceAccount, TokenSecret};
+use steersman_objects::{Object, ServiceAccount, TokenSecret};
 
 /// The label with the day of the last use of the token, which the API server sets.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";

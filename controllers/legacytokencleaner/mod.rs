@@ -28,20 +28,20 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::json;
+use steersman_client::live::PageError;
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, Category, PatchKind, Target};
+use steersman_objects::{Object, ObjectKey, Pod, ServiceAccount, TokenSecret};
 use steersman_options::duration::GoDuration;
-use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
 use steersman_runtime::informer::Store;
-use steersman_runtime::live::PageError;
-use steersman_runtime::object::{Object, ObjectKey, Pod, ServiceAccount, TokenSecret};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::resource::CONFIG_MAPS;
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::writes::Delete;
+use steersman_values::clock::Clock;
+use steersman_values::resource::CONFIG_MAPS;
 
 use self::due::{Cut, Due, INVALID_SINCE};
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::live::{PageError, Pages};
-use steersman_runtime::resource::PODS;
+use steersman_client::ApiClient;
+use steersman_client::live::{PageError, Pages};
+use steersman_values::resource::PODS;
 
 /// The lists of containers in the spec of a pod.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::discovery::ServedResource;
+use steersman_client::discovery::ServedResource;
+use steersman_values::clock::whole_seconds;
 
 use super::content::Remains;
 use super::discovery::Failure;
@@ -181,9 +181,9 @@ fn sorted(mut entries: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::client::ApiError;
-    use steersman_runtime::discovery::{Discovery, GroupVersion};
-    use steersman_runtime::resource::{self, ResourceType};
+    use steersman_client::ApiError;
+    use steersman_client::discovery::{Discovery, GroupVersion};
+    use steersman_values::resource::{self, ResourceType};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
-use steersman_runtime::discovery::ServedResource;
+use steersman_client::discovery::ServedResource;
 
 /// Estimated seconds for objects with finalizers. 15 is upstream's guess for the garbage collector.
 const FINALIZER_ESTIMATE: i64 = 15;
@@ -131,7 +131,7 @@ pub(super) fn gvr(served: &ServedResource) -> String {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::resource;
+    use steersman_values::resource;
 
     use super::*;
 

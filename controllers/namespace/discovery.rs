@@ -2,8 +2,8 @@
 //!
 //! Pods are separate, because the controller deletes them before all other types.
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::discovery::{Discovery, IncompleteError, ServedResource};
+use steersman_client::ApiError;
+use steersman_client::discovery::{Discovery, IncompleteError, ServedResource};
 
 /// The result of discovery for one pass over a namespace.
 #[derive(Debug, Default)]
@@ -79,9 +79,9 @@ fn is_pods(served: &ServedResource) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::client::Category;
-    use steersman_runtime::discovery::{GroupVersion, INCOMPLETE, ServedGroup};
-    use steersman_runtime::resource::ResourceType;
+    use steersman_client::Category;
+    use steersman_client::discovery::{GroupVersion, INCOMPLETE, ServedGroup};
+    use steersman_values::resource::ResourceType;
 
     use super::*;
 

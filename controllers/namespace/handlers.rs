@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use steersman_objects::{Namespace, Object, ObjectKey};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Namespace, Object, ObjectKey};
 use steersman_runtime::workqueue::WorkQueue;
 
 /// Delay before the deletion of content, as upstream's `namespaceDeletionGracePeriod`. In this time

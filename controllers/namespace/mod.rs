@@ -31,13 +31,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::{ApiClient, Category};
+use steersman_client::discovery::discover;
+use steersman_client::{ApiClient, Category};
+use steersman_objects::{Namespace, ObjectKey};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::discovery::discover;
-use steersman_runtime::features;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{Namespace, ObjectKey};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Decision, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::discovery::ServedResource;
-use steersman_runtime::live::{PageError, Pages};
-use steersman_runtime::resource::{self, ResourceType};
+use steersman_client::discovery::ServedResource;
+use steersman_client::live::{PageError, Pages};
+use steersman_client::{ApiClient, ApiError, Decision, Target};
+use steersman_values::clock::Clock;
+use steersman_values::resource::{self, ResourceType};
 
 use super::content::{self, Item, PodItem, Remains};
 

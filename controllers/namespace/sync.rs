@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_runtime::client::{Aggregate, ApiClient, ApiError, Category, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::discovery::{ServedResource, discover};
+use steersman_client::discovery::{ServedResource, discover};
+use steersman_client::{Aggregate, ApiClient, ApiError, Category, Target};
+use steersman_objects::{DecodeError, Identity, Namespace, ObjectKey};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{DecodeError, Identity, Namespace, ObjectKey};
-use steersman_runtime::resource;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_values::clock::Clock;
+use steersman_values::resource;
 
 use super::conditions::Report;
 use super::content::Remains;

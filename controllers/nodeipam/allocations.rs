@@ -21,8 +21,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use steersman_runtime::cidr::{Cidr, InvalidCidr};
-use steersman_runtime::object::{Node, Object, ObjectKey, Uid};
+use steersman_objects::{Node, Object, ObjectKey, Uid};
+use steersman_values::cidr::{Cidr, InvalidCidr};
 
 use super::cidr_set::{Blocks, CidrSet, OutOfRange};
 use super::config::Ranges;

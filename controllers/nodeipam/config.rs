@@ -4,7 +4,7 @@
 //! `cmd/kube-controller-manager/app/core.go`, and `NewNodeIpamController`.
 
 use steersman_options::Options;
-use steersman_runtime::cidr::{Cidr, Family, InvalidCidr};
+use steersman_values::cidr::{Cidr, Family, InvalidCidr};
 
 /// The most IPv6 blocks of one range, as bits of their number. Upstream:
 /// `clusterSubnetMaxDiff`.

@@ -37,13 +37,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_objects::{Node, ObjectKey};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, InitError, switched_off,
 };
 use steersman_runtime::informer::SharedInformer;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{Node, ObjectKey};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use steersman_objects::{Node, Object, ObjectKey};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{Node, Object, ObjectKey};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::allocations::Allocations;

@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use steersman_runtime::client::{ApiClient, Category};
-use steersman_runtime::live::{PageError, Pages};
-use steersman_runtime::object::{DecodeError, Node, Object};
+use steersman_client::live::{PageError, Pages};
+use steersman_client::{ApiClient, Category};
+use steersman_objects::{DecodeError, Node, Object};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 

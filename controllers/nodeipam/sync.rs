@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::cidr::Cidr;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{DecodeError, Identity, Node, ObjectKey, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::SharedInformer;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{DecodeError, Identity, Node, ObjectKey, ObjectReference};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
+use steersman_values::cidr::Cidr;
 
 use super::allocations::{Exhausted, OccupyError};
 use super::pool::Pool;

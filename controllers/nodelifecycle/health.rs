@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::clock::{Clock, saturating_since};
-use steersman_runtime::object::{Lease, Node};
+use steersman_objects::{Lease, Node};
+use steersman_values::clock::{Clock, saturating_since};
 use tokio::time::Instant;
 
 use super::config::Config;

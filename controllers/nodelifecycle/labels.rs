@@ -2,8 +2,8 @@
 //!
 //! Upstream: `labelReconcileInfo` and `reconcileNodeLabels` in `node_lifecycle_controller.go`.
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
 
 /// (stable label, beta label with the same value).
 const COPIES: [(&str, &str); 2] = [

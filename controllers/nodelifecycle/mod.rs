@@ -48,18 +48,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steersman_runtime::clock::Clock;
+use steersman_helpers::scheduling::PodsByNode;
+use steersman_objects::{Lease, Node, Object, ObjectKey, Pod};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{Lease, Node, Object, ObjectKey, Pod};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::scheduling::PodsByNode;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
 use tokio::sync::Notify;
 
 use self::config::Config;

@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::object::{Lease, Node, Uid};
+use steersman_objects::{Lease, Node, Uid};
 use tokio::time::Instant;
 
 use super::config::Config;

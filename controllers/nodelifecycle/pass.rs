@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use steersman_runtime::client::Category;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Lease, Node, Object, ObjectKey};
+use steersman_client::Category;
+use steersman_objects::{Lease, Node, Object, ObjectKey};
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::Shared;

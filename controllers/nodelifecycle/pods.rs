@@ -6,8 +6,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::object::Pod;
+use steersman_objects::Pod;
+use steersman_values::clock::whole_seconds;
 
 /// The patch of the status that sets the `Ready` condition of `pod` to `False`. `None` if the pod
 /// lacks the condition, or if it is `False` already.

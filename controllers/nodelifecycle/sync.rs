@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiError;
+use steersman_client::ApiError;
+use steersman_objects::{Node, ObjectKey, Pod};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{Node, ObjectKey, Pod};
 use steersman_runtime::workers::{Requeue, Retry};
 
 use super::health::Ready;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::rate::TokenBucket;
+use steersman_client::rate::TokenBucket;
 use tokio::time::Instant;
 
 /// Tokens of a full bucket. Upstream: `EvictionRateLimiterBurst`.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::Category;
-use steersman_runtime::object::{Node, ObjectKey};
+use steersman_client::Category;
+use steersman_objects::{Node, ObjectKey};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 

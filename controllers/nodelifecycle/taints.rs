@@ -10,8 +10,8 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::object::Node;
+use steersman_objects::Node;
+use steersman_values::clock::whole_seconds;
 
 use super::health::Ready;
 

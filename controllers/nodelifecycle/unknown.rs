@@ -6,8 +6,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::object::Node;
+use steersman_objects::Node;
+use steersman_values::clock::whole_seconds;
 
 /// The conditions that kubelets own. `NetworkUnavailable` belongs to the network.
 const OF_KUBELET: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
@@ -55,7 +55,7 @@ pub(super) fn patch(node: &Node, now: Timestamp) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{
     DecodeError, Identity, Meta, Node, Object, ObjectKey, ObjectReference, Pod, Uid,
 };
+use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::own_writes::WritesTo;
+use steersman_values::clock::Clock;
 
 use super::health::Ready;
 use super::labels;

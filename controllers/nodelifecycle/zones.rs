@@ -22,8 +22,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::Node;
+use steersman_objects::Node;
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::config::Config;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{Document, Object, PersistentVolume, PersistentVolumeClaim};
+use steersman_objects::{Document, Object, PersistentVolume, PersistentVolumeClaim};
 
 /// An object whose document is kept.
 pub(super) trait Documented: Object {

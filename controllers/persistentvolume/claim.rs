@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_objects::{
     Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
 };
+use steersman_runtime::informer::Store;
+use steersman_values::intern::Sym;
 
 use super::classes::{self, NoBindingMode};
 use super::known::{Volumes, claim_of};

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use steersman_objects::{ObjectKey, PersistentVolumeClaim, StorageClass};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{ObjectKey, PersistentVolumeClaim, StorageClass};
 
 /// The class of a claim has no binding mode, which API servers set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

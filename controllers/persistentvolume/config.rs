@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use steersman_client::files::{self, ReadError};
+use steersman_objects::PersistentVolume;
 use steersman_options::Options;
-use steersman_runtime::files::{self, ReadError};
-use steersman_runtime::object::PersistentVolume;
 
 /// The program of recycler pods: it empties the volume.
 const SCRUB: &str =

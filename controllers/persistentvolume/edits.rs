@@ -4,8 +4,8 @@
 //! change is a conflict. All functions are pure.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{PersistentVolume, PersistentVolumeClaim, StorageAmount};
-use steersman_runtime::quantity::Quantity;
+use steersman_objects::{PersistentVolume, PersistentVolumeClaim, StorageAmount};
+use steersman_values::quantity::Quantity;
 
 use super::body::{Body, member};
 use super::matching;

@@ -1,7 +1,7 @@
 //! The failures of syncs. The texts are upstream's.
 
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::ObjectKey;
+use steersman_client::live::LiveError;
+use steersman_objects::ObjectKey;
 
 use super::claim::{DecideError, Misbinding};
 use super::edits::NoCapacity;

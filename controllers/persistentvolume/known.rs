@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Object, ObjectKey, PersistentVolume, PersistentVolumeClaim};
+use steersman_objects::{Object, ObjectKey, PersistentVolume, PersistentVolumeClaim};
+use steersman_values::intern::Sym;
 
 /// Objects of one type, by key.
 #[derive(Debug)]

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::{Selector, SelectorError};
-use steersman_runtime::object::{Object, PersistentVolume, PersistentVolumeClaim, StorageAmount};
-use steersman_runtime::quantity::Quantity;
+use steersman_objects::{Object, PersistentVolume, PersistentVolumeClaim, StorageAmount};
+use steersman_values::intern::Sym;
+use steersman_values::labels::{Selector, SelectorError};
+use steersman_values::quantity::Quantity;
 
 use super::known::{Modes, Volumes};
 

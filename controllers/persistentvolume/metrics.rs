@@ -8,7 +8,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
 };
-use steersman_runtime::intern::Sym;
+use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 use super::known::Caches;

@@ -2,9 +2,9 @@
 //!
 //! Upstream: `updateMigrationAnnotations` and `modifyDeletionFinalizers`.
 
-use steersman_runtime::csi_migration::driver_of;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{PersistentVolume, PersistentVolumeClaim};
+use steersman_helpers::csi_migration::driver_of;
+use steersman_objects::{PersistentVolume, PersistentVolumeClaim};
+use steersman_values::intern::Sym;
 
 use super::body::Body;
 

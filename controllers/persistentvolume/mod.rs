@@ -51,12 +51,12 @@ mod writes;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{
     Node, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
 };
-use steersman_runtime::pods_by_claim::PodsByClaim;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

@@ -1,7 +1,7 @@
 //! Events that a decision asks for.
 
+use steersman_objects::{Object, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::object::{Object, ObjectReference};
 
 /// An Event about the object of a sync.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steersman_runtime::client::{ApiError, Category};
+use steersman_client::{ApiError, Category};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::Retry;
 use tokio::time::Instant;

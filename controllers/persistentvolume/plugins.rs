@@ -4,10 +4,10 @@
 //! recycle. Everything else is external. Upstream: `findProvisionablePlugin` and
 //! `findDeletablePlugin`.
 
-use steersman_runtime::csi_migration::driver_of;
+use steersman_helpers::csi_migration::driver_of;
+use steersman_objects::{PersistentVolume, StorageClass};
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{PersistentVolume, StorageClass};
+use steersman_values::intern::Sym;
 
 use super::classes;
 

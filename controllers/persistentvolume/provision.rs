@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiError, Target};
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{
-    Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass,
-};
+use steersman_client::live::LiveError;
+use steersman_client::{ApiError, Target};
+use steersman_objects::{Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use tokio::time::Instant;
 
 use super::claim::provisioned_name;

@@ -5,10 +5,10 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiError, Target};
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::PersistentVolume;
-use steersman_runtime::writes::Delete;
+use steersman_client::live::LiveError;
+use steersman_client::writes::Delete;
+use steersman_client::{ApiError, Target};
+use steersman_objects::PersistentVolume;
 use tokio::time::Instant;
 
 use super::body::Body;

@@ -6,11 +6,11 @@ use futures::StreamExt;
 use futures::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Query, Target};
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, Query, Target};
+use steersman_objects::{Identity, ObjectReference, PersistentVolume, Pod};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::object::{Identity, ObjectReference, PersistentVolume, Pod};
-use steersman_runtime::resource::EVENTS;
-use steersman_runtime::writes::Delete;
+use steersman_values::resource::EVENTS;
 
 /// The volume was not emptied. The texts are upstream's.
 #[derive(Debug, thiserror::Error)]

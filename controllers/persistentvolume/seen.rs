@@ -5,13 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_client::live::{self, LiveError};
+use steersman_objects::{ObjectKey, PersistentVolume, PersistentVolumeClaim};
 use steersman_runtime::controller::{ControllerContext, INFORMERS};
 use steersman_runtime::informer::Store;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{ObjectKey, PersistentVolume, PersistentVolumeClaim};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
+use steersman_values::labels::Labels;
 
 /// Compares the caches with the API server, while they are older than the leadership term.
 pub(super) struct Seen {

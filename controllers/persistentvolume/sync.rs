@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::{ApiError, is_path_name};
-use steersman_runtime::events::EventRecorder;
-use steersman_runtime::informer::Store;
-use steersman_runtime::object::{
+use steersman_client::{ApiError, is_path_name};
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{
     Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeClaimRef,
 };
-use steersman_runtime::pods_by_claim::PodsByClaim;
+use steersman_runtime::events::EventRecorder;
+use steersman_runtime::informer::Store;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 use tokio::sync::Mutex;

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `syncVolume`.
 
-use steersman_runtime::object::{
+use steersman_objects::{
     Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, VolumeClaimRef,
 };
 

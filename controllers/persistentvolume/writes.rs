@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
-    DecodeError, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim,
-};
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{DecodeError, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim};
 
 use super::body::Body;
 use super::known::Caches;

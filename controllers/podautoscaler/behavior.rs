@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{AutoscalerBehavior, ScalingPolicy, ScalingRules};
+use steersman_objects::{AutoscalerBehavior, ScalingPolicy, ScalingRules};
 
 use super::history::{History, Timed, before, record, seconds};
 use super::limits::{Normalized, Reason, Sizes};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use steersman_options::duration::GoDuration;
+use steersman_options::features;
 use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::features;
 
 /// The settings of the controller.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiError, Decision};
-use steersman_runtime::object::DecodeError;
-use steersman_runtime::writes::StatusError;
+use steersman_client::writes::StatusError;
+use steersman_client::{ApiError, Decision};
+use steersman_objects::DecodeError;
 
 use super::evaluate::MetricError;
 use super::rescale::TargetError;

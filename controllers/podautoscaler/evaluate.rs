@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steersman_runtime::discovery::RestMapper;
-use steersman_runtime::endpointslice::PodsByLabel;
-use steersman_runtime::label_selector::LabelSelector;
-use steersman_runtime::labels::SelectorError;
-use steersman_runtime::object::{
+use steersman_client::discovery::RestMapper;
+use steersman_helpers::endpointslice::PodsByLabel;
+use steersman_objects::{
     ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec, MetricTarget,
     ObjectMetric, Pod, PodsMetric,
 };
-use steersman_runtime::quantity::Quantity;
+use steersman_values::label_selector::LabelSelector;
+use steersman_values::labels::SelectorError;
+use steersman_values::quantity::Quantity;
 
 use super::config::Config;
 use super::metrics_api::{MetricsApi, ReadError};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::IntGauge;
+use steersman_objects::{HorizontalPodAutoscaler, Object, ObjectKey};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{HorizontalPodAutoscaler, Object, ObjectKey};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::selectors::Selectors;

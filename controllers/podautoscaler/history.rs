@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::object::{AutoscalerBehavior, ObjectKey, ScalingRules};
+use steersman_objects::{AutoscalerBehavior, ObjectKey, ScalingRules};
 use steersman_runtime::own_writes::Memory;
 
 /// A number of replicas at a time.

@@ -37,11 +37,11 @@ mod tests;
 
 use std::sync::Arc;
 
+use steersman_client::discovery::RestMapper;
+use steersman_helpers::endpointslice::PodsByLabel;
+use steersman_objects::{HorizontalPodAutoscaler, Pod};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::discovery::RestMapper;
-use steersman_runtime::endpointslice::PodsByLabel;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{HorizontalPodAutoscaler, Pod};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workqueue::WorkQueue;

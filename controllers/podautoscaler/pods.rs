@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::object::{Phase, Pod};
-use steersman_runtime::quantity::Quantity;
-use steersman_runtime::scheduling::amounts::{self, is_of_pods};
+use steersman_helpers::scheduling::amounts::{self, is_of_pods};
+use steersman_objects::{Phase, Pod};
+use steersman_values::quantity::Quantity;
 
 use super::config::Readiness;
 use super::problem::{CalculationError, Problem};

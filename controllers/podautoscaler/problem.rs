@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::Decision;
+use steersman_client::Decision;
 
 /// A size could not be computed from the samples.
 #[derive(Debug, thiserror::Error)]

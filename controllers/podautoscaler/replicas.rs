@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::object::{Phase, Pod};
+use steersman_objects::{Phase, Pod};
 
 use super::pods::{Groups, Requests, Sample, Samples};
 use super::problem::{CalculationError, Problem};

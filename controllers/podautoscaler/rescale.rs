@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::discovery::{MappingError, RestMapper, split_api_version};
-use steersman_runtime::object::HorizontalPodAutoscaler;
-use steersman_runtime::resource::ResourceType;
-use steersman_runtime::scale::{Scale, ScaleError};
+use steersman_client::discovery::{MappingError, RestMapper, split_api_version};
+use steersman_client::scale::{Scale, ScaleError};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::HorizontalPodAutoscaler;
+use steersman_values::resource::ResourceType;
 
 /// Writes of one size, with the first one. Upstream: `retry.DefaultRetry`.
 const ATTEMPTS: usize = 5;

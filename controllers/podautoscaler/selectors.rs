@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::label_selector::LabelSelector;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{ObjectKey, Pod};
+use steersman_objects::{ObjectKey, Pod};
+use steersman_values::intern::Sym;
+use steersman_values::label_selector::LabelSelector;
+use steersman_values::labels::Labels;
 
 /// Selectors by autoscaler; `None` until its first sync.
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl Selectors {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -5,12 +5,10 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::conditions::{self, FALSE, TRUE};
-use steersman_runtime::object::{
-    AutoscalerStatus, Condition, CrossVersionReference, MetricIdentifier,
-};
-use steersman_runtime::quantity::Quantity;
+use steersman_objects::conditions::{self, FALSE, TRUE};
+use steersman_objects::{AutoscalerStatus, Condition, CrossVersionReference, MetricIdentifier};
+use steersman_values::clock::whole_seconds;
+use steersman_values::quantity::Quantity;
 
 use super::limits::Normalized;
 use super::replicas::Utilization;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, ApiError, Category};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::scale::Scale;
+use steersman_client::writes::{OnFailure, write_status};
+use steersman_client::{ApiClient, ApiError, Category};
+use steersman_objects::{
     AutoscalerStatus, HorizontalPodAutoscaler, Identity, ObjectKey, ObjectReference,
 };
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::scale::Scale;
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::writes::{OnFailure, write_status};
+use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 use super::config::Config;

@@ -33,19 +33,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, Category, PatchKind, Target};
+use steersman_objects::{Identity, Node, Object, Phase, Pod, Uid};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::features;
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Identity, Node, Object, Phase, Pod, Uid};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::Delete;
+use steersman_values::clock::Clock;
+use steersman_values::intern::Sym;
 
 use self::metrics::PodGcMetrics;
 

@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, Category, Target};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Node, Pod};
+use steersman_client::{ApiClient, Category, Target};
+use steersman_objects::{Node, Pod};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::intern::Sym;
 
 use super::{Nodes, QUARANTINE};
 

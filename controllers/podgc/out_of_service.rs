@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::object::{Node, Pod};
+use steersman_objects::{Node, Pod};
 
 use super::Nodes;
 use super::terminated::deletion_order;

@@ -6,8 +6,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::object::Pod;
-use steersman_runtime::writes::{DisruptionCause, ObservedGeneration, disruption_target};
+use steersman_client::writes::{DisruptionCause, ObservedGeneration, disruption_target};
+use steersman_objects::Pod;
 
 /// The cause that the condition `DisruptionTarget` tells.
 const NODE_IS_GONE: DisruptionCause = DisruptionCause {

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use steersman_runtime::object::{Phase, Pod};
+use steersman_objects::{Phase, Pod};
 
 /// The finished pods beyond the threshold, in the order of their removal. The result is empty if
 /// `threshold` is 0 or negative.

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::{Change, Index, IndexKey, SharedInformer};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{
+use steersman_client::ApiClient;
+use steersman_objects::{
     Document, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass,
 };
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::{Change, Index, IndexKey, SharedInformer};
+use steersman_runtime::keyed::{Keyed, ObjectSyncer};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::intern::Sym;
 
 use super::{Finalizers, Protected, SyncError, Use, WORKERS, list, watch_finalizers};
 

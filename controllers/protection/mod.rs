@@ -34,14 +34,14 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::with_member;
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{DecodeError, Document, Identity, Object, ObjectKey};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{DecodeError, Document, Identity, Object, ObjectKey};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::with_member;
 
 /// Number of workers of each controller, as upstream, which has no flags for them.
 const WORKERS: usize = 1;

@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_objects::{Document, Object, ObjectKey, Pod, PodGroup};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Index, IndexKey, SharedInformer, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{Document, Object, ObjectKey, Pod, PodGroup};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;

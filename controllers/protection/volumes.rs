@@ -10,9 +10,9 @@
 use std::future::ready;
 use std::sync::Arc;
 
+use steersman_objects::{Document, ObjectKey, PersistentVolume};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{Document, ObjectKey, PersistentVolume};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;

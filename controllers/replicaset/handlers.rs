@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use steersman_objects::{ObjectKey, Pod};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{ObjectKey, Pod};
 use steersman_runtime::owner::{DependentEvent, dependent_events};
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::workqueue::WorkQueue;
@@ -79,8 +79,8 @@ fn becomes_ready(change: &Change<'_, Pod>) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use steersman_objects::{Object, ReplicaSet};
     use steersman_runtime::keyed::Keyed;
-    use steersman_runtime::object::{Object, ReplicaSet};
     use steersman_runtime::tasks::{CancellationToken, Tasks};
 
     use super::*;

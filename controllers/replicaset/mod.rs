@@ -26,9 +26,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_objects::{Pod, ReplicaSet};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{Pod, ReplicaSet};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::rbac::Rule;

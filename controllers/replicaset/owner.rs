@@ -4,10 +4,8 @@
 //! over the trait, so `replicationcontroller` runs the same code. Upstream instead converts
 //! ReplicationControllers to ReplicaSets, in `pkg/controller/replication/conversion.go`.
 
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{
-    Document, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, Selects, Uid,
-};
+use steersman_objects::{Document, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, Selects, Uid};
+use steersman_values::labels::Labels;
 
 /// A kind of object that asks for a number of pods of one template.
 pub(crate) trait PodOwner: Selects {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{Phase, Pod, Time};
+use steersman_objects::{Phase, Pod, Time};
 
 /// Whether the annotation `controller.kubernetes.io/pod-deletion-cost` counts: the feature gate
 /// `PodDeletionCost`.

@@ -10,9 +10,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use steersman_objects::Pod;
 use steersman_runtime::informer::{Index, IndexKey, Store};
-use steersman_runtime::labels::Selector;
-use steersman_runtime::object::Pod;
+use steersman_values::labels::Selector;
 
 /// The end of label keys that hold the hash of a template: `pod-template-hash` of Deployments, and
 /// `rollouts-pod-template-hash` of Argo Rollouts.
@@ -80,7 +80,7 @@ fn index_key(namespace: &str, hash: &str) -> IndexKey {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::conditions;
-use steersman_runtime::object::{Condition, Pod, ReplicaSetStatus, next_availability_check};
+use steersman_objects::conditions;
+use steersman_objects::{Condition, Pod, ReplicaSetStatus, next_availability_check};
 
 use super::owner::PodOwner;
 
@@ -105,7 +105,7 @@ pub(super) fn next_check(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::{Object, ReplicaSet, ReplicationController};
+    use steersman_objects::{Object, ReplicaSet, ReplicationController};
 
     use super::*;
     use crate::testing::pods::{PodBuilder, pod};

@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::features::{self, FeatureGates};
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError};
+use steersman_objects::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
+use steersman_options::features::{self, FeatureGates};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, ClaimError};
 use steersman_runtime::pod_control::{Owner, PodControl, PodsError, from_template};
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use steersman_values::clock::Clock;
 
 use super::metrics::ReplicaSetMetrics;
 use super::owner::PodOwner;

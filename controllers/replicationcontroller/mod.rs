@@ -12,10 +12,10 @@
 #[cfg(test)]
 mod tests;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::object::{
+use steersman_objects::{
     Document, Pod, ReplicaSetSpec, ReplicaSetStatus, ReplicationController, Uid,
 };
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

@@ -1,7 +1,7 @@
 //! The body of a claim that a template describes. Upstream: `handleClaim`.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{Object, Pod, ResourceClaim, ResourceClaimTemplate};
+use steersman_objects::{Object, Pod, ResourceClaim, ResourceClaimTemplate};
 
 /// The annotation with the name of the claim within the pod.
 const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";

@@ -5,7 +5,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::object::Uid;
+use steersman_objects::Uid;
 
 /// The number of pods that are remembered. Upstream: `maxUIDCacheEntries`.
 const CAPACITY: usize = 500;

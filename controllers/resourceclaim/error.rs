@@ -1,9 +1,9 @@
 //! The failures of a sync, in upstream's words.
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{DecodeError, ObjectKey};
+use steersman_client::ApiError;
+use steersman_client::live::LiveError;
+use steersman_objects::{DecodeError, ObjectKey};
+use steersman_values::intern::Sym;
 
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]

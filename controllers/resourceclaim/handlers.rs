@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use steersman_objects::{Object, ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
 use steersman_runtime::informer::{Change, IndexKey, SharedInformer};
-use steersman_runtime::object::{Object, ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
 
 use super::Shared;
 use super::key::Key;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 
 /// An object to sync.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

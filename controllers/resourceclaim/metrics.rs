@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use steersman_objects::ResourceClaim;
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::ResourceClaim;
 
 /// The counter of created claims. The registry counts the existing ones at each scrape.
 #[derive(Clone)]
@@ -101,7 +101,7 @@ fn text(truth: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

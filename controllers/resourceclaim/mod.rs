@@ -40,15 +40,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_objects::{ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
+use steersman_options::features;
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
 use steersman_runtime::events::EventRecorder;
-use steersman_runtime::features;
 use steersman_runtime::informer::{Index, SharedInformer, Store};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
@@ -56,6 +55,7 @@ use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::{Requeue, Syncer, run_workers};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::intern::Sym;
 
 use self::deleted::DeletedPods;
 use self::error::SyncError;

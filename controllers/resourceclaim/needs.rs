@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Pod, PodClaimName, ResourceClaim};
+use steersman_objects::{Pod, PodClaimName, ResourceClaim};
+use steersman_values::intern::Sym;
 
 /// Whether no container of `pod` runs or will ever run. No pod leaves this state.
 pub(super) fn is_done(pod: &Pod) -> bool {

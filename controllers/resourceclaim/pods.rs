@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiError, Target};
-use steersman_runtime::events::EventType;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::{Labels, Selector};
-use steersman_runtime::live;
-use steersman_runtime::object::{
+use steersman_client::live;
+use steersman_client::writes::with_member;
+use steersman_client::{ApiError, Target};
+use steersman_objects::{
     Identity, Object, ObjectKey, ObjectReference, Pod, PodClaimName, PodResourceClaim,
     ResourceClaim, ResourceClaimTemplate,
 };
-use steersman_runtime::writes::with_member;
+use steersman_runtime::events::EventType;
+use steersman_values::intern::Sym;
+use steersman_values::labels::{Labels, Selector};
 
 use super::Shared;
 use super::create::from_template;

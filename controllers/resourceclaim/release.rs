@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
-use steersman_runtime::client::Target;
-use steersman_runtime::live;
-use steersman_runtime::object::{
+use steersman_client::Target;
+use steersman_client::live;
+use steersman_client::writes::{Delete, with_member};
+use steersman_objects::{
     ClaimConsumer, Object, ObjectKey, OwnerReference, Pod, ResourceClaim, Uid,
 };
-use steersman_runtime::writes::{Delete, with_member};
 
 use super::Shared;
 use super::error::SyncError;

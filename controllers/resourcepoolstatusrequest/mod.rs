@@ -22,19 +22,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::cleaner::Cleaner;
-use steersman_runtime::clock::saturating_since;
+use steersman_helpers::cleaner::Cleaner;
+use steersman_objects::{
+    Object, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
+};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{
-    Object, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
-};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::saturating_since;
 
 use self::metrics::RequestMetrics;
 use self::sync::PoolReporter;

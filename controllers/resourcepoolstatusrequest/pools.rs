@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{ResourceClaim, ResourcePoolStatusRequestSpec, ResourceSlice};
+use steersman_objects::{ResourceClaim, ResourcePoolStatusRequestSpec, ResourceSlice};
+use steersman_values::intern::Sym;
 
 /// The most pools in an answer. Upstream: `ResourcePoolStatusRequestLimitDefault`.
 const DEFAULT_LIMIT: i32 = 100;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::informer::Store;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError};
+use steersman_objects::{
     DecodeError, Identity, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
 };
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;

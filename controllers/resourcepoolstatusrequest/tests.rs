@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
-use steersman_runtime::object::{Object, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice};
+use steersman_objects::{Object, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice};
 
 use super::pools::{Answer, IncompletePool, answer};
 use super::{DESCRIPTOR, NAME, due};

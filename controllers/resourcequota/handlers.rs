@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Object, ObjectKey, ResourceQuota};
-use steersman_runtime::quota::{
+use steersman_helpers::quota::{
     Counted, is_claim_replenished, is_pod_replenished, is_service_replenished, service_usage,
 };
+use steersman_objects::{Object, ObjectKey, ResourceQuota};
+use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::workqueue::{ImmediateQueue, WorkQueue};
 use tokio::time::Instant;
 

@@ -41,12 +41,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::features;
-use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{
+use steersman_objects::{
     DeviceClass, ObjectKey, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
+use steersman_options::features;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

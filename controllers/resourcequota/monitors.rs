@@ -10,12 +10,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::join_all;
-use steersman_runtime::client::{ApiClient, Category};
-use steersman_runtime::discovery::{Discovery, GroupVersion, discover};
+use steersman_client::discovery::{Discovery, GroupVersion, discover};
+use steersman_client::{ApiClient, Category};
+use steersman_helpers::quota::Counted;
 use steersman_runtime::informer::{InformerFactory, MetadataChange};
-use steersman_runtime::quota::Counted;
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::resource::ResourceType;
 
 use super::handlers::{Effect, Replenisher};
 use super::types::{Monitor, Source, Types};

@@ -2,7 +2,7 @@
 //!
 //! The API server refuses objects while the usage of their resource is unknown. Upstream: `addQuota`.
 
-use steersman_runtime::object::ResourceQuota;
+use steersman_objects::ResourceQuota;
 
 use super::status::has_same_limits;
 use super::types::Types;
@@ -20,7 +20,7 @@ pub(super) fn is_missing_usage(quota: &ResourceQuota, types: &Types) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 use tokio::time::Instant;
 
 /// The times from which counts may lower the usage of quotas.

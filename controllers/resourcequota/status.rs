@@ -3,8 +3,8 @@
 //! Upstream: `syncResourceQuota` in `resource_quota_controller.go`.
 
 use serde::Serialize;
-use steersman_runtime::object::{ResourceList, ResourceQuota};
-use steersman_runtime::quota::Amounts;
+use steersman_helpers::quota::Amounts;
+use steersman_objects::{ResourceList, ResourceQuota};
 
 /// A status to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ pub(super) fn has_same_limits(quota: &ResourceQuota) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_objects::{DecodeError, Identity, ObjectKey, ResourceQuota};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{DecodeError, Identity, ObjectKey, ResourceQuota};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 use tokio::time::Instant;
 
 use super::releases::Releases;

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use steersman_helpers::quota::{Counted, ExtendedResources};
+use steersman_objects::DeviceClass;
 use steersman_runtime::informer::{MetadataChange, MetadataInformer, Store};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::DeviceClass;
-use steersman_runtime::quota::{Counted, ExtendedResources};
+use steersman_values::intern::Sym;
 
 /// The core types whose usage follows from more than their number.
 const WITH_RULES: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];

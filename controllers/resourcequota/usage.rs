@@ -5,14 +5,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use steersman_runtime::client::Decision;
-use steersman_runtime::clock::Clock;
-use steersman_runtime::informer::SharedInformer;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_client::Decision;
+use steersman_helpers::quota::{Amounts, Counted, ExtendedResources, PodCounting, Scopes, Tally};
+use steersman_objects::{
     Object, ObjectKey, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
-use steersman_runtime::quota::{Amounts, Counted, ExtendedResources, PodCounting, Scopes, Tally};
+use steersman_runtime::informer::SharedInformer;
+use steersman_values::clock::Clock;
+use steersman_values::intern::Sym;
 
 use super::types::{Source, Types};
 

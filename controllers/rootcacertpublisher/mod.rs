@@ -20,13 +20,13 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_helpers::root_ca;
+use steersman_objects::{Namespace, Object, ObjectKey, PublishedData, RootCaConfigMap};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{Namespace, Object, ObjectKey, PublishedData, RootCaConfigMap};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::root_ca;
 
 use self::sync::{CA_KEY, Publisher, is_complete};
 use crate::publisher_metrics::{Families, PublisherMetrics};

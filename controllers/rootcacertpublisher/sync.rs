@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::informer::Store;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{
     DecodeError, Identity, Namespace, ObjectKey, PublishedData, RootCaConfigMap,
 };
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use tokio::time::Instant;

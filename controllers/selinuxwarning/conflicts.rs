@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{ObjectKey, Uid};
+use steersman_objects::{ObjectKey, Uid};
+use steersman_values::intern::Sym;
 
 use super::labels::{self, Use};
 

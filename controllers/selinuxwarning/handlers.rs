@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{
+use steersman_objects::{
     CsiDriver, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, SelinuxPod,
 };
+use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::Shared;

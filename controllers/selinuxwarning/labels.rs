@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use steersman_runtime::object::{SelinuxOptions, SelinuxPod};
+use steersman_objects::{SelinuxOptions, SelinuxPod};
 
 /// The effect of the pod's labels on one volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn parts(label: &str) -> [&str; 4] {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

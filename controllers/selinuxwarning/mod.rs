@@ -19,17 +19,15 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_helpers::volume::VolumeResolver;
+use steersman_objects::{CsiDriver, PersistentVolume, PersistentVolumeClaim, Pod, SelinuxPod};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{
-    CsiDriver, PersistentVolume, PersistentVolumeClaim, Pod, SelinuxPod,
-};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::volume::VolumeResolver;
 
 use self::conflicts::UsedVolumes;
 use self::sync::SelinuxWarning;

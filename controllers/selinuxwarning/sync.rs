@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiError;
+use steersman_client::ApiError;
+use steersman_helpers::volume::{Plugin, ResolveError, Volume};
+use steersman_objects::{ObjectKey, ObjectReference, SelinuxPod};
 use steersman_runtime::events::EventType;
-use steersman_runtime::intern::Sym;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{ObjectKey, ObjectReference, SelinuxPod};
-use steersman_runtime::volume::{Plugin, ResolveError, Volume};
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_values::intern::Sym;
 
 use super::Shared;
 use super::conflicts::Conflict;

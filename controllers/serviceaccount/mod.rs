@@ -14,13 +14,11 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{DecodeError, Identity, Namespace, Object, ObjectKey, ServiceAccount};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{
-    DecodeError, Identity, Namespace, Object, ObjectKey, ServiceAccount,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 

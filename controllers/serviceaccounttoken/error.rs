@@ -1,8 +1,8 @@
 //! The failures of syncs, and the retries after them.
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::DecodeError;
+use steersman_client::ApiError;
+use steersman_client::live::LiveError;
+use steersman_objects::DecodeError;
 use steersman_runtime::workers::Retry;
 
 use super::token::SignError;

@@ -3,8 +3,8 @@
 //! Upstream enqueues all accounts, and a sync of a living account does nothing. Only a deletion
 //! matters, also one that the watch missed because the account was created again.
 
+use steersman_objects::{ServiceAccount, TokenSecret};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{ServiceAccount, TokenSecret};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::keys::{AccountKey, SecretKey};

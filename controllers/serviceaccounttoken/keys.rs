@@ -6,8 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{ObjectKey, ServiceAccount, TokenSecret, Uid};
+use steersman_objects::{ObjectKey, ServiceAccount, TokenSecret, Uid};
+use steersman_values::intern::Sym;
 
 /// A ServiceAccount.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

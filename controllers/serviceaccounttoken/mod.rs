@@ -34,17 +34,17 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_client::files::{self, ReadError};
+use steersman_helpers::root_ca;
+use steersman_objects::{ServiceAccount, TokenSecret};
+use steersman_pki::keys::{KeyError as PemError, PrivateKey};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, InitError, switched_off,
 };
-use steersman_runtime::files::{self, ReadError};
 use steersman_runtime::informer::Store;
-use steersman_runtime::keys::{KeyError as PemError, PrivateKey};
-use steersman_runtime::object::{ServiceAccount, TokenSecret};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::root_ca;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;

@@ -5,7 +5,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{ServiceAccount, TokenData};
+use steersman_objects::{ServiceAccount, TokenData};
 
 /// The annotations with name and UID of the account.
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use steersman_runtime::client::{ApiError, Target, is_path_name};
-use steersman_runtime::live;
-use steersman_runtime::object::{Object, ObjectKey, ServiceAccount, TokenSecret};
+use steersman_client::live;
+use steersman_client::writes::Delete;
+use steersman_client::{ApiError, Target, is_path_name};
+use steersman_objects::{Object, ObjectKey, ServiceAccount, TokenSecret};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
-use steersman_runtime::writes::Delete;
 
 use super::Shared;
 use super::error::SyncError;

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
-use steersman_runtime::keys::{Algorithm, EcdsaForm, PrivateKey, SigningError};
+use steersman_pki::keys::{Algorithm, EcdsaForm, PrivateKey, SigningError};
 
 /// The issuer, which does not depend on that of the API server. Upstream: `LegacyIssuer`.
 const ISSUER: &str = "kubernetes/serviceaccount";
@@ -132,7 +132,7 @@ fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
 mod tests {
     use base64::prelude::BASE64_STANDARD;
     use serde_json::Value;
-    use steersman_runtime::keys::verify;
+    use steersman_pki::keys::verify;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 //! A new ServiceCIDR may free others from their addresses, so it enqueues those that it overlaps. A
 //! new or deleted IP address decides about the ServiceCIDRs that contain it.
 
+use steersman_objects::{IpAddress, Object, ObjectKey, ServiceCidr};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{IpAddress, Object, ObjectKey, ServiceCidr};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::ranges;

@@ -20,9 +20,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_objects::{IpAddress, ServiceCidr};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{IpAddress, ServiceCidr};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::{Clock, saturating_since};
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{
+    DecodeError, Identity, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr,
+};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::labels::{Labels, Selector};
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{
-    DecodeError, Identity, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr,
-};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
+use steersman_values::clock::{Clock, saturating_since};
+use steersman_values::labels::{Labels, Selector};
 
 use super::condition::Ready;
 use super::{NAME, ranges};

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::StatefulSet;
+use steersman_objects::StatefulSet;
+use steersman_values::intern::Sym;
 
 use super::identity::claim_name;
 

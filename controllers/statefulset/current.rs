@@ -12,15 +12,15 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::labels::Selector;
-use steersman_runtime::live::{self, Live, LiveError};
-use steersman_runtime::object::{
+use steersman_client::ApiClient;
+use steersman_client::live::{self, Live, LiveError};
+use steersman_objects::{
     ControllerRevision, Meta, Object, ObjectKey, PersistentVolumeClaim, Pod, Retention, StatefulSet,
 };
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{self, Claim};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::labels::Selector;
 
 use super::claims;
 use super::identity::is_member;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use steersman_runtime::client::{Aggregate, ApiError, Decision};
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::PercentError;
+use steersman_client::live::LiveError;
+use steersman_client::writes::StatusError;
+use steersman_client::{Aggregate, ApiError, Decision};
+use steersman_objects::PercentError;
 use steersman_runtime::owner::{ClaimError, RecheckError};
-use steersman_runtime::writes::StatusError;
 
 /// The decision to wait for the deletion of a claim.
 const CLAIM_DELETED: Decision = Decision("claim_deleted");

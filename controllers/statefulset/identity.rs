@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Pod, StatefulSet, VolumeSource};
+use steersman_objects::{Pod, StatefulSet, VolumeSource};
+use steersman_values::intern::Sym;
 
 /// The label of a pod with its own name.
 pub(super) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";

@@ -2,7 +2,7 @@
 //! gate `MaxUnavailableStatefulSet` is on.
 
 use prometheus::{IntGaugeVec, Opts, Registry};
-use steersman_runtime::object::{PodManagement, StatefulSet};
+use steersman_objects::{PodManagement, StatefulSet};
 
 const LABELS: [&str; 3] = [
     "statefulset_namespace",

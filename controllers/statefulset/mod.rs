@@ -39,10 +39,10 @@ mod writes;
 
 use std::sync::Arc;
 
+use steersman_helpers::history::History;
+use steersman_objects::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::history::History;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;

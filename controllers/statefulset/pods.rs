@@ -5,8 +5,8 @@
 //! `newStatefulSetPod`, `updateIdentity` and `updateStorage` in `stateful_set_utils.go`.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::history::REVISION_LABEL;
-use steersman_runtime::object::{ControllerRevision, StatefulSet};
+use steersman_helpers::history::REVISION_LABEL;
+use steersman_objects::{ControllerRevision, StatefulSet};
 use steersman_runtime::owner::ControllerReference;
 
 use super::error::PodError;
@@ -101,7 +101,7 @@ fn mount(set: &StatefulSet, ordinal: i64, spec: &mut Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
     use crate::testing::stateful_set;

@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::history::Proposal;
-use steersman_runtime::object::{ControllerRevision, Meta, ObjectKey, Uid};
+use steersman_helpers::history::Proposal;
+use steersman_objects::{ControllerRevision, Meta, ObjectKey, Uid};
 use steersman_runtime::own_writes::Memory;
 
 /// The stored revision of the current template.
@@ -111,8 +111,8 @@ mod tests {
     use std::cell::Cell;
 
     use serde_json::{Value, json};
-    use steersman_runtime::history::Style;
-    use steersman_runtime::object::{Object, StatefulSet};
+    use steersman_helpers::history::Style;
+    use steersman_objects::{Object, StatefulSet};
 
     use super::*;
     use crate::testing::stateful_set;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{Pod, StatefulSet, UpdateStrategy};
+use steersman_objects::{Pod, StatefulSet, UpdateStrategy};
 
 use super::identity::{ordinal, ordinals};
 

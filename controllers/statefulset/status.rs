@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::history::REVISION_LABEL;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Phase, Pod, StatefulSet, StatefulSetStatus, UpdateStrategy};
+use steersman_helpers::history::REVISION_LABEL;
+use steersman_objects::{Phase, Pod, StatefulSet, StatefulSetStatus, UpdateStrategy};
+use steersman_values::intern::Sym;
 
 /// The name of the revision from which `pod` was made; empty without the label.
 pub(super) fn revision(pod: &Pod) -> &str {

@@ -11,22 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::client::{Aggregate, ApiClient, ApiError};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::features::{self, FeatureGates};
-use steersman_runtime::history::{self, History, Proposal, Style};
-use steersman_runtime::informer::Store;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::labels::Selector;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{
+use steersman_client::live::LiveError;
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_client::{Aggregate, ApiClient, ApiError};
+use steersman_helpers::history::{self, History, Proposal, Style};
+use steersman_objects::{
     ControllerRevision, Identity, ObjectKey, PercentError, Pod, Selects, StatefulSet,
     StatefulSetStatus, UpdateStrategy, next_availability_check,
 };
+use steersman_options::features::{self, FeatureGates};
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{self, ByController};
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
+use steersman_values::clock::Clock;
+use steersman_values::labels::Selector;
 use tokio::sync::OnceCell;
 
 use super::batches::in_batches;

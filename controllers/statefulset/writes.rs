@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Map;
-use steersman_runtime::client::{Aggregate, ApiClient, ApiError, Target};
-use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::informer::Store;
-use steersman_runtime::live;
-use steersman_runtime::object::{
+use steersman_client::live;
+use steersman_client::writes::Delete;
+use steersman_client::{Aggregate, ApiClient, ApiError, Target};
+use steersman_objects::{
     ControllerRevision, Document, Identity, Object, ObjectKey, ObjectReference,
     PersistentVolumeClaim, Pod, StatefulSet,
 };
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::informer::Store;
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::writes::Delete;
 
 use super::claims;
 use super::error::{ClaimFailure, PodError};

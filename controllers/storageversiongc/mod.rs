@@ -19,10 +19,10 @@ mod tests;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use steersman_objects::{Lease, Object, ObjectKey, StorageVersion};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{Lease, Object, ObjectKey, StorageVersion};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

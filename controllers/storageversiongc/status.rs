@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::clock::whole_seconds;
+use steersman_values::clock::whole_seconds;
 
 /// The condition of a StorageVersion.
 const CONDITION: &str = "AllEncodingVersionsEqual";

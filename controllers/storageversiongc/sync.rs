@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::{Delete, OnFailure, StatusError, write_status};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{DecodeError, Identity, Lease, Object, ObjectKey, StorageVersion};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{DecodeError, Identity, Lease, Object, ObjectKey, StorageVersion};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Syncer};
-use steersman_runtime::writes::{Delete, OnFailure, StatusError, write_status};
+use steersman_values::clock::Clock;
 
 use super::status::remove_gone;
 

@@ -4,10 +4,10 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, Target};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::object::GroupResource;
-use steersman_runtime::resource::CUSTOM_RESOURCE_DEFINITIONS;
+use steersman_client::{ApiClient, Target};
+use steersman_objects::GroupResource;
+use steersman_values::clock::whole_seconds;
+use steersman_values::resource::CUSTOM_RESOURCE_DEFINITIONS;
 
 use super::error::SyncError;
 

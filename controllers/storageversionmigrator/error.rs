@@ -1,9 +1,9 @@
 //! The failures of all three loops.
 
-use steersman_runtime::client::{ApiError, Decision};
-use steersman_runtime::live::{LiveError, PageError};
-use steersman_runtime::object::DecodeError;
-use steersman_runtime::writes::StatusError;
+use steersman_client::live::{LiveError, PageError};
+use steersman_client::writes::StatusError;
+use steersman_client::{ApiError, Decision};
+use steersman_objects::DecodeError;
 
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]

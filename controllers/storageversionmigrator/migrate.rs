@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::discovery::{self, RestMapper};
+use steersman_client::discovery::{self, RestMapper};
+use steersman_client::live::Pages;
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{ObjectKey, StorageVersionMigration};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::Pages;
-use steersman_runtime::object::{ObjectKey, StorageVersionMigration};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::workers::Requeue;
+use steersman_values::resource::ResourceType;
 
 use super::NAME;
 use super::error::SyncError;

@@ -24,13 +24,13 @@ mod tests;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use steersman_client::discovery::RestMapper;
+use steersman_objects::{GroupResource, Object, ObjectKey, StorageVersionMigration};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
-use steersman_runtime::discovery::RestMapper;
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::object::{GroupResource, Object, ObjectKey, StorageVersionMigration};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, Target};
-use steersman_runtime::clock::saturating_since;
-use steersman_runtime::discovery::{self, RestMapper, ServedResource};
+use steersman_client::discovery::{self, RestMapper, ServedResource};
+use steersman_client::{ApiClient, Target};
+use steersman_objects::{ObjectKey, StorageVersionMigration};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{ObjectKey, StorageVersionMigration};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::workers::Requeue;
+use steersman_values::clock::saturating_since;
+use steersman_values::resource::ResourceType;
 
 use super::error::SyncError;
 use super::status::{Change, Statuses, is_running, is_terminal};

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_client::live;
+use steersman_objects::{GroupResource, StorageVersionMigration};
 use steersman_runtime::informer::Store;
-use steersman_runtime::live;
-use steersman_runtime::object::{GroupResource, StorageVersionMigration};
 use steersman_runtime::workers::{Requeue, Syncer};
 
 use super::definition::{self, Progress};
@@ -115,7 +115,7 @@ impl MigrationRunner {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::clock::{Clock, whole_seconds};
-use steersman_runtime::object::{Identity, Object, StorageVersionMigration};
+use steersman_client::ApiClient;
+use steersman_client::writes::{OnFailure, write_status};
+use steersman_objects::{Identity, Object, StorageVersionMigration};
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::writes::{OnFailure, write_status};
+use steersman_values::clock::{Clock, whole_seconds};
 
 use super::error::SyncError;
 

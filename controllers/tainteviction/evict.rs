@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use steersman_runtime::client::{ApiError, Category};
-use steersman_runtime::evictions::EvictError;
-use steersman_runtime::live;
-use steersman_runtime::object::{Node, ObjectKey, Pod};
+use steersman_client::live;
+use steersman_client::writes::DisruptionCause;
+use steersman_client::{ApiError, Category};
+use steersman_helpers::evictions::EvictError;
+use steersman_objects::{Node, ObjectKey, Pod};
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::writes::DisruptionCause;
 use tokio::time::Instant;
 
 use super::Shared;

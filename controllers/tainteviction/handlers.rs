@@ -2,8 +2,8 @@
 //!
 //! Upstream: `PodUpdated` and `NodeUpdated` in `taint_eviction.go`.
 
+use steersman_objects::{Node, Object, ObjectKey, Pod};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{Node, Object, ObjectKey, Pod};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::tolerance::no_execute;

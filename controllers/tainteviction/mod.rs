@@ -25,20 +25,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use steersman_client::writes::ObservedGeneration;
+use steersman_helpers::evictions::{EvictionMetrics, Evictor};
+use steersman_helpers::scheduling::{Comparisons, PodsByNode};
+use steersman_objects::{Node, ObjectKey, Pod};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::EventRecorder;
-use steersman_runtime::evictions::{EvictionMetrics, Evictor};
-use steersman_runtime::features;
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{Node, ObjectKey, Pod};
 use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::scheduling::{Comparisons, PodsByNode};
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::ObservedGeneration;
 use tokio::sync::Notify;
 
 use self::evict::CAUSE;

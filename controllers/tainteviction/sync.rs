@@ -8,8 +8,8 @@
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
 
+use steersman_objects::{Node, Object, ObjectKey, ObjectReference, Pod};
 use steersman_runtime::events::EventType;
-use steersman_runtime::object::{Node, Object, ObjectKey, ObjectReference, Pod};
 use steersman_runtime::workers::{Requeue, Syncer};
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use steersman_runtime::object::{ObjectKey, Uid};
+use steersman_objects::{ObjectKey, Uid};
 use tokio::time::Instant;
 
 use super::tolerance::Tolerance;

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use steersman_runtime::object::{Taint, Toleration};
-use steersman_runtime::scheduling::{Comparisons, tolerates};
+use steersman_helpers::scheduling::{Comparisons, tolerates};
+use steersman_objects::{Taint, Toleration};
 
 /// The time for which a pod tolerates all taints of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Actions of schedulers and kubelets, for tests without simulated nodes.
 
 use serde_json::{Value, json};
-use steersman_runtime::client::Target;
-use steersman_runtime::resource::PODS;
+use steersman_client::Target;
+use steersman_values::resource::PODS;
 
 use super::NAMESPACE;
 use super::world::World;

@@ -1,7 +1,7 @@
 //! Builders of the cached views of Jobs and CronJobs.
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{CronJob, Job};
+use steersman_objects::{CronJob, Job};
 
 use super::builder::Builder;
 use super::{NAMESPACE, time};

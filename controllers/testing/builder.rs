@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::Object;
+use steersman_objects::Object;
 
 use super::time;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::Admission;
-use steersman_runtime::features::{self, FeatureGates, Gate};
+use steersman_options::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
 use super::world::World;

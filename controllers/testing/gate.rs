@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steersman_runtime::client::WriteGate;
+use steersman_client::WriteGate;
 use steersman_runtime::controller::Descriptor;
 
 use super::world::World;

@@ -80,8 +80,8 @@ fn entry(request: &RequestRecord, cause: Instant) -> String {
 
 mod tests {
     use serde_json::json;
-    use steersman_runtime::client::Target;
-    use steersman_runtime::object::Pod;
+    use steersman_client::Target;
+    use steersman_objects::Pod;
 
     use super::*;
 

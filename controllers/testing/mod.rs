@@ -24,7 +24,7 @@ pub(crate) mod tokens;
 pub(crate) mod world;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{DaemonSet, Deployment, ReplicaSet, StatefulSet, Uid};
+use steersman_objects::{DaemonSet, Deployment, ReplicaSet, StatefulSet, Uid};
 
 use builder::Builder;
 

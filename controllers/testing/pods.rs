@@ -1,7 +1,7 @@
 //! Builders of pods and nodes.
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Node, Object, Pod};
+use steersman_objects::{Node, Object, Pod};
 
 use super::builder::Builder;
 use super::{NAMESPACE, time};

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::requests::RequestRecord;
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Descriptor, INFORMERS, MANAGERS_IDENTITIES};
+use steersman_values::clock::Clock;
 
 use super::world::begin;
 

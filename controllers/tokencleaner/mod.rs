@@ -18,16 +18,16 @@ mod tests;
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{BootstrapToken, Object, ObjectKey, TokenLife};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{BootstrapToken, Object, ObjectKey, TokenLife};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
-use steersman_runtime::writes::Delete;
+use steersman_values::clock::Clock;
 
 /// The token cleaner.
 pub const DESCRIPTOR: Descriptor = Descriptor {

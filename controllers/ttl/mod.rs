@@ -17,11 +17,11 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Node, Object, ObjectKey, TTL_ANNOTATION};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::object::{Node, Object, ObjectKey, TTL_ANNOTATION};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;

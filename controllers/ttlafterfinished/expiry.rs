@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::object::Job;
+use steersman_objects::Job;
 
 /// The state of a Job at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

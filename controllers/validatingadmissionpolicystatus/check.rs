@@ -10,7 +10,7 @@ use serde::Serialize;
 use steersman_cel::admission::{typed_declarations, variables};
 use steersman_cel::types::Type;
 use steersman_cel::{Declarations, type_of};
-use steersman_runtime::object::{PolicyVariable, ValidatingAdmissionPolicySpec};
+use steersman_objects::{PolicyVariable, ValidatingAdmissionPolicySpec};
 
 use super::kinds::Kind;
 
@@ -84,7 +84,7 @@ fn declarations(
 mod tests {
     use serde_json::{Value, json};
     use steersman_cel::types::Decl;
-    use steersman_runtime::object::{Object, ValidatingAdmissionPolicy};
+    use steersman_objects::{Object, ValidatingAdmissionPolicy};
 
     use super::*;
 

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::discovery::RestMapper;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::ResourceRule;
+use steersman_client::ApiError;
+use steersman_client::discovery::RestMapper;
+use steersman_objects::ResourceRule;
+use steersman_values::intern::Sym;
 
 /// One rule ends the collection when it has this many kinds. Upstream: `maxTypesToCheck`.
 const MAX_KINDS: usize = 10;

@@ -22,10 +22,10 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_client::discovery::RestMapper;
+use steersman_objects::ValidatingAdmissionPolicy;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::discovery::RestMapper;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::ValidatingAdmissionPolicy;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

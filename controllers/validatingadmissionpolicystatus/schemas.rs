@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 use steersman_cel::types::Type;
-use steersman_runtime::client::{ApiClient, ApiError, ApiPath};
+use steersman_client::{ApiClient, ApiError, ApiPath};
 use tokio::sync::Mutex;
 
 use super::kinds::Kind;

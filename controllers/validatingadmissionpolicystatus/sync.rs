@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steersman_cel::types::Type;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::discovery::{RestMapper, split_api_version};
-use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::discovery::{RestMapper, split_api_version};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{
     DecodeError, Identity, Object, ObjectKey, ParamKind, ValidatingAdmissionPolicy,
 };
+use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;

@@ -14,7 +14,7 @@ use rustls::RootCertStore;
 use rustls::crypto::{WebPkiSupportedAlgorithms, ring as provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use steersman_runtime::x509;
+use steersman_pki::x509;
 use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter};
 
 use super::user::User;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use steersman_runtime::x509;
+use steersman_pki::x509;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use webpki::EndEntityCert;

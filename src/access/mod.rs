@@ -30,10 +30,10 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::request::Parts;
 use rustls::pki_types::CertificateDer;
-use steersman_runtime::client::{ApiClient, ApiError};
-use steersman_runtime::clock::Clock;
+use steersman_client::{ApiClient, ApiError};
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
+use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 pub(crate) use answers::{NOSNIFF, not_acceptable, request_target, text};

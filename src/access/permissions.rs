@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::resource::SUBJECT_ACCESS_REVIEWS;
+use steersman_client::ApiClient;
+use steersman_values::resource::SUBJECT_ACCESS_REVIEWS;
 use tokio::sync::Semaphore;
 
 use super::cache::Expiring;

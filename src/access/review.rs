@@ -7,8 +7,8 @@ use std::time::Duration;
 use rand::Rng;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, Target};
-use steersman_runtime::resource::ResourceType;
+use steersman_client::{ApiClient, Target};
+use steersman_values::resource::ResourceType;
 use tokio::time::{Instant, sleep};
 
 use super::metrics::Timed;

@@ -14,7 +14,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ClientMetrics, ClientSettings};
+use steersman_client::{ClientMetrics, ClientSettings};
 
 use super::*;
 use crate::config::{AuthenticationSettings, AuthorizationSettings, ProxyHeaders};

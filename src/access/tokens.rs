@@ -17,8 +17,8 @@ use prometheus::IntGauge;
 use ring::hmac;
 use serde::Deserialize;
 use serde_json::json;
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::resource::TOKEN_REVIEWS;
+use steersman_client::ApiClient;
+use steersman_values::resource::TOKEN_REVIEWS;
 use tokio::time::{Instant, timeout};
 
 use super::cache::Expiring;

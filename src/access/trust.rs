@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, Query, Target};
-use steersman_runtime::reload::Reloading;
-use steersman_runtime::resource::CONFIG_MAPS;
+use steersman_client::reload::Reloading;
+use steersman_client::{ApiClient, ApiError, Query, Target};
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::ImmediateQueue;
+use steersman_values::resource::CONFIG_MAPS;
 use tokio::time::{Instant, sleep};
 
 use super::AccessError;

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use steersman_client::files::{self, ReadError};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::KeyError as ServerError;
-use steersman_runtime::files::{self, ReadError};
-use steersman_runtime::keys::{KeyError, PrivateKey};
+use steersman_pki::keys::{KeyError, PrivateKey};
 
 use crate::config::Config;
 

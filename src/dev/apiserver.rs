@@ -16,11 +16,12 @@ use steersman_devcluster::bootstrap::BootstrapToken;
 use steersman_devcluster::manifests::{Manifest, ManifestError};
 use steersman_devcluster::nodes::Latency;
 
+use steersman_options::duration::GoDuration;
+
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
 use super::{duration, parent};
 use crate::config::Config;
 use crate::signals::Signals;
-use steersman_options::duration::GoDuration;
 
 /// Starts a Kubernetes API server with simulated nodes and controllers, for tests in any language.
 ///

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use console::Term;
+use steersman_objects::{Object, ObjectKey};
 use steersman_runtime::informer::Change;
-use steersman_runtime::object::{Object, ObjectKey};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use prometheus::Registry;
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_devcluster::bootstrap::BootstrapToken;
 use steersman_devcluster::cloud::SimulatedCloud;
 use steersman_devcluster::https::HttpsDoor;
@@ -14,10 +15,11 @@ use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_devcluster::status::Status;
 use steersman_devcluster::{Admission, DevCluster, StartError};
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 use tokio::task::{JoinError, JoinHandle};
+
+use steersman_options::duration::GoDuration;
 
 use super::account_key::{self, AccountKeyError};
 use super::kubeconfig::KubeconfigFile;
@@ -29,7 +31,6 @@ use crate::config::{Config, join_errors};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
-use steersman_options::duration::GoDuration;
 
 /// The flags that all embedded clusters share.
 #[derive(Debug, Args)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use prometheus::Registry;
+use steersman_client::{
+    self, ApiClient, ApiError, ClientMetrics, ClientSettings, ConnectError, Target, user_agent,
+};
 use steersman_devcluster::bootstrap::BootstrapToken;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::nodes::{Credential, JoinError, Joining};
-use steersman_runtime::client::{
-    self, ApiClient, ApiError, ClientMetrics, ClientSettings, ConnectError, Target, user_agent,
-};
-use steersman_runtime::resource::NODES;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::resource::NODES;
 
 /// Nodes that join at once.
 const AT_ONCE: usize = 16;
@@ -127,7 +127,7 @@ async fn client_of(kubeconfig: &Kubeconfig, user: AuthInfo) -> Result<ApiClient,
         timeout: Duration::from_secs(30),
     };
     Ok(ApiClient::new(
-        client::connect(&config)?,
+        steersman_client::connect(&config)?,
         settings,
         ClientMetrics::register(&Registry::new())?,
     ))

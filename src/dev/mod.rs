@@ -25,9 +25,10 @@ use clap::Parser;
 use steersman_runtime::panics;
 use tracing_subscriber::fmt::MakeWriter;
 
+use steersman_options::duration::{GoDuration, ParseDurationError};
+
 use crate::limits;
 use crate::logs::{self, LogFormat};
-use steersman_options::duration::{GoDuration, ParseDurationError};
 
 /// Runs a subcommand with its arguments.
 pub(crate) type Run = fn(Vec<String>) -> ExitCode;

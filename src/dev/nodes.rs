@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use clap::Parser;
 use prometheus::Registry;
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_devcluster::nodes::{
     self, Latency, NodesConfig, NodesError, Pods, Stages, StagesError,
 };
-use steersman_runtime::client::{self, ApiClient, ClientMetrics, ClientSettings, user_agent};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
+
+use steersman_options::duration::GoDuration;
 
 use super::duration;
 use crate::signals::Signals;
-use steersman_options::duration::GoDuration;
 
 /// Adds simulated nodes to any cluster and runs the pods that are bound to them, without running
 /// anything.
@@ -74,9 +75,9 @@ enum NodesCommandError {
     #[error("{}: {source}", path.display())]
     Stages { path: PathBuf, source: StagesError },
     #[error(transparent)]
-    Kubeconfig(#[from] client::ConfigError),
+    Kubeconfig(#[from] steersman_client::ConfigError),
     #[error(transparent)]
-    Connect(#[from] client::ConnectError),
+    Connect(#[from] steersman_client::ConnectError),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
     #[error(transparent)]
@@ -113,7 +114,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         events: args.events,
         ..NodesConfig::default()
     };
-    let loaded = client::load_config_as_kubectl(args.kubeconfig.as_deref())?;
+    let loaded = steersman_client::load_config_as_kubectl(args.kubeconfig.as_deref())?;
     let settings = ClientSettings {
         user_agent: user_agent("nodes"),
         qps: 0.0,
@@ -121,7 +122,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         timeout: Duration::from_secs(30),
     };
     let client = ApiClient::new(
-        client::connect(&loaded)?,
+        steersman_client::connect(&loaded)?,
         settings,
         ClientMetrics::register(&Registry::new())?,
     );
@@ -135,7 +136,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         "{} simulated nodes, named {}0 and so on, at {}",
         args.count,
         args.prefix,
-        client::host(&loaded)
+        steersman_client::host(&loaded)
     );
     signals.next().await;
     stop.cancel();

@@ -7,10 +7,10 @@ use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::FAILURES;
 use steersman_devcluster::tables::pod_status;
-use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{
+use steersman_objects::{
     Deployment, Object, ObjectKey, Phase, Pod, ReplicaSet, ReplicationController,
 };
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
 
 use super::progress::{
     State, assess, assess_claim, assess_cron_job, assess_daemon_set, assess_job, assess_replicas,

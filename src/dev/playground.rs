@@ -13,9 +13,11 @@ use prometheus::Registry;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::manifests::{Manifest, ManifestError};
 use steersman_devcluster::nodes::Latency;
+use steersman_objects::{Object, ObjectKey};
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
-use steersman_runtime::object::{Object, ObjectKey};
 use tokio::sync::Notify;
+
+use steersman_options::duration::GoDuration;
 
 use super::display::{Display, LogLines};
 use super::duration;
@@ -26,7 +28,6 @@ use super::progress::{
 };
 use crate::config::{Access, Config, Serving};
 use crate::signals::Signals;
-use steersman_options::duration::GoDuration;
 
 /// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is
 /// left behind when it ends.

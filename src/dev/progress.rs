@@ -2,7 +2,7 @@
 //! `kubectl rollout status` reports it.
 
 use serde_json::Value;
-use steersman_runtime::object::{
+use steersman_objects::{
     Condition, Deployment, Meta, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
     ReplicationController,
 };
@@ -297,7 +297,7 @@ pub(super) fn assess_replicas(object: &impl Replicated) -> State {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde_json::Value;
-use steersman_runtime::object::{DecodeError, Meta, Object, ObjectMetadata};
-use steersman_runtime::resource::ResourceType;
+use steersman_objects::{DecodeError, Meta, Object, ObjectMetadata};
+use steersman_values::resource::ResourceType;
 
 /// A kind of workload.
 pub(super) trait Kind: Send + Sync + 'static {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_objects::{Namespace, Node, Object, ObjectKey, ServiceAccount};
 use steersman_runtime::informer::{Change, InformerFactory, Store};
-use steersman_runtime::object::{Namespace, Node, Object, ObjectKey, ServiceAccount};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 

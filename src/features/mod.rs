@@ -3,7 +3,7 @@
 //! table.rs (the gates of each release) and flags -> [`Features`] -> help, `/metrics`, `/flagz`,
 //! behaviour
 //!
-//! [`steersman_runtime::features`] has the gates that controllers read. [`FIXED`] lists gates of
+//! [`steersman_options::features`] has the gates that controllers read. [`FIXED`] lists gates of
 //! implemented parts that Steersman does not evaluate. Gates of missing parts are accepted too, so
 //! that the arguments of an existing installation work. Upstream:
 //! `k8s.io/component-base/featuregate`.
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
-use steersman_runtime::features::FeatureGates;
+use steersman_options::features::FeatureGates;
 
 use crate::options::{Options, go_bool};
 pub use releases::{Release, Releases};
@@ -406,7 +406,7 @@ impl Collector for FeatureMetric {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::features as of_controllers;
+    use steersman_options::features as of_controllers;
 
     use super::*;
 

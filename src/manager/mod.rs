@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use rand::Rng;
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::DebugPages;
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::leader::{ElectionConfig, Elector};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use steersman_values::clock::Clock;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
 use steersman_runtime::controller::{ClientFactory, ContextParts, Controller, ControllerContext};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::leader::{Elector, TermEnd};

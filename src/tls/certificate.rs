@@ -15,8 +15,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use steersman_runtime::clock::Clock;
-use steersman_runtime::reload::Reloading;
+use steersman_client::reload::Reloading;
+use steersman_values::clock::Clock;
 
 use super::TlsError;
 use crate::config::Pair;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::access::AnyClient;
 use crate::config::Tls;

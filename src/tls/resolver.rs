@@ -12,8 +12,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use steersman_runtime::clock::Clock;
-use steersman_runtime::reload::Reloading;
+use steersman_client::reload::Reloading;
+use steersman_values::clock::Clock;
 
 use super::{TlsError, certificate};
 use crate::config::{Certificate, Pair, Tls};

@@ -5,7 +5,7 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::faults::{Matcher, throttled};
 use steersman_devcluster::status::Status;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use crate::support::cluster::deployment;
 use crate::support::secured::Secured;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::{Method, Request};
 use kube::Client;
 use serde_json::{Value, json};
+use steersman_client::{connect, load_config};
 use steersman_controlplane::{ControlPlane, Settings};
-use steersman_runtime::client::{connect, load_config};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -303,7 +303,7 @@ pub(super) fn counts(object: &Value, expected: &Value) -> bool {
 
 /// The present time, as a kubelet writes it.
 pub(super) fn now() -> String {
-    steersman_runtime::clock::Clock::system()
+    steersman_values::clock::Clock::system()
         .now_seconds()
         .to_string()
 }

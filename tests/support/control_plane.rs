@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use steersman::{Config, Connection, ControllerRegistry, Options};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_controlplane::Settings;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, Pods};
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 use tokio::runtime::Runtime;
 
 use super::{Clients, LIMIT, Program, free_port};

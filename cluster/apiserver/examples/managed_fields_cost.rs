@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::status::Status;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 #[tokio::main]
 async fn main() -> Result<(), Status> {

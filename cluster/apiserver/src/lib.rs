@@ -21,7 +21,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 pub mod auth;
 pub mod defaults;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::status::Status;
 use steersman_devcluster::{Admission, DevCluster};
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 fn clock() -> Clock {
     Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap())

@@ -1,8 +1,9 @@
 //! ValidatingAdmissionPolicies. All messages are those of kube-apiserver 1.36.
 
-use crate::support::{clock, send};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+
+use crate::support::{clock, send};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

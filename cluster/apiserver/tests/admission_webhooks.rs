@@ -1,14 +1,15 @@
 //! Admission webhooks, called over HTTPS on this machine. All messages are those of
 //! kube-apiserver 1.36.
 
-use crate::support::hook::{Certificate, Hook, Respond};
-use crate::support::{Answer, clock, send};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, DnType, IsCa, SanType, date_time_ymd};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use tokio::net::TcpListener;
+
+use crate::support::hook::{Certificate, Hook, Respond};
+use crate::support::{Answer, clock, send};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::definitions::definition;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tokio::time::{Instant, timeout};
 use tower::Service;
 

@@ -1,12 +1,13 @@
 //! Conversion webhooks of custom resources. All messages are those of kube-apiserver 1.36.
 
-use crate::support::hook::{Hook, Respond};
-use crate::support::{Answer, ask, clock, send};
 use futures::StreamExt;
 use kube::api::{Api, DynamicObject, WatchEvent, WatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+
+use crate::support::hook::{Hook, Respond};
+use crate::support::{Answer, ask, clock, send};
 
 /// A definition whose versions have the host in `spec.host`, or as text `HOST:PORT` in
 /// `spec.address`. Objects are stored in `stored`.

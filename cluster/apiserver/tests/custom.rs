@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, WatchEvent, W
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::status::Status;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";

@@ -1,9 +1,10 @@
 //! Rules of custom kinds (`x-kubernetes-validations`). All messages are those of kube-apiserver
 //! 1.36.
 
-use crate::support::{ask, clock};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+
+use crate::support::{ask, clock};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/ex.com/v1/namespaces/default/widgets";

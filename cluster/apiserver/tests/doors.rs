@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::status::{Qualified, Status};
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 fn cluster() -> DevCluster {
     DevCluster::new(Clock::runtime(

@@ -9,7 +9,7 @@ use http_body_util::{BodyStream, Full};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::*;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tokio::time::{Instant, timeout};
 use tower::Service;
 

@@ -1,11 +1,12 @@
 //! Kinds with behaviour beyond their row in the table: two versions, approvals, computed objects.
 
-use crate::support::{Answer, ask, clock};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
+
+use crate::support::{Answer, ask, clock};
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::status::Status;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";

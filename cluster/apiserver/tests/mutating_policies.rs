@@ -1,11 +1,12 @@
 //! MutatingAdmissionPolicies. All messages are those of kube-apiserver 1.36.
 
-use crate::support::hook::Hook;
-use crate::support::{Answer, ask, clock, send};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+
+use crate::support::hook::Hook;
+use crate::support::{Answer, ask, clock, send};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";

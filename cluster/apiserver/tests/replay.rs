@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::support::recorded::{differ, known, masked};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -19,8 +18,10 @@ use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::rest::Body;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tower::Service;
+
+use crate::support::recorded::{differ, known, masked};
 
 /// Tokens of the users in the recordings.
 const TOKENS: [(&str, &str); 3] = [

@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::{ClientCertificate, User};
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tower::Service;
 
 fn cluster() -> DevCluster {

@@ -8,7 +8,7 @@ use steersman_conformance::{self as conformance, Check};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::status::Status;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 fn cluster() -> DevCluster {
     DevCluster::full(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))

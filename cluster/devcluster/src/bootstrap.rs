@@ -177,7 +177,7 @@ mod tests {
     use http::Request;
     use http_body_util::{BodyExt, Full};
     use steersman_apiserver::auth::User;
-    use steersman_runtime::clock::Clock;
+    use steersman_values::clock::Clock;
     use tower::Service;
 
     use super::*;

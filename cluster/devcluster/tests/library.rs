@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use steersman_devcluster::{DevCluster, StartError};
-use steersman_runtime::clock::Clock;
+use steersman_objects::Pod;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::object::Pod;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::clock::Clock;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use steersman_objects::{Object, Uid};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{Object, Uid};
 
 use super::pod::SimPod;
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_helpers::scheduling::NodeSelector;
+use steersman_objects::{DecodeError, Meta, Node, Object, ObjectKey, ObjectMetadata};
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{DecodeError, Meta, Node, Object, ObjectKey, ObjectMetadata};
-use steersman_runtime::resource::ResourceType;
-use steersman_runtime::scheduling::NodeSelector;
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
+use steersman_values::resource::ResourceType;
 
 use super::pod::SimPod;
 

@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::informer::{Change, InformerFactory, Store};
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{
     AllocatedDevice, DecodeError, Identity, Meta, Object, ObjectKey, ObjectMetadata, PodClaimName,
     ResourceClaim,
 };
-use steersman_runtime::resource::{self, ResourceType};
+use steersman_runtime::informer::{Change, InformerFactory, Store};
+use steersman_values::resource::{self, ResourceType};
 
 use super::pod::SimPod;
 

@@ -12,13 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::client::{ApiClient, ApiError};
-use steersman_runtime::clock::Clock;
+use steersman_client::{ApiClient, ApiError};
+use steersman_objects::{Object, ObjectKey, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Object, ObjectKey, ObjectReference};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
 
 use super::BEHAVIOUR;
 use super::behaviour::{Behaviour, Behaviours};

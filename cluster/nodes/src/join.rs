@@ -16,11 +16,11 @@ use prometheus::Registry;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{DecodeError, Meta, Object, ObjectKey, ObjectMetadata};
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
-use steersman_runtime::object::{DecodeError, Meta, Object, ObjectKey, ObjectMetadata};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::resource::ResourceType;
 use tokio::sync::oneshot;
 
 /// The signer of client certificates of kubelets.

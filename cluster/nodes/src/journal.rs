@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::clock::Clock;
+use steersman_client::ApiClient;
+use steersman_objects::{Object, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType, Origin};
-use steersman_runtime::object::{Object, ObjectReference};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 
 use super::pod::{Container, Reported, SimPod};
 use super::scheduler::Recorder;

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_helpers::scheduling::NodeSelector;
+use steersman_objects::{Object, ObjectKey};
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Object, ObjectKey};
-use steersman_runtime::resource::PODS;
-use steersman_runtime::scheduling::NodeSelector;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
+use steersman_values::intern::Sym;
+use steersman_values::resource::PODS;
 
 use super::addresses::Addresses;
 use super::attach::{Mounted, Mounts};

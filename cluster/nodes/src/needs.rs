@@ -15,9 +15,9 @@ use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use steersman_objects::{DecodeError, Meta, Object, ObjectKey, ObjectMetadata};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{DecodeError, Meta, Object, ObjectKey, ObjectMetadata};
-use steersman_runtime::resource::ResourceType;
+use steersman_values::resource::ResourceType;
 
 /// An object that a pod needs, and the part of the pod that needs it.
 #[derive(Debug, PartialEq, Eq)]

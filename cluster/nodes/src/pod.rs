@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use steersman_runtime::object::{DecodeError, Meta, Object, Pod, VolumeSource};
-use steersman_runtime::resource::{self, ResourceType};
-use steersman_runtime::scheduling::Constraints;
+use steersman_helpers::scheduling::Constraints;
+use steersman_objects::{DecodeError, Meta, Object, Pod, VolumeSource};
+use steersman_values::resource::{self, ResourceType};
 
 use super::BEHAVIOUR;
 use super::ending::Ending;

@@ -9,10 +9,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::{Clock, micro_time};
-use steersman_runtime::object::{Conditions, DecodeError, Meta, Node, Object, ResourceList};
-use steersman_runtime::resource::{LEASES, NODES, ResourceType};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Conditions, DecodeError, Meta, Node, Object, ResourceList};
+use steersman_values::clock::{Clock, micro_time};
+use steersman_values::resource::{LEASES, NODES, ResourceType};
 
 use super::machine::{MACHINE, Machine};
 use super::scheduler::{Amounts, NodeFacts};

@@ -6,8 +6,8 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::{Labels, Selector, WireSelector};
+use steersman_values::intern::Sym;
+use steersman_values::labels::{Labels, Selector, WireSelector};
 
 /// The rules of one pod. Most pods have none beside their priority.
 #[derive(Debug, Default, PartialEq, Eq)]

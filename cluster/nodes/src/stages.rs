@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::object::{Object, Phase};
+use steersman_objects::{Object, Phase};
 
 use super::ending::back_off;
 use super::pod::SimPod;

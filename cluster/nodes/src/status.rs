@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::Object;
+use steersman_objects::Object;
 
 use super::ending::back_off;
 use super::needs::Missing;

@@ -15,12 +15,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Object, ObjectKey, Uid};
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer, Store};
-use steersman_runtime::object::{Object, ObjectKey, Uid};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::resource::ResourceType;
 
 use super::claims::{
     CLAIMS, ClaimRef, Claims, SELECTED_NODE, SimClaim, SimClass, SimVolume, VOLUMES, target,

@@ -1,7 +1,8 @@
 //! Volumes are attached where pods want them.
 
-use super::*;
 use steersman_devcluster::faults::{Matcher, internal_error};
+
+use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SUCCESS: &str = "SuccessfulAttachVolume AttachVolume.Attach succeeded for volume \"pv1\"  x1";

@@ -1,7 +1,8 @@
 //! Volumes are detached when no pod wants them, and when that is safe or forced.
 
-use super::*;
 use steersman_devcluster::faults::{Matcher, internal_error};
+
+use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,7 +5,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn attachment(node: &str) -> Value {
-    let volume = steersman_runtime::volume::CsiVolume {
+    let volume = steersman_helpers::volume::CsiVolume {
         driver: DRIVER.into(),
         handle: "vol-1".into(),
     };
@@ -89,7 +89,7 @@ async fn uncertain_attachments_of_migrated_volumes_are_known() {
     let source = json!({"cinder": {"volumeID": "vol-1"}});
     let volumes = [volume("pv1", "ReadWriteOnce", source), claim("pv1")];
     let mut attachment = attachment("n1");
-    let csi = steersman_runtime::volume::CsiVolume {
+    let csi = steersman_helpers::volume::CsiVolume {
         driver: "cinder.csi.openstack.org".into(),
         handle: "vol-1".into(),
     };

@@ -16,8 +16,8 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use steersman_objects::CertificateSigningRequest;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::object::CertificateSigningRequest;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

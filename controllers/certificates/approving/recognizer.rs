@@ -3,8 +3,8 @@
 //! Upstream: `recognizers` in `sarapprove.go`.
 
 use serde_json::{Value, json};
-use steersman_runtime::object::SigningRequest;
-use steersman_runtime::x509::CertificateRequest;
+use steersman_objects::SigningRequest;
+use steersman_pki::x509::CertificateRequest;
 
 use super::GROUP;
 use crate::certificates::kubelet;

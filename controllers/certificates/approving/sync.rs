@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{
     CertificateSigningRequest, DecodeError, Identity, ObjectKey, SigningRequest,
 };
+use steersman_pki::x509::{CertificateRequest, RequestError};
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
-use steersman_runtime::resource::SUBJECT_ACCESS_REVIEWS;
 use steersman_runtime::workers::{Requeue, Retry};
-use steersman_runtime::x509::{CertificateRequest, RequestError};
+use steersman_values::resource::SUBJECT_ACCESS_REVIEWS;
 
 use super::recognizer::Recognizer;
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
 
+use steersman_pki::x509::CertificateRequest;
+
 use super::DESCRIPTOR;
 use super::recognizer::{Recognizer, SIGNER};
 use crate::certificates::testing::{
@@ -12,7 +14,6 @@ use crate::certificates::testing::{
     pem, with_conditions,
 };
 use crate::testing::world::World;
-use steersman_runtime::x509::CertificateRequest;
 
 const SECOND: Duration = Duration::from_secs(1);
 

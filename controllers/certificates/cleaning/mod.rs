@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/controller/certificates/cleaner`. [`Cleaner`] lists the differences.
 //!
-//! [`Cleaner`]: steersman_runtime::cleaner::Cleaner
+//! [`Cleaner`]: steersman_helpers::cleaner::Cleaner
 
 pub mod pods;
 pub mod requests;

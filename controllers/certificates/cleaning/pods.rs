@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::cleaner::Cleaner;
-use steersman_runtime::clock::saturating_since;
+use steersman_helpers::cleaner::Cleaner;
+use steersman_objects::PodCertificateRequest;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::object::PodCertificateRequest;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
+use steersman_values::clock::saturating_since;
 
 use crate::certificates::GROUP;
 

@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::cleaner::Cleaner;
-use steersman_runtime::clock::saturating_since;
+use steersman_helpers::cleaner::Cleaner;
+use steersman_objects::CertificateSigningRequest;
+use steersman_pki::x509::{Certificate, certificates_in_pem};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::object::CertificateSigningRequest;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::x509::{Certificate, certificates_in_pem};
+use steersman_values::clock::saturating_since;
 
 use crate::certificates::{GROUP, IDENTITY};
 

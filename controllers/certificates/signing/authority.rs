@@ -5,10 +5,10 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
+use steersman_client::reload::{OpenError, Reloading};
 use steersman_options::Options;
-use steersman_runtime::keys::PrivateKey;
-use steersman_runtime::reload::{OpenError, Reloading};
-use steersman_runtime::x509::{self, Certificate};
+use steersman_pki::keys::PrivateKey;
+use steersman_pki::x509::{self, Certificate};
 
 use super::signer::{self, Files, Signer};
 

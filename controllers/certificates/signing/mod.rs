@@ -27,10 +27,10 @@ mod tests;
 mod usages;
 mod validity;
 
+use steersman_objects::CertificateSigningRequest;
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, InitError, switched_off,
 };
-use steersman_runtime::object::CertificateSigningRequest;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

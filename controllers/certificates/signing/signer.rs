@@ -1,7 +1,7 @@
 //! The signers: their names, flags and rules.
 
 use steersman_options::Options;
-use steersman_runtime::x509::CertificateRequest;
+use steersman_pki::x509::CertificateRequest;
 
 use crate::certificates::kubelet;
 

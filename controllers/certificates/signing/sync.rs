@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::keys::{SigningError, VerifyError};
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{
     CertificateSigningRequest, DecodeError, Identity, ObjectKey, SigningRequest,
 };
+use steersman_pki::keys::{SigningError, VerifyError};
+use steersman_pki::x509::{self, CertificateRequest, RequestError, Template};
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
-use steersman_runtime::x509::{self, CertificateRequest, RequestError, Template};
+use steersman_values::clock::Clock;
 
 use super::authority::{Authority, Current};
 use super::signer::Signer;

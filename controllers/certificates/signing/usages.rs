@@ -2,7 +2,7 @@
 //!
 //! Upstream: `keyUsagesFromStrings` in `policies.go`.
 
-use steersman_runtime::x509::{KeyUsages, ObjectIdentifier};
+use steersman_pki::x509::{KeyUsages, ObjectIdentifier};
 
 /// Usages that are bits of the extension "key usage".
 const BITS: [(&str, u16); 10] = [

@@ -1,6 +1,6 @@
 //! Daylight saving, clocks that jump, and long outages.
 
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use super::*;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
+use steersman_objects::{CronJob, Job, Object};
 use steersman_runtime::events::EventType;
-use steersman_runtime::object::{CronJob, Job, Object};
 
 use super::*;
 use crate::cronjob::start::{self, Action};
@@ -68,7 +68,7 @@ fn at(seconds: f64) -> Timestamp {
 
 /// The same in whole seconds, as objects have it.
 fn text(seconds: f64) -> String {
-    steersman_runtime::clock::whole_seconds(at(seconds)).to_string()
+    steersman_values::clock::whole_seconds(at(seconds)).to_string()
 }
 
 impl Case {

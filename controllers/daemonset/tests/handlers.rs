@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use steersman_objects::{ControllerRevision, DaemonSet, Node, Object, ObjectKey, Pod};
 use steersman_runtime::informer::Change;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{ControllerRevision, DaemonSet, Node, Object, ObjectKey, Pod};
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::WorkQueue;
@@ -244,7 +244,7 @@ async fn expectations_on_recreate() {
     let ds = fixture.daemon_set("foo");
     let recreated = |uid: &str| {
         let mut other = (*ds).clone();
-        other.meta.uid = steersman_runtime::object::Uid::new(uid);
+        other.meta.uid = steersman_objects::Uid::new(uid);
         Arc::new(other)
     };
     // (why, new object, satisfied afterwards)

@@ -2,7 +2,7 @@
 //! strategies.
 
 use serde_json::{Value, json};
-use steersman_runtime::template::hash;
+use steersman_objects::template::hash;
 
 use super::{A_WHILE, REVISION, agent, is_active, name, node, on_delete, rolling, target};
 use crate::testing::world::World;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::history::REVISION_LABEL;
-use steersman_runtime::object::{DaemonSet, DaemonSetStrategy, Node, Object};
-use steersman_runtime::scheduling::Comparisons;
+use steersman_helpers::history::REVISION_LABEL;
+use steersman_helpers::scheduling::Comparisons;
+use steersman_objects::{DaemonSet, DaemonSetStrategy, Node, Object};
 use tokio::time::Instant;
 
 use crate::daemonset::changes::Changes;

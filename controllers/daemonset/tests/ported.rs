@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::history::REVISION_LABEL;
+use steersman_helpers::history::REVISION_LABEL;
 
 use super::model::{Counts, Model};
 use crate::testing::DaemonSetBuilder;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::nodes::BEHAVIOUR;
 use steersman_devcluster::status::Status;
+use steersman_objects::{Deployment, DeploymentStatus, ReplicaSet};
 use steersman_runtime::controller::Descriptor;
 use steersman_runtime::informer::Change;
-use steersman_runtime::object::{Deployment, DeploymentStatus, ReplicaSet};
 use tracing::Level;
 
 use super::DESCRIPTOR;
@@ -683,7 +683,7 @@ async fn the_collision_count_is_used_after_a_restart() {
     world.until("rolled out", is_done).await;
     let state = world.at_rest().await;
     let hash =
-        steersman_runtime::template::hash(&state.deployment("web")["spec"]["template"], Some(4));
+        steersman_objects::template::hash(&state.deployment("web")["spec"]["template"], Some(4));
     assert_eq!(
         state.replica_set("one")["metadata"]["name"],
         format!("web-{hash}")

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use steersman_objects::{Object, ObjectKey, Pod, ResourceClaim, ResourceSlice, Uid};
 use steersman_runtime::informer::Change;
-use steersman_runtime::object::{Object, ObjectKey, Pod, ResourceClaim, ResourceSlice, Uid};
 
 use super::super::claims::{Devices, Eviction};
 use super::super::evictions::{Due, Effect, Evictions, PodRef};

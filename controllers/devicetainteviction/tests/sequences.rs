@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use steersman_objects::{Object, ObjectKey, Pod, ResourceClaim, ResourceSlice};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{Object, ObjectKey, Pod, ResourceClaim, ResourceSlice};
 
 use super::super::claims::Devices;
 use super::super::evictions::{Due, Effect, Evictions, PodRef};

@@ -1,7 +1,7 @@
 //! Evictions, between the API server and the controller.
 
-use steersman_runtime::client::{ApiError, PatchKind, Target};
-use steersman_runtime::resource::PODS;
+use steersman_client::{ApiError, PatchKind, Target};
+use steersman_values::resource::PODS;
 
 use super::*;
 

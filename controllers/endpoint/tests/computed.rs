@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::endpointslice::TriggerTimes;
-use steersman_runtime::object::{Endpoints, Object, Pod, Service};
+use steersman_helpers::endpointslice::TriggerTimes;
+use steersman_objects::{Endpoints, Object, Pod, Service};
 
 use crate::endpoint::subsets::{is_managed, subsets};
 use crate::endpoint::write::{body, is_current};

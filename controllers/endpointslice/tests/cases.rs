@@ -12,16 +12,16 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
-use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::endpointslice::{
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
+use steersman_helpers::endpointslice::{
     AddressType, PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes,
     WrittenSlices,
 };
+use steersman_objects::{EndpointSlice, Node, Object, ObjectReference, Pod, Service};
+use steersman_runtime::controller::ControllerContext;
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::intern::Sym;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{EndpointSlice, Node, Object, ObjectReference, Pod, Service};
+use steersman_values::intern::Sym;
 
 use super::super::desired::Nodes;
 use super::super::metrics::{SliceMetrics, TrafficDistributions};

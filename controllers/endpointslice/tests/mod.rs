@@ -9,7 +9,7 @@ mod takeover;
 mod topology;
 
 use serde_json::{Value, json};
-use steersman_runtime::endpointslice::{MANAGED_BY, SERVICE_NAME, TRIGGER_TIME};
+use steersman_helpers::endpointslice::{MANAGED_BY, SERVICE_NAME, TRIGGER_TIME};
 
 use super::{DESCRIPTOR, MANAGER};
 use crate::testing::world::World;

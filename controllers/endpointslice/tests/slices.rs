@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
-use steersman_runtime::endpointslice::SERVICE_NAME;
+use steersman_helpers::endpointslice::SERVICE_NAME;
 
 use super::{NAME, endpoints_of, node, pod, service, service_name, trigger_time};
 use crate::endpointslice::DESCRIPTOR;

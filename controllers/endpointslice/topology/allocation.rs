@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::EndpointSlice;
+use steersman_objects::EndpointSlice;
+use steersman_values::intern::Sym;
 
 use super::is_ready;
 

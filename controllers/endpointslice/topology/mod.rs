@@ -16,11 +16,11 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::endpointslice::AddressType;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{EndpointHints, Node, ObjectKey};
+use steersman_helpers::endpointslice::AddressType;
+use steersman_objects::{EndpointHints, Node, ObjectKey};
 use steersman_runtime::own_writes::Memory;
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
 
 use self::allocation::{Allocations, Counts, Ratios, is_overloaded};
 use super::desired::ZONE;

@@ -1,7 +1,7 @@
 //! Upstream's tables of the topology cache.
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{EndpointSlice, Object};
+use steersman_objects::{EndpointSlice, Object};
 
 use super::allocation::{Allocation, Transfers};
 use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
-use steersman_runtime::endpointslice::MANAGED_BY;
+use steersman_helpers::endpointslice::MANAGED_BY;
 
 use super::{DESCRIPTOR, MANAGER};
 use crate::testing::world::World;

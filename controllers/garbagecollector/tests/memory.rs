@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+use steersman_objects::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
 
 use super::model::Dice;
 use crate::garbagecollector::graph::{Graph, Seen};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use steersman_devcluster::faults::{EventFault, Matcher, RequestFault, RuleId};
 use steersman_devcluster::status::Status;
 use steersman_runtime::informer::MetadataChange;
-use steersman_runtime::resource::ResourceType;
+use steersman_values::resource::ResourceType;
 
 use super::*;
 

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use steersman_client::discovery::discover;
+use steersman_objects::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::discovery::discover;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 use steersman_runtime::workers::Syncer;
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
 
 use super::*;
 use crate::garbagecollector::coordinates::Coordinates;

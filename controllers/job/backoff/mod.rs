@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{ObjectKey, Pod};
+use steersman_objects::{ObjectKey, Pod};
 use steersman_runtime::own_writes::Memory;
 
 /// The delay after the first failure. Upstream: `DefaultJobPodFailureBackOff`.

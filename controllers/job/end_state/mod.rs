@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::conditions::{self, TRUE};
-use steersman_runtime::object::{Condition, Job, Phase};
+use steersman_objects::conditions::{self, TRUE};
+use steersman_objects::{Condition, Job, Phase};
 
 use super::conditions::{FAILURE_TARGET, SUCCESS_CRITERIA_MET};
 use super::pod_failure_policy::{self, Action};

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_runtime::clock::Clock;
+use steersman_objects::{Job, Object, ObjectKey, Pod};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Job, Object, ObjectKey, Pod};
 use steersman_runtime::own_writes::Memory;
 use steersman_runtime::owner::{DependentEvent, dependent_events, owner_of};
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
 
 use super::end_state;
 use super::external_manager;

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use steersman_runtime::object::Object;
+use steersman_objects::Object;
 use tokio::time::{Duration, timeout};
 
 use super::*;

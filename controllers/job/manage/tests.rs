@@ -7,7 +7,7 @@ use crate::testing::pods::PodBuilder;
 const NOW: i64 = 1_800_000_000;
 
 /// The decision in short form: `create 2`, `create [1]`, `delete 1`, `wait 10`, `steady`.
-fn decided(job: &steersman_runtime::object::Job, pods: Vec<PodBuilder>, backoff: u64) -> String {
+fn decided(job: &steersman_objects::Job, pods: Vec<PodBuilder>, backoff: u64) -> String {
     let pods = pods.into_iter().map(PodBuilder::of_job).collect();
     let snapshot = Snapshot::new(job, pods);
     let now = Timestamp::from_second(NOW).unwrap();

@@ -8,15 +8,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::live::LiveError;
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Job, Object, ObjectKey, OwnerReference, Pod, Uid};
 use steersman_runtime::informer::Store;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Selector;
-use steersman_runtime::live::LiveError;
-use steersman_runtime::object::{Job, Object, ObjectKey, OwnerReference, Pod, Uid};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, owner_of};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_values::intern::Sym;
+use steersman_values::labels::Selector;
 
 use super::external_manager;
 use super::finalizers::{RemovalPatch, is_gone};

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use steersman_runtime::object::JOB_TRACKING;
+use steersman_objects::JOB_TRACKING;
 
 use super::*;
 use crate::job::testing::{OneSync, job, pod_of_web};

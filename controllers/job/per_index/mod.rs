@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{JobSpec, Pod};
+use steersman_objects::{JobSpec, Pod};
 
 use super::backoff::{finished_at, remaining};
 use super::indexes::Indexes;

@@ -3,7 +3,7 @@
 //! Rules are tried in order, and the first match decides. A rule with an unknown action is skipped.
 //! Upstream: `pod_failure_policy.go`.
 
-use steersman_runtime::object::{
+use steersman_objects::{
     JobSpec, OnExitCodes, OnPodCondition, Pod, PodFailurePolicyRule, TerminatedContainer,
 };
 

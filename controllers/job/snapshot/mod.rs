@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use jiff::Timestamp;
-use steersman_runtime::object::{CompletionMode, Job, Uid};
+use steersman_objects::{CompletionMode, Job, Uid};
 
 use super::backoff::finished_at;
 use super::indexes::Indexes;

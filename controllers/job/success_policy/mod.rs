@@ -2,7 +2,7 @@
 //!
 //! Upstream: `success_policy.go`.
 
-use steersman_runtime::object::SuccessPolicy;
+use steersman_objects::SuccessPolicy;
 
 use super::indexes::Indexes;
 

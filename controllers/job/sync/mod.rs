@@ -10,20 +10,20 @@ mod status;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::client::{ApiClient, ApiError};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::conditions::{FALSE, TRUE};
+use steersman_client::live::{self, LiveError};
+use steersman_client::writes::StatusError;
+use steersman_client::{ApiClient, ApiError};
+use steersman_objects::conditions::{FALSE, TRUE};
+use steersman_objects::{CompletionMode, Job, JobStatus, ObjectKey, ObjectReference, Pod};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{CompletionMode, Job, JobStatus, ObjectKey, ObjectReference, Pod};
 use steersman_runtime::own_writes::{Memory, WritesTo};
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::pod_control::{Owner, PodControl, PodsError};
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::StatusError;
+use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 pub(super) use self::status::Write;

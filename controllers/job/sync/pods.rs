@@ -1,6 +1,6 @@
 //! The creations and deletions of pods of one sync.
 
-use steersman_runtime::object::{Job, Object, ObjectKey, ObjectReference};
+use steersman_objects::{Job, Object, ObjectKey, ObjectReference};
 use steersman_runtime::pod_control::{Deleted, Deletions, Owner, PodsError};
 
 use super::{Counts, JobSyncer};

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use steersman_runtime::client::ApiError;
+use steersman_client::ApiError;
+use steersman_client::writes::{OnFailure, StatusError, write_status};
+use steersman_objects::{Job, JobStatus, Object, ObjectKey, ObjectReference, Uid};
 use steersman_runtime::events::EventType;
-use steersman_runtime::object::{Job, JobStatus, Object, ObjectKey, ObjectReference, Uid};
 use steersman_runtime::pod_control::Owner;
-use steersman_runtime::writes::{OnFailure, StatusError, write_status};
 
 use super::{JobSyncer, TrackError};
 use crate::job::backoff::Backoff;

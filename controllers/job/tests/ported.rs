@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::object::JOB_TRACKING;
+use steersman_objects::JOB_TRACKING;
 
 use crate::job::backoff::Backoff;
 use crate::job::testing::{OneSync, job, merge, pod_of_web, set_times};
@@ -102,8 +102,7 @@ async fn check(case: Case) {
         0 => {}
         1.. => syncer.control.expectations().expect_creations(key, count),
         _ => {
-            let gone =
-                (0..count).map(|i| steersman_runtime::object::ObjectKey::new("x", &i.to_string()));
+            let gone = (0..count).map(|i| steersman_objects::ObjectKey::new("x", &i.to_string()));
             syncer
                 .control
                 .expectations()

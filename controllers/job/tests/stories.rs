@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
 use steersman_devcluster::status::Status;
-use steersman_runtime::object::JOB_TRACKING;
+use steersman_objects::JOB_TRACKING;
 
 use super::ported::conditions;
 use crate::job::DESCRIPTOR;

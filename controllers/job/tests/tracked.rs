@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::object::Uid;
+use steersman_objects::Uid;
 use steersman_runtime::pod_control::Owner;
 
 use super::ported::{conditions, objects};

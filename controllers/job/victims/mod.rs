@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use steersman_runtime::object::{Phase, Time};
+use steersman_objects::{Phase, Time};
 
 use super::pods::JobPod;
 

@@ -5,10 +5,10 @@ mod ported;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::Target;
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
-use steersman_runtime::client::Target;
-use steersman_runtime::resource::{NAMESPACES, PODS};
+use steersman_values::resource::{NAMESPACES, PODS};
 use tokio::time::Instant;
 use tracing::Level;
 

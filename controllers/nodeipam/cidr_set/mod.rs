@@ -8,7 +8,7 @@
 
 use std::ops::RangeInclusive;
 
-use steersman_runtime::cidr::Cidr;
+use steersman_values::cidr::Cidr;
 
 /// Indexes of adjacent blocks.
 pub(super) type Blocks = RangeInclusive<u64>;

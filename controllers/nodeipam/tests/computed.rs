@@ -6,8 +6,8 @@
 use prometheus::Registry;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use steersman_objects::{Node, Object};
 use steersman_options::Options;
-use steersman_runtime::object::{Node, Object};
 
 use crate::nodeipam::allocations::Allocations;
 use crate::nodeipam::config::Ranges;

@@ -3,8 +3,8 @@
 
 use prometheus::Registry;
 use serde_json::json;
-use steersman_runtime::cidr::Cidr;
-use steersman_runtime::object::{Node, Object, ObjectKey, Uid};
+use steersman_objects::{Node, Object, ObjectKey, Uid};
+use steersman_values::cidr::Cidr;
 
 use crate::nodeipam::allocations::Allocations;
 use crate::nodeipam::config::Ranges;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::WriteGate;
 use steersman_options::Options;
-use steersman_runtime::client::WriteGate;
 
 use super::super::DESCRIPTOR;
 use super::{condition, taint};

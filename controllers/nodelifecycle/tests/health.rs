@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Lease, Object};
+use steersman_objects::{Lease, Object};
 use tokio::time::Instant;
 
 use super::super::health::{Health, Moment, Ready};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use steersman_runtime::object::Lease;
+use steersman_objects::Lease;
 
 use super::super::health::Ready;
 use super::super::taints::{NOT_READY, UNREACHABLE};

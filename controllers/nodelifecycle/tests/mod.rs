@@ -13,7 +13,7 @@ mod world;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::object::{Node, Object};
+use steersman_objects::{Node, Object};
 
 use super::config::Config;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::object::{Lease, Node, Object, Parsed};
+use steersman_objects::{Lease, Node, Object, Parsed};
 use tokio::time::Instant;
 
 use super::super::config::Config;

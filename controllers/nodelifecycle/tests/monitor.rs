@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::Node;
+use steersman_objects::Node;
 
 use super::super::monitor::{Monitor, Registration, TaintStep};
 use super::super::taints::{NOT_READY, Premise, UNREACHABLE};

@@ -1,7 +1,7 @@
 //! Tables about NoSchedule taints, edits of taints, labels and pods.
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Object, Pod};
+use steersman_objects::{Object, Pod};
 
 use super::super::taints::{Edit, LiveNode, NOT_READY, UNREACHABLE, no_schedule};
 use super::super::{labels, pods};

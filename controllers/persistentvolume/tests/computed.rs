@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Object, PersistentVolume, PersistentVolumeClaim};
+use steersman_objects::{Object, PersistentVolume, PersistentVolumeClaim};
 
 use super::fake::{Fake, queued};
 use crate::persistentvolume::known::Volumes;

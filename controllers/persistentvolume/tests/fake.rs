@@ -7,19 +7,19 @@ use std::time::Duration;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
-use steersman_runtime::clock::Clock;
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{
+    Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+};
 use steersman_runtime::controller::{ContextParts, ControllerContext};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::{InformerFactory, Store};
 use steersman_runtime::metrics::Registry;
-use steersman_runtime::object::{
-    Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
-};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::Syncer;
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
+use steersman_values::clock::Clock;
 
 use crate::persistentvolume::COMPONENT;
 use crate::persistentvolume::config::Config;

@@ -1,8 +1,8 @@
 //! Recycler pods and their templates.
 
 use serde_json::{Value, json};
+use steersman_objects::{Object, PersistentVolume};
 use steersman_options::Options;
-use steersman_runtime::object::{Object, PersistentVolume};
 
 use crate::persistentvolume::config::Config;
 

@@ -2,7 +2,7 @@
 //! (`pv_controller_test.go`).
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{Object, PersistentVolume, PersistentVolumeClaim};
+use steersman_objects::{Object, PersistentVolume, PersistentVolumeClaim};
 
 use super::fake::Fake;
 use crate::persistentvolume::migration;

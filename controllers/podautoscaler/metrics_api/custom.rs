@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use steersman_runtime::client::{ApiClient, ApiError, Query, Target};
-use steersman_runtime::discovery::{RestMapper, split_api_version};
-use steersman_runtime::object::CrossVersionReference;
-use steersman_runtime::quantity::Quantity;
+use steersman_client::discovery::{RestMapper, split_api_version};
+use steersman_client::{ApiClient, ApiError, Query, Target};
+use steersman_objects::CrossVersionReference;
+use steersman_values::quantity::Quantity;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use steersman_runtime::client::{ApiClient, ApiError, Decision, Query, Target};
+use steersman_client::discovery::MappingError;
+use steersman_client::{ApiClient, ApiError, Decision, Query, Target};
 use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::discovery::MappingError;
-use steersman_runtime::quantity::Quantity;
-use steersman_runtime::resource::ResourceType;
+use steersman_values::quantity::Quantity;
+use steersman_values::resource::ResourceType;
 
 use self::custom::CustomMetrics;
 use super::IDENTITY;

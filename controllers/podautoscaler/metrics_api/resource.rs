@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use steersman_client::Target;
 use steersman_options::duration::GoDuration;
-use steersman_runtime::client::Target;
-use steersman_runtime::quantity::Quantity;
+use steersman_values::quantity::Quantity;
 
 use super::super::pods::{Sample, Samples};
 use super::{

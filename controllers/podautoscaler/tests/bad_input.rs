@@ -1,7 +1,7 @@
 //! Answers of metrics servers that are malformed, extreme, or about something else.
 
 use serde_json::{Value, json};
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 
 use super::fake::{Fake, ago, autoscaler, cases};
 

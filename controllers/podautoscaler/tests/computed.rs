@@ -1,8 +1,8 @@
 //! Limits and whole syncs in the file of cases that upstream's own packages computed.
 
 use serde_json::{Value, json};
-use steersman_runtime::label_selector::LabelSelector;
-use steersman_runtime::object::{AutoscalerBehavior, ObjectKey};
+use steersman_objects::{AutoscalerBehavior, ObjectKey};
+use steersman_values::label_selector::LabelSelector;
 
 use super::fake::{Call, Fake, ago, autoscaler, cases, now};
 use crate::podautoscaler::behavior;

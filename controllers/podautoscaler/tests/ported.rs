@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{AutoscalerBehavior, ObjectKey};
+use steersman_objects::{AutoscalerBehavior, ObjectKey};
 
 use super::computed::{expected_numbers, int, numbers, timed};
 use super::fake::{Call, Fake, autoscaler, now, unit_cases};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::label_selector::LabelSelector;
+use steersman_values::label_selector::LabelSelector;
 
 use super::computed::int;
 use super::fake::{Fake, autoscaler, cases, now, unit_cases};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
-use steersman_runtime::features::FeatureGates;
+use steersman_options::features::FeatureGates;
 
 use crate::podautoscaler::DESCRIPTOR;
 use crate::testing::NAMESPACE;

@@ -1,8 +1,8 @@
 //! The claims that a change enqueues.
 
+use steersman_helpers::pods_by_claim::claims_of;
+use steersman_objects::{Object, ObjectKey, PersistentVolumeClaim, Pod};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{Object, ObjectKey, PersistentVolumeClaim, Pod};
-use steersman_runtime::pods_by_claim::claims_of;
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::super::watch_finalizers;

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::client::ApiClient;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::live::Live;
-use steersman_runtime::object::{PersistentVolumeClaim, Pod};
+use steersman_client::ApiClient;
+use steersman_client::live::Live;
+use steersman_objects::{PersistentVolumeClaim, Pod};
+use steersman_values::intern::Sym;
 
 use super::super::{SyncError, list};
 use super::usage::Usage;

@@ -19,11 +19,11 @@ mod sync;
 mod unused;
 mod usage;
 
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{Document, PersistentVolumeClaim, Pod};
+use steersman_options::features::PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::features::PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::{Document, PersistentVolumeClaim, Pod};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::client::{ApiClient, Target};
-use steersman_runtime::clock::Clock;
+use steersman_client::writes::with_member;
+use steersman_client::{ApiClient, Target};
+use steersman_helpers::pods_by_claim::PodsByClaim;
+use steersman_objects::{ObjectKey, PersistentVolumeClaim};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{ObjectKey, PersistentVolumeClaim};
-use steersman_runtime::pods_by_claim::PodsByClaim;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
-use steersman_runtime::writes::with_member;
+use steersman_values::clock::Clock;
 
 use super::super::{Finalizers, SyncError, Use};
 use super::live_pods::LivePods;

@@ -4,9 +4,9 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::clock::whole_seconds;
-use steersman_runtime::conditions::{FALSE, TRUE};
-use steersman_runtime::object::PersistentVolumeClaim;
+use steersman_objects::PersistentVolumeClaim;
+use steersman_objects::conditions::{FALSE, TRUE};
+use steersman_values::clock::whole_seconds;
 
 /// Type of the condition.
 const UNUSED: &str = "Unused";

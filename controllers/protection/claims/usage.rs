@@ -1,7 +1,7 @@
 //! Whether a pod uses a claim, for two purposes.
 
-use steersman_runtime::object::{PersistentVolumeClaim, Pod, VolumeSource};
-use steersman_runtime::pods_by_claim::claim_of;
+use steersman_helpers::pods_by_claim::claim_of;
+use steersman_objects::{PersistentVolumeClaim, Pod, VolumeSource};
 
 /// A purpose for which pods use claims.
 pub(super) type Usage = fn(&Pod, &PersistentVolumeClaim) -> bool;
@@ -43,7 +43,7 @@ fn is_shut_down(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, internal_error};
+use steersman_options::features::FeatureGates;
 use steersman_runtime::controller::Descriptor;
-use steersman_runtime::features::FeatureGates;
 
 use crate::testing::NAMESPACE;
 use crate::testing::world::World;

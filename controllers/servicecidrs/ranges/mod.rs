@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use steersman_runtime::cidr::{Cidr, Family, number};
-use steersman_runtime::labels::{Labels, Selector};
-use steersman_runtime::object::{IpAddress, Object, ObjectKey, ServiceCidr};
+use steersman_objects::{IpAddress, Object, ObjectKey, ServiceCidr};
+use steersman_values::cidr::{Cidr, Family, number};
+use steersman_values::labels::{Labels, Selector};
 
 /// Label of an IPAddress with the name of its manager.
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";

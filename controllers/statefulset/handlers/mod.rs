@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use steersman_objects::{Object, ObjectKey, PersistentVolumeClaim, Pod, StatefulSet};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Object, ObjectKey, PersistentVolumeClaim, Pod, StatefulSet};
 use steersman_runtime::owner::{DependentEvent, dependent_events};
 use steersman_runtime::workqueue::WorkQueue;
 

@@ -1,8 +1,8 @@
 //! Which sets a change enqueues: the cases of upstream's tests in `stateful_set_test.go`.
 
 use serde_json::{Value, json};
+use steersman_objects::Object;
 use steersman_runtime::keyed::Keyed;
-use steersman_runtime::object::Object;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 use super::*;

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_runtime::object::{
+use steersman_objects::{
     PersistentVolumeClaim, Phase, Pod, PodManagement, StatefulSet, UpdateStrategy,
 };
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use steersman_runtime::history::REVISION_LABEL;
-use steersman_runtime::object::Object;
+use steersman_helpers::history::REVISION_LABEL;
+use steersman_objects::Object;
 
 use super::super::identity::POD_NAME_LABEL;
 use super::*;

@@ -10,12 +10,12 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use steersman_runtime::object::{
+use steersman_client::writes::with_member;
+use steersman_objects::{
     ClaimRetention, Meta, Object, OwnerReference, PersistentVolumeClaim, Pod, Retention,
     StatefulSet, Uid,
 };
 use steersman_runtime::owner::ControllerReference;
-use steersman_runtime::writes::with_member;
 
 use super::identity::{ordinal, ordinals};
 

@@ -1,6 +1,6 @@
 //! The owners of claims: the cases of upstream's tests in `stateful_set_utils_test.go`.
 
-use steersman_runtime::object::Uid;
+use steersman_objects::Uid;
 
 use super::*;
 use crate::testing::{StatefulSetBuilder, stateful_set};

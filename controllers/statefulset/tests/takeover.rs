@@ -14,7 +14,7 @@ const A_WHILE: Duration = Duration::from_secs(120);
 /// The recorded sets, each with its revision: the objects that upstream leaves behind.
 fn recorded() -> Vec<(String, Value, Value)> {
     let text =
-        include_str!("../../../crates/runtime/src/history/testdata/controller-revisions.json");
+        include_str!("../../../crates/helpers/src/history/testdata/controller-revisions.json");
     let recorded: Value = serde_json::from_str(text).unwrap();
     let cases = recorded["cases"].as_array().unwrap().iter();
     let cases = cases.filter(|case| case["controller"] == "statefulset");

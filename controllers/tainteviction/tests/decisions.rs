@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Node, Object, Pod};
-use steersman_runtime::scheduling::Comparisons;
+use steersman_helpers::scheduling::Comparisons;
+use steersman_objects::{Node, Object, Pod};
 
 use super::super::tolerance::{Tolerance, no_execute, of_pod};
 use super::{node, pod, taint, toleration};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use steersman_runtime::object::{ObjectKey, Uid};
+use steersman_objects::{ObjectKey, Uid};
 use tokio::time::Instant;
 
 use super::super::timers::Timers;

@@ -36,7 +36,7 @@ struct Case {
 /// The recorded DaemonSets, each in a namespace of its own.
 fn cases() -> Vec<Case> {
     let text =
-        include_str!("../../../crates/runtime/src/history/testdata/controller-revisions.json");
+        include_str!("../../../crates/helpers/src/history/testdata/controller-revisions.json");
     let recorded: Recorded = serde_json::from_str(text).unwrap();
     let of_daemon_sets = recorded
         .cases

@@ -15,8 +15,8 @@
 use serde_json::{Value, json};
 use steersman_devcluster::nodes::BEHAVIOUR;
 use steersman_devcluster::requests::RequestRecord;
+use steersman_objects::template;
 use steersman_runtime::controller::Descriptor;
-use steersman_runtime::template;
 
 use crate::testing::world::World;
 use crate::{daemonset, deployment, replicaset, replicationcontroller};

@@ -191,7 +191,7 @@ fn failures_have_the_words_of_cel_go() {
         ),
         (
             "quantity('x').sign() == 1",
-            steersman_runtime::quantity::BAD_QUANTITY,
+            steersman_values::quantity::BAD_QUANTITY,
         ),
     ];
     for (source, problem) in cases {

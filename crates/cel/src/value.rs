@@ -12,6 +12,8 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use steersman_values::quantity::Quantity;
+
 use super::objects::authz::{Access, Authz, ResourceCheck};
 use super::objects::cidr::Cidr;
 use super::objects::format::NamedFormat;
@@ -19,7 +21,6 @@ use super::objects::semver::Semver;
 use super::objects::url::Url;
 use super::time;
 use super::types::{Decl, Field, ListKind, Object, Type};
-use steersman_runtime::quantity::Quantity;
 
 /// A value during evaluation. Clones are cheap.
 #[derive(Debug, Clone)]

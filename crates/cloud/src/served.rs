@@ -8,8 +8,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
-use steersman_runtime::object::{DecodeError, Meta, Object, ObjectMetadata};
-use steersman_runtime::resource::{NODES, ResourceType, SERVICES};
+use steersman_objects::{DecodeError, Meta, Object, ObjectMetadata};
+use steersman_values::resource::{NODES, ResourceType, SERVICES};
 
 /// A kind of objects that providers read.
 pub(crate) trait Kind: DeserializeOwned + Send + Sync + 'static {

@@ -16,6 +16,7 @@
 mod csv;
 pub mod duration;
 mod error;
+pub mod features;
 mod table;
 mod value;
 

@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::Registry;
 use steersman_options::Options;
 
-use crate::client::{ApiClient, WriteGate};
-use crate::clock::Clock;
+use steersman_client::{ApiClient, WriteGate};
+use steersman_options::features::FeatureGates;
+use steersman_values::clock::Clock;
+
 use crate::events::EventRecorder;
-use crate::features::FeatureGates;
 use crate::informer::InformerFactory;
 use crate::rbac::Rule;
 use crate::reads::Read;

@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::capacity::RemoveAndRelease;
-use crate::object::ObjectKey;
+use steersman_objects::ObjectKey;
+use steersman_values::capacity::RemoveAndRelease;
+use steersman_values::sync::{Mutex, MutexGuard};
+
 use crate::own_writes::Memory;
-use crate::sync::{Mutex, MutexGuard};
 
 /// The age at which an expectation counts as lost. Upstream: `ExpectationsTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -303,8 +304,9 @@ mod interleavings {
     use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use shuttle::thread;
 
+    use steersman_values::sync::{in_many_orders, pass};
+
     use super::*;
-    use crate::sync::{in_many_orders, pass};
 
     #[test]
     fn creations_are_satisfied_only_after_all_were_observed() {

@@ -14,10 +14,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::client::ApiError;
+use steersman_client::ApiError;
+use steersman_objects::{Object, ObjectKey};
+
 use crate::controller::{Controller, ControllerContext};
 use crate::informer::{SharedInformer, Store, VersionedCache};
-use crate::object::{Object, ObjectKey};
 use crate::own_writes::{Behind, Memory, OwnWrites, WritesTo};
 use crate::workers::{Requeue, Retry, Syncer, boxed};
 use crate::workqueue::WorkQueue;

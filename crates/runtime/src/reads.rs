@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
+use steersman_objects::Object;
+
 use crate::informer::InformerFactory;
-use crate::object::Object;
 use crate::owner::ByController;
 use crate::rbac::Rule;
 
@@ -80,8 +81,9 @@ const fn text(name: &'static Cow<'static, str>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use steersman_objects::{BootstrapToken, Pod, ReplicaSet};
+
     use super::*;
-    use crate::object::{BootstrapToken, Pod, ReplicaSet};
 
     #[test]
     fn the_right_to_read_follows_from_the_type() {

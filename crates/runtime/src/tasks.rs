@@ -14,8 +14,9 @@ use prometheus::IntCounter;
 use tokio::sync::Notify;
 pub use tokio_util::sync::CancellationToken;
 
+use steersman_values::sync::{AbortHandle, Handle, Mutex, MutexGuard};
+
 use crate::panics;
-use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard};
 
 /// The tasks of one owner. A dropped `Tasks` aborts them.
 #[derive(Default)]

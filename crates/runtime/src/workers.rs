@@ -21,9 +21,10 @@ use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
 use tracing::Instrument;
 
-use crate::client::{ApiError, Category};
+use steersman_client::{ApiError, Category};
+use steersman_objects::ObjectKey;
+
 use crate::controller::Controller;
-use crate::object::ObjectKey;
 use crate::panics;
 use crate::tasks::CancellationToken;
 use crate::workqueue::WorkQueue;

@@ -10,14 +10,14 @@ use prometheus::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
-use steersman_runtime::clock::Clock;
+use steersman_objects::Node;
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
-use steersman_runtime::object::Node;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 use tokio::time::{self, Instant};
 
 /// UID and resource version of each object, by name.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, Target};
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, Target};
+use steersman_objects::{
     CertificateSigningRequest, Lease, Namespace, Node, Object, PersistentVolume,
 };
 

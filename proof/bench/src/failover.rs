@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use steersman_controlplane::Program;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 /// Signals to the leader, with their text in the table.
 const SIGNALS: [(&str, &str); 3] = [

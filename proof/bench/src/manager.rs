@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, ensure};
+use steersman_client::{ApiClient, connect};
 use steersman_controlplane::{Program, free_port};
-use steersman_runtime::client::{ApiClient, connect};
 use tokio::process::Command;
 
 use crate::plane::{self, Plane};

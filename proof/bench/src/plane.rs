@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use steersman_client::{
+    ApiClient, ClientMetrics, ClientSettings, HttpService, connect, load_config,
+};
 use steersman_controlplane::{ControlPlane, Settings};
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, Stages};
 use steersman_devcluster::{Admission, DevCluster};
-use steersman_runtime::client::{
-    ApiClient, ClientMetrics, ClientSettings, HttpService, connect, load_config,
-};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 
 use crate::cluster;
 use crate::process::Usage;

@@ -23,7 +23,7 @@ use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
-use steersman_runtime::client::{HttpService, ResponseBody, connect, load_config};
+use steersman_client::{HttpService, ResponseBody, connect, load_config};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -244,10 +244,10 @@ fn is_watch(query: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use steersman_client::Target;
     use steersman_devcluster::DevCluster;
-    use steersman_runtime::client::Target;
-    use steersman_runtime::clock::Clock;
-    use steersman_runtime::object::Namespace;
+    use steersman_objects::Namespace;
+    use steersman_values::clock::Clock;
 
     use super::*;
     use crate::plane;

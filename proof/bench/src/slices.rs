@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use steersman_objects::{EndpointSlice, Pod};
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::object::{EndpointSlice, Pod};
 
 /// Follows the pods and slices of namespaces. Only names tell pods apart, so they must be unique in all
 /// of these namespaces.
@@ -146,7 +146,7 @@ pub(crate) fn percentile(delays: &[Duration], percent: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

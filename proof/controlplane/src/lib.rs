@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, connect, load_config};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, connect, load_config};
 use steersman_runtime::metrics::Registry;
 
 pub use program::{Program, ProgramError};

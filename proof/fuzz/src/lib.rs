@@ -15,17 +15,17 @@ use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
 use steersman_controllers::{cronjob, deployment};
-use steersman_options::duration::GoDuration;
-use steersman_runtime::keys::PrivateKey;
-use steersman_runtime::labels::{Labels, Selector, WireSelector};
-use steersman_runtime::object::{
+use steersman_objects::template::{self, PodTemplate};
+use steersman_objects::{
     BootstrapToken, CertificateSigningRequest, ClusterInfo, ClusterRole, ClusterTrustBundle,
     CronJob, Deployment, Job, Namespace, Node, Object, ObjectMetadata, Pod, PodCertificateRequest,
     ReplicaSet, ReplicationController, RootCaConfigMap, ServiceAccount, TokenSecret,
 };
-use steersman_runtime::template::{self, PodTemplate};
-use steersman_runtime::x509::{self, Certificate, CertificateRequest};
-use steersman_runtime::{fuzzing, gotime};
+use steersman_options::duration::GoDuration;
+use steersman_pki::keys::PrivateKey;
+use steersman_pki::x509::{self, Certificate, CertificateRequest};
+use steersman_values::gotime;
+use steersman_values::labels::{Labels, Selector, WireSelector};
 
 /// A fuzz target: takes any bytes, and panics when an assertion fails.
 pub type Target = fn(&[u8]);
@@ -60,8 +60,8 @@ fn documents(data: &[u8]) -> impl Iterator<Item = Value> {
 /// into lines.
 pub fn wire(data: &[u8]) {
     fn read<T: Object>(data: &[u8]) {
-        fuzzing::watch_event::<T>(data);
-        fuzzing::list::<T>(data);
+        steersman_runtime::fuzzing::watch_event::<T>(data);
+        steersman_runtime::fuzzing::list::<T>(data);
         if let Ok(object) = T::decode(data) {
             let _ = (object.key().to_string(), object.heap_size());
         }
@@ -88,20 +88,20 @@ pub fn wire(data: &[u8]) {
     ] {
         read(data);
     }
-    fuzzing::discovery(data);
+    steersman_client::fuzzing::discovery(data);
 
     // The lines are independent of the chunks in which the stream arrives.
-    let whole = fuzzing::lines([Bytes::copy_from_slice(data)]);
+    let whole = steersman_client::fuzzing::lines([Bytes::copy_from_slice(data)]);
     let middle = data
         .first()
         .map_or(0, |byte| usize::from(*byte) % (data.len() + 1));
     let (head, tail) = data.split_at(middle);
     assert_eq!(
-        fuzzing::lines([head, tail].map(Bytes::copy_from_slice)),
+        steersman_client::fuzzing::lines([head, tail].map(Bytes::copy_from_slice)),
         whole
     );
     assert_eq!(
-        fuzzing::lines(data.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))),
+        steersman_client::fuzzing::lines(data.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))),
         whole
     );
 }

@@ -9,10 +9,10 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use std::time::Duration;
 use steersman_devcluster::{DevCluster, Snapshot};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::object::{
+use steersman_objects::{
     Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController,
 };
+use steersman_values::clock::Clock;
 use tokio::runtime::Runtime;
 use tower::Service;
 

@@ -308,7 +308,7 @@ pub(crate) fn is_write(request: &RequestRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steersman_runtime::clock::Clock;
+    use steersman_values::clock::Clock;
 
     use super::*;
 

@@ -7,7 +7,7 @@
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use steersman_runtime::client::Category;
+use steersman_client::Category;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::DefaultGuard;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use prometheus::Registry;
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, WriteGate};
 use steersman_devcluster::DevCluster;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, WriteGate};
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use steersman_runtime::client::Category;
+use steersman_client::Category;
 use steersman_runtime::controller::{ControllerContext, Descriptor};
 
 use crate::history::{Change, State};

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::PodSpec;
-use steersman_runtime::quota::{Amounts, Side, amounts_of_containers};
+use steersman_helpers::quota::{Amounts, Side, amounts_of_containers};
+use steersman_objects::PodSpec;
+use steersman_values::intern::Sym;
 
 use crate::schema::quantity::Quantity;
 

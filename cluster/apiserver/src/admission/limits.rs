@@ -4,7 +4,7 @@
 //! Defaults apply before validation, checks after it. Upstream: `plugin/pkg/admission/limitranger`.
 
 use serde_json::{Map, Value};
-use steersman_runtime::quota::{Amounts, Side};
+use steersman_helpers::quota::{Amounts, Side};
 
 use super::amounts::{of_pod, parse};
 use crate::Server;

@@ -16,7 +16,7 @@ pub(crate) mod meta;
 pub(crate) mod path;
 pub(crate) mod webhook_client;
 
-pub(crate) use steersman_runtime::validation::{formats, string_formats};
+pub(crate) use steersman_values::validation::{formats, string_formats};
 
 use errors::Errors;
 

@@ -12,7 +12,7 @@ use ring::signature::{
     EcdsaKeyPair, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde_json::{Value, json};
-use steersman_runtime::keys;
+use steersman_pki::keys;
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_NIST_EC_P521};
 use x509_parser::pem::Pem;
@@ -269,7 +269,7 @@ impl<'a> Token<'a> {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::keys::{EcdsaForm, PrivateKey};
+    use steersman_pki::keys::{EcdsaForm, PrivateKey};
 
     use super::*;
 
@@ -326,7 +326,7 @@ mod tests {
         macro_rules! pem {
             ($name:literal) => {
                 include_str!(concat!(
-                    "../../../../crates/runtime/src/keys/testdata/",
+                    "../../../../crates/pki/src/keys/testdata/",
                     $name,
                     ".pem"
                 ))

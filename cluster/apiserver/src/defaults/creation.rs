@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use steersman_runtime::template::defaults::is_unset;
+use steersman_objects::template::defaults::is_unset;
 
 use super::{TEMPLATE_GENERATION, apply, gates, qos_class};
 use crate::schema::shape;

@@ -2,7 +2,7 @@
 //!
 //! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that depend on other
 //! fields (`rules`) -> normal form. Constants, rules and the second form are one walk. The types of pod
-//! templates have their defaults in [`steersman_runtime::template::defaults`], because controllers need
+//! templates have their defaults in [`steersman_objects::template::defaults`], because controllers need
 //! them too. [`on_create`]: additions at creation (`creation`), with the same result whether [`apply`]
 //! ran before or not.
 //!
@@ -11,7 +11,7 @@
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
-use steersman_runtime::template::defaults::{self, Constant, Defaults, Rule};
+use steersman_objects::template::defaults::{self, Constant, Defaults, Rule};
 
 use crate::schema::quantity::Quantity;
 use crate::schema::{self, Struct, shape};

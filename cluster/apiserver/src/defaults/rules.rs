@@ -3,7 +3,7 @@
 //! Upstream: the `SetDefaults_*` functions in `pkg/apis`.
 
 use serde_json::{Map, Value, json};
-use steersman_runtime::template::defaults::{self as template, Rule, is_unset};
+use steersman_objects::template::defaults::{self as template, Rule, is_unset};
 
 type Fields = Map<String, Value>;
 

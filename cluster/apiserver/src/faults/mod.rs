@@ -257,7 +257,7 @@ impl Faults {
     /// ```
     /// # use steersman_devcluster::DevCluster;
     /// # use steersman_devcluster::faults::Matcher;
-    /// # use steersman_runtime::clock::Clock;
+    /// # use steersman_values::clock::Clock;
     /// # use serde_json::json;
     /// # let clock = Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap());
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

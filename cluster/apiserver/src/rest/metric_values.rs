@@ -13,7 +13,7 @@
 
 use http::Response;
 use serde_json::{Value, json};
-use steersman_runtime::label_selector::LabelSelector;
+use steersman_values::label_selector::LabelSelector;
 
 use super::query::Query;
 use super::resource_metrics::seconds;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_runtime::quantity::Quantity;
+use steersman_values::quantity::Quantity;
 
 use super::read::Page;
 use super::usage::value_at;
@@ -173,7 +173,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// A time as the API prints it.
 pub(super) fn seconds(time: Timestamp) -> String {
-    steersman_runtime::clock::whole_seconds(time).to_string()
+    steersman_values::clock::whole_seconds(time).to_string()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! A sawtooth follows the clock alone, so every reader sees the same value at the same time.
 
 use jiff::{SignedDuration, Timestamp};
-use steersman_runtime::quantity::Quantity;
+use steersman_values::quantity::Quantity;
 
 /// The value that `text` describes at the time `now`; `None` for a malformed text.
 pub(super) fn value_at(text: &str, now: Timestamp) -> Option<Quantity> {

@@ -17,7 +17,7 @@ pub mod protobuf;
 pub mod shape;
 pub(crate) mod typed;
 
-pub use steersman_runtime::quantity;
+pub use steersman_values::quantity;
 
 /// The table of types.
 pub(crate) const TABLE: &str = include_str!("types.txt");

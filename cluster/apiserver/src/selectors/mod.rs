@@ -9,7 +9,7 @@ use crate::kinds::{Resource, SelectableField};
 use crate::status::Status;
 use crate::store::Object;
 
-pub use steersman_runtime::label_selector::LabelSelector;
+pub use steersman_values::label_selector::LabelSelector;
 
 /// The objects that a request selects.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use steersman_runtime::x509::{self, CertificateRequest};
+use steersman_pki::x509::{self, CertificateRequest};
 use x509_parser::pem::Pem;
 
 use super::errors::{Errors, at, list, text};

@@ -4,7 +4,7 @@
 
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
-use steersman_runtime::cron::{Schedule, zone};
+use steersman_helpers::cron::{Schedule, zone};
 
 use super::errors::{Errors, at, text};
 use super::job;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::support::recorded::{differ, known, masked};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -23,8 +22,10 @@ use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 use tower::Service;
+
+use crate::support::recorded::{differ, known, masked};
 
 const LOCALHOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const PUBLIC_KEY: &str = include_str!("token-key.pub.pem");

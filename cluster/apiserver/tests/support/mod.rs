@@ -10,7 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 pub(crate) fn clock() -> Clock {
     Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap())

@@ -13,8 +13,8 @@ use serde_json::Value;
 use steersman_apiserver::requests::RequestLog;
 use steersman_apiserver::{Admission, Server, expire_events};
 use steersman_nodes::{ATTACH_DETACH, BINDER, NodesConfig};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::Descriptor;
+use steersman_values::clock::Clock;
 
 use super::DevCluster;
 use super::error::StartError;
@@ -194,7 +194,7 @@ impl Builder {
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::{future::Future, pin::Pin, sync::Arc};
     /// # use steersman_devcluster::DevCluster;
-    /// # use steersman_runtime::client::{ApiClient, Target};
+    /// # use steersman_client::{ApiClient, Target};
     /// # use steersman_runtime::controller::{Controller, Descriptor};
     /// # use steersman_runtime::{object::Pod, reads::Read, resource::PODS, tasks::CancellationToken};
     /// # use serde_json::json;

@@ -16,8 +16,8 @@ use steersman_apiserver::requests::{RequestCounts, RequestRecord};
 use steersman_apiserver::status::Status;
 use steersman_apiserver::store::{Compacted, Event};
 use steersman_apiserver::{Admission, InProcess, Server};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::ClusterCredentials;
+use steersman_values::clock::Clock;
 
 mod builder;
 mod error;

@@ -70,7 +70,7 @@ fn role_and_binding(user: &str, namespace: &str, rules: &[&Rule]) -> [Value; 2] 
 #[cfg(test)]
 mod tests {
     use steersman_apiserver::auth::User;
-    use steersman_runtime::clock::Clock;
+    use steersman_values::clock::Clock;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_nodes::{self as nodes, NodesConfig};
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};

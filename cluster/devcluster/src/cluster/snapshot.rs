@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use steersman_apiserver::Server;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use super::DevCluster;
 

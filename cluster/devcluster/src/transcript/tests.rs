@@ -1,5 +1,5 @@
 use serde_json::json;
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use super::*;
 use crate::DevCluster;

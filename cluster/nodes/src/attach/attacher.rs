@@ -19,15 +19,15 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::informer::{Change, Store};
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{
     DecodeError, Meta, Object, ObjectKey, PersistentVolume, Uid, VolumeAttachment,
 };
-use steersman_runtime::resource::ResourceType;
+use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_values::clock::Clock;
+use steersman_values::resource::ResourceType;
 use tokio::time::Instant;
 
 use super::Cluster;

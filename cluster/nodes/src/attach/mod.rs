@@ -12,17 +12,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::informer::{Change, Index, InformerFactory, SharedInformer, Store};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_helpers::volume::{Plugin, VolumeResolver};
+use steersman_objects::{
     CsiDriver, Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim,
 };
+use steersman_runtime::informer::{Change, Index, InformerFactory, SharedInformer, Store};
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::volume::{Plugin, VolumeResolver};
 use steersman_runtime::workers::{Requeue, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
+use steersman_values::clock::Clock;
+use steersman_values::intern::Sym;
 
 use super::behaviour::Behaviours;
 use super::pod::SimPod;

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use steersman_objects::{Object, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::object::{Object, ObjectReference};
 use tokio::time::Instant;
 
 use self::behaviour::{Behaviour, Outcome};

@@ -3,7 +3,7 @@
 //! Upstream: `kubernetes-csi/external-provisioner`.
 
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError};
+use steersman_client::{ApiClient, ApiError};
 use steersman_runtime::events::EventType;
 
 use super::{Answer, Driver};

@@ -3,9 +3,9 @@
 //! Upstream: `kubernetes-csi/external-resizer`.
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::events::EventType;
-use steersman_runtime::quantity::Quantity;
+use steersman_values::quantity::Quantity;
 
 use super::{Answer, Driver};
 use crate::claims::{CLAIMS, SimClaim, SimClass, VOLUMES, target};

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{Object, ObjectKey, PodSpec, Uid};
-use steersman_runtime::scheduling::amounts::{Amounts, requests};
+use steersman_helpers::scheduling::amounts::{Amounts, requests};
+use steersman_objects::{Object, ObjectKey, PodSpec, Uid};
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
 
 use crate::pod::SimPod;
 use crate::rules::{PodSelection, Rules, Term};

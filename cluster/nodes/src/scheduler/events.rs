@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::clock::{Clock, micro_time};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Object, ObjectKey, ObjectReference, Uid};
 use steersman_runtime::events::{EventType, unique_name};
-use steersman_runtime::object::{Object, ObjectKey, ObjectReference, Uid};
-use steersman_runtime::resource::ResourceType;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::{Clock, micro_time};
+use steersman_values::resource::ResourceType;
 use tokio::sync::mpsc;
 
 use crate::pod::SimPod;

@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Node, Taint};
-use steersman_runtime::scheduling::amounts::Amounts;
-use steersman_runtime::scheduling::{Comparisons, Constraints, untolerated};
+use steersman_helpers::scheduling::amounts::Amounts;
+use steersman_helpers::scheduling::{Comparisons, Constraints, untolerated};
+use steersman_objects::{Node, Taint};
+use steersman_values::intern::Sym;
 
 use super::node::{NodeFacts, Refusal};
 use super::volumes;
@@ -307,7 +307,7 @@ fn histogram<'a>(total: usize, reasons: impl Iterator<Item = (&'a str, usize)>) 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::Object;
+    use steersman_objects::Object;
 
     use super::*;
 

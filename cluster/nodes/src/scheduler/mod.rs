@@ -23,11 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::intern::Sym;
-use steersman_runtime::labels::Labels;
-use steersman_runtime::object::{Object, ObjectKey, Uid};
-use steersman_runtime::scheduling::NodeSelector;
-pub(super) use steersman_runtime::scheduling::amounts::Amounts;
+use steersman_helpers::scheduling::NodeSelector;
+pub(super) use steersman_helpers::scheduling::amounts::Amounts;
+use steersman_objects::{Object, ObjectKey, Uid};
+use steersman_values::intern::Sym;
+use steersman_values::labels::Labels;
 use tokio::time::Instant;
 
 use super::claims::VolumeDemand;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use steersman_runtime::intern::Sym;
-use steersman_runtime::object::Node;
-use steersman_runtime::scheduling::amounts::Amounts;
+use steersman_helpers::scheduling::amounts::Amounts;
+use steersman_objects::Node;
+use steersman_values::intern::Sym;
 
 /// A node, with the fields that decide which pods it takes.
 #[derive(Debug, Clone)]

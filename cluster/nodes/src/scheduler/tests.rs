@@ -1,6 +1,6 @@
 //! Placements of pods on small clusters.
 
-use steersman_runtime::object::Node;
+use steersman_objects::Node;
 
 use super::*;
 

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use steersman_runtime::intern::Sym;
+use steersman_values::intern::Sym;
 
 use super::node::{NodeFacts, Refusal};
 use crate::claims::{SimClass, SimVolume, VolumeDemand};

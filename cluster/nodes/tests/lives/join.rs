@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use serde_json::{Value, json};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::nodes::Joining;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
+use steersman_pki::x509::{Certificate, certificates_in_pem};
 use steersman_runtime::controller::ControllerContext;
-use steersman_runtime::x509::{Certificate, certificates_in_pem};
 
 use super::DESCRIPTOR;
 use crate::certificates::testing::{

@@ -40,7 +40,7 @@ async fn certificates_of_every_type_of_authority_verify() {
     if is_absent() {
         return;
     }
-    let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/runtime/src/keys/testdata");
+    let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/pki/src/keys/testdata");
     for name in KEYS {
         let files = Files::new(365);
         let text = std::fs::read_to_string(keys.join(format!("{name}.pem"))).unwrap();

@@ -6,8 +6,8 @@
 //! (`authority.go`), which made all others equally.
 
 use serde::Deserialize;
-use steersman_runtime::keys::PrivateKey;
-use steersman_runtime::x509::{self, Certificate, CertificateRequest, Template};
+use steersman_pki::keys::PrivateKey;
+use steersman_pki::x509::{self, Certificate, CertificateRequest, Template};
 
 use crate::certificates::signing::usages;
 

@@ -1,7 +1,7 @@
 //! The requests that each signer signs, leaves alone, or marks as failed.
 
 use serde_json::json;
-use steersman_runtime::x509::CertificateRequest;
+use steersman_pki::x509::CertificateRequest;
 
 use super::super::signer::Signer;
 use super::{CLIENT_USAGES, Files, SECOND, SERVING_USAGES};

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use steersman_values::validation::formats;
+
 use super::args::text;
 use crate::fail::Fail;
 use crate::objects::authz::{Access, Authz, ResourceCheck};
 use crate::row::Row;
 use crate::value::Val;
-use steersman_runtime::validation::formats;
 
 pub(super) const ROWS: &[Row] = &[
     (".path(Authorizer, string) PathCheck", |args| {

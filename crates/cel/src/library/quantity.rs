@@ -4,10 +4,11 @@
 
 use std::cmp::Ordering;
 
+use steersman_values::quantity::{BAD_QUANTITY, Quantity};
+
 use crate::fail::Fail;
 use crate::row::Row;
 use crate::value::Val;
-use steersman_runtime::quantity::{BAD_QUANTITY, Quantity};
 
 pub(super) const ROWS: &[Row] = &[
     ("quantity(string) Quantity", |args| {

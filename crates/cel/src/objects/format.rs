@@ -1,7 +1,8 @@
 //! Named formats of texts.
 
+use steersman_values::validation::{formats, string_formats};
+
 use super::url::Url;
-use steersman_runtime::validation::{formats, string_formats};
 
 /// A format with its check.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use rand::Rng;
-use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, Category, PatchKind, Target};
+use steersman_objects::{DecodeError, Object, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{DecodeError, Object, ObjectReference};
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::writes::Delete;
 
 use super::taint::{self, Edit, LiveNode};
 use crate::provider::{CloudError, Instances};

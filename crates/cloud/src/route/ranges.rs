@@ -3,7 +3,7 @@
 //! Upstream: `startRouteController` and `processCIDRs` in `app/core.go` of the cloud provider
 //! library, and `isResponsibleForRoute`.
 
-use steersman_runtime::cidr::{Cidr, Family, InvalidCidr};
+use steersman_values::cidr::{Cidr, Family, InvalidCidr};
 
 /// The ranges, at least one.
 #[derive(Debug, Clone)]

@@ -10,12 +10,12 @@ use futures::future::join_all;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use rand::Rng;
+use steersman_client::{ApiClient, ApiError, Category, PatchKind, Target};
+use steersman_objects::{DecodeError, Object, ObjectReference};
 use steersman_options::duration::GoDuration;
-use steersman_runtime::client::{ApiClient, ApiError, Category, PatchKind, Target};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{DecodeError, Object, ObjectReference};
+use steersman_values::clock::Clock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Service};
+use steersman_objects::{ObjectKey, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{ObjectKey, ObjectReference};
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::{Node, Service};
-use steersman_runtime::object::ObjectKey;
+use steersman_objects::ObjectKey;
 
 use crate::served::Served;
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{DecodeError, Identity, Object, ObjectKey, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::object::{DecodeError, Identity, Object, ObjectKey, ObjectReference};
 use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 

@@ -9,16 +9,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::requests::RequestRecord;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use steersman_values::clock::Clock;
 
 use super::cloud::FakeCloud;
 use crate::shared::share;

@@ -17,9 +17,9 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use kube::client::Body;
 use prometheus::Registry;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
+use steersman_objects::{Deployment, Object, Pod, ReplicaSet};
 use steersman_runtime::informer::{IndexKey, InformerFactory, Store};
-use steersman_runtime::object::{Deployment, Object, Pod, ReplicaSet};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 

@@ -15,9 +15,10 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use steersman_client::rate::TokenBucket;
+use steersman_values::lru::{Fingerprints, Lru};
+
 use super::Occurrence;
-use crate::lru::{Fingerprints, Lru};
-use crate::rate::TokenBucket;
 
 /// Entries of each of the three caches.
 const CAPACITY: usize = 4096;
@@ -259,9 +260,10 @@ fn is_valid_prefix(object: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use steersman_objects::ObjectReference;
+
     use super::*;
     use crate::events::{EventType, Origin};
-    use crate::object::ObjectReference;
 
     const START: i64 = 1_800_000_000;
 

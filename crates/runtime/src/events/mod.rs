@@ -17,9 +17,10 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::client::ApiClient;
-use crate::clock::Clock;
-use crate::object::{ObjectKey, ObjectReference};
+use steersman_client::ApiClient;
+use steersman_objects::{ObjectKey, ObjectReference};
+use steersman_values::clock::Clock;
+
 use crate::tasks::{CancellationToken, Tasks};
 
 /// The `tracing` target of the log line of each Event. It is separate, so that a filter can hide

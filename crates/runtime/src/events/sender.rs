@@ -12,11 +12,12 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use steersman_client::{ApiClient, ApiError, Category, PatchKind, Target};
+use steersman_values::clock::{Clock, whole_seconds};
+use steersman_values::resource;
+
 use super::Occurrence;
 use super::correlator::{Correlated, Correlator, Moment, Record};
-use crate::client::{ApiClient, ApiError, Category, PatchKind, Target};
-use crate::clock::{Clock, whole_seconds};
-use crate::resource;
 use crate::tasks::CancellationToken;
 
 /// The number of attempts for one Event while the API server is unreachable, and the pause between

@@ -7,8 +7,9 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use steersman_client::{ClientMetrics, ClientSettings};
+
 use super::*;
-use crate::client::{ClientMetrics, ClientSettings};
 use crate::metrics::Registry;
 
 /// A recorder, and the requests that it sent.

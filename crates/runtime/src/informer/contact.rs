@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sync::{Mutex, MutexGuard};
+use steersman_values::sync::{Mutex, MutexGuard};
 
 /// The health check reports a watch that is down for longer.
 const DOWN: Duration = Duration::from_secs(60);

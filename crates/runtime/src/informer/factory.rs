@@ -16,16 +16,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::info;
 
+use steersman_client::ApiClient;
+use steersman_objects::Object;
+use steersman_values::resource::ResourceType;
+use steersman_values::sync::{Mutex, MutexGuard};
+
 use super::contact::Contact;
 use super::metadata::{Followed, MetadataInformer, Own};
 use super::metrics::InformerMetrics;
 use super::shared::SharedInformer;
 use super::source::{Collection, Form, ListWatch};
-use crate::client::ApiClient;
 use crate::metrics::Registry;
-use crate::object::Object;
-use crate::resource::ResourceType;
-use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{CancellationToken, Tasks};
 
 /// Makes the informers, one per type, and runs them. Cheap to clone; clones share everything.

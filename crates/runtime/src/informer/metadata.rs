@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use steersman_objects::{Meta, Object, ObjectMetadata};
+use steersman_values::sync::{Mutex, MutexGuard};
+
 use super::Change;
 use super::shared::SharedInformer;
 use super::source::ListWatch;
-use crate::object::{Meta, Object, ObjectMetadata};
-use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{CancellationToken, Tasks};
 
 /// A change of an object's metadata.

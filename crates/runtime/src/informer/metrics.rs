@@ -11,9 +11,10 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
+use steersman_values::resource::ResourceType;
+use steersman_values::sync::Mutex;
+
 use super::contact::Contact;
-use crate::resource::ResourceType;
-use crate::sync::Mutex;
 
 /// Upstream's value of the label `name`.
 const NAME: &str = "kube-controller-manager";
@@ -275,8 +276,9 @@ impl Collector for Caches {
 
 #[cfg(test)]
 mod tests {
+    use steersman_values::resource::PODS;
+
     use super::*;
-    use crate::resource::PODS;
 
     #[derive(Default)]
     struct Empty(Contact);

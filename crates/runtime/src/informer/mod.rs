@@ -40,7 +40,7 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use crate::resource::ResourceType;
+use steersman_values::resource::ResourceType;
 
 pub use factory::InformerFactory;
 pub use metadata::{MetadataChange, MetadataInformer};
@@ -108,4 +108,4 @@ pub trait VersionedCache: Send + Sync {
 }
 
 /// A value in an index, such as a UID, a node name or a namespace.
-pub type IndexKey = crate::intern::Sym;
+pub type IndexKey = steersman_values::intern::Sym;

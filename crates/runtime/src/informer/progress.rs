@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use tokio::time::Instant;
 
-use crate::client::{ApiError, Query};
+use steersman_client::{ApiError, Query};
 
 /// A stream that ends sooner shows a problem of the server. The next request then waits.
 const SHORT: Duration = Duration::from_secs(1);

@@ -11,6 +11,9 @@ use futures::StreamExt;
 use tokio::time::{self, Instant};
 use tracing::{debug, error, trace, warn};
 
+use steersman_client::{ApiError, Query};
+use steersman_objects::Object;
+
 use super::progress::{
     Backoff, End, ListFrom, Pause, Progress, Request, end_of_error, end_of_status, next_page,
 };
@@ -18,8 +21,6 @@ use super::shared::Shared;
 use super::source::ListWatch;
 use super::store::Objects;
 use super::wire::{self, Frame, Page, WireError};
-use crate::client::{ApiError, Query};
-use crate::object::Object;
 
 /// The server should close a watch at its timeout. A watch that is still open and silent this long
 /// after it counts as broken.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::time;
 use tracing::error;
 
+use steersman_objects::Object;
+
 use super::reflector;
 use super::shared::SharedInformer;
 use super::source::ListWatch;
-use crate::object::Object;
 use crate::panics;
 use crate::tasks::CancellationToken;
 

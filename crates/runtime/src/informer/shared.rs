@@ -16,14 +16,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::error;
 
+use steersman_objects::{Meta, Object, ObjectKey};
+use steersman_values::resource::ResourceType;
+use steersman_values::sync::{Mutex, MutexGuard};
+
 use super::contact::Contact;
 use super::metrics::{Cache, ResourceMetrics};
 use super::store::{Objects, Store};
 use super::{Change, VersionedCache};
-use crate::object::{Meta, Object, ObjectKey};
 use crate::panics;
-use crate::resource::ResourceType;
-use crate::sync::{Mutex, MutexGuard};
 
 /// The informer of one type. Cheap to clone.
 pub struct SharedInformer<T> {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::client::{ApiClient, ApiError, Query, Target};
-use crate::resource::ResourceType;
+use steersman_client::{ApiClient, ApiError, Query, Target};
+use steersman_values::resource::ResourceType;
 
 /// A watch: one frame per item.
 pub(super) type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
@@ -91,9 +91,10 @@ mod tests {
     use kube::client::Body;
     use prometheus::Registry;
 
+    use steersman_client::{ClientMetrics, ClientSettings};
+    use steersman_values::resource;
+
     use super::*;
-    use crate::client::{ClientMetrics, ClientSettings};
-    use crate::resource;
 
     /// A client that records path and media type of each request.
     fn recording(asked: &Arc<Mutex<Vec<String>>>) -> ApiClient {

@@ -10,10 +10,11 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError};
 
+use steersman_objects::{Object, ObjectKey};
+use steersman_values::capacity::{ReleaseSpare, RemoveAndRelease};
+use steersman_values::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use super::IndexKey;
-use crate::capacity::{ReleaseSpare, RemoveAndRelease};
-use crate::object::{Object, ObjectKey};
-use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Index over the namespace, present for every namespaced type.
 const NAMESPACE: &str = "namespace";
@@ -407,8 +408,9 @@ impl<'a, T: Object> Borrow<dyn Keyed + 'a> for Entry<T> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use steersman_objects::{Node, Pod};
+
     use super::*;
-    use crate::object::{Node, Pod};
 
     fn pod(key: &str, version: u64, node: &str) -> Arc<Pod> {
         let (namespace, name) = key.split_once('/').unwrap();

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::object::{DecodeError, Object};
+use steersman_objects::{DecodeError, Object};
 
 /// Annotation of the bookmark that ends the initial state of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -187,8 +187,9 @@ impl<'a> Page<'a> {
 
 #[cfg(test)]
 mod tests {
+    use steersman_objects::Node;
+
     use super::*;
-    use crate::object::Node;
 
     /// The decoded event or its error, in a few words.
     fn summary(line: &str) -> String {

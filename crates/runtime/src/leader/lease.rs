@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::object::ObjectReference;
+use steersman_objects::ObjectReference;
 
 /// A Lease as the server sent it. The next write returns fields that this code does not know.
 #[derive(Debug, Clone, PartialEq)]

@@ -36,16 +36,17 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::client::{ApiClient, ApiError, Target, WriteGate};
-use crate::clock::Clock;
-use crate::events::{EventRecorder, EventType};
-use crate::metrics::Registry;
-use crate::object::ObjectReference;
-use crate::resource::LEASES;
-use crate::tasks::CancellationToken;
 use lease::Lease;
 use standing::Standing;
 use state::{Election, Input, Next, Outcome, State};
+use steersman_client::{ApiClient, ApiError, Target, WriteGate};
+use steersman_objects::ObjectReference;
+use steersman_values::clock::Clock;
+use steersman_values::resource::LEASES;
+
+use crate::events::{EventRecorder, EventType};
+use crate::metrics::Registry;
+use crate::tasks::CancellationToken;
 
 pub use standing::ElectionHealth;
 

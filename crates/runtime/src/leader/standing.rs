@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use steersman_client::WriteGate;
+
 use super::state::State;
-use crate::client::WriteGate;
 
 /// The health check of a leader fails if its last renewal is older than the lease duration plus
 /// this time. Its process should have ended long before. As upstream.

@@ -15,8 +15,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use steersman_values::clock::micro_time;
+
 use super::lease::{Lease, Record};
-use crate::clock::micro_time;
 
 /// The state of this candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

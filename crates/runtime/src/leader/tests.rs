@@ -11,8 +11,9 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use steersman_client::{ClientMetrics, ClientSettings};
+
 use super::*;
-use crate::client::{ClientMetrics, ClientSettings};
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 

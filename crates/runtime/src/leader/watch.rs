@@ -11,9 +11,10 @@ use futures::stream::{self, BoxStream};
 use serde::Deserialize;
 use tokio::time::sleep;
 
+use steersman_client::{ApiClient, ApiError, Query, Target};
+use steersman_values::resource::LEASES;
+
 use super::ElectionConfig;
-use crate::client::{ApiClient, ApiError, Query, Target};
-use crate::resource::LEASES;
 
 /// The longest pause before a failed watch is opened again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

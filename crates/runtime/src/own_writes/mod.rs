@@ -15,10 +15,11 @@ use std::sync::{Arc, PoisonError, Weak};
 
 pub use objects::WrittenObjects;
 
-use crate::capacity::{ReleaseSpare, RemoveAndRelease};
+use steersman_objects::ObjectKey;
+use steersman_values::capacity::{ReleaseSpare, RemoveAndRelease};
+use steersman_values::sync::{Mutex, MutexGuard};
+
 use crate::informer::VersionedCache;
-use crate::object::ObjectKey;
-use crate::sync::{Mutex, MutexGuard};
 use crate::workqueue::WorkQueue;
 
 /// Records of a controller by the key of an owner, such as [`Expectations`].

@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
+use steersman_objects::{Object, ObjectKey};
+use steersman_values::capacity::RemoveAndRelease;
+use steersman_values::sync::{Mutex, MutexGuard};
+
 use super::Memory;
-use crate::capacity::RemoveAndRelease;
-use crate::object::{Object, ObjectKey};
-use crate::sync::{Mutex, MutexGuard};
 
 /// Written objects of type `T` by the key of their owner.
 pub struct WrittenObjects<T>(Mutex<HashMap<ObjectKey, Vec<Arc<T>>>>);
@@ -73,8 +74,9 @@ impl<T: Object> Memory for WrittenObjects<T> {
 mod tests {
     use serde_json::json;
 
+    use steersman_objects::ReplicaSet;
+
     use super::*;
-    use crate::object::ReplicaSet;
 
     fn rs(name: &str, version: u64, size: i32) -> Arc<ReplicaSet> {
         let metadata = json!({"name": name, "uid": name, "resourceVersion": version.to_string()});

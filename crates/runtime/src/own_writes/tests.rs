@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use steersman_values::resource;
+use steersman_values::resource::ResourceType;
+
 use super::*;
-use crate::resource;
-use crate::resource::ResourceType;
 use crate::workqueue::QueueMetrics;
 
 type Callbacks<T> = Mutex<Vec<T>>;
@@ -189,8 +190,9 @@ fn cache_older_than_the_term_may_lack_writes_of_the_previous_leader() {
 mod interleavings {
     use shuttle::thread;
 
+    use steersman_values::sync::in_many_orders;
+
     use super::*;
-    use crate::sync::in_many_orders;
 
     #[test]
     fn own_writes_are_behind_until_the_cache_has_them_on_any_thread() {

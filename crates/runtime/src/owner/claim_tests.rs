@@ -1,9 +1,10 @@
 use serde_json::{Value, json};
 
+use steersman_client::Category;
+use steersman_objects::{CollectorFinalizers, OwnerReference, Owners, Pod, ReplicaSet};
+use steersman_values::labels::Labels;
+
 use super::*;
-use crate::client::Category;
-use crate::labels::Labels;
-use crate::object::{CollectorFinalizers, OwnerReference, Owners, Pod, ReplicaSet};
 
 fn meta(namespace: &str, name: &str, uid: &str) -> Meta {
     Meta {

@@ -9,9 +9,10 @@
 
 use std::sync::Arc;
 
+use steersman_objects::{Meta, Object, ObjectKey, Selects};
+use steersman_values::labels::Selector;
+
 use crate::informer::{Change, Store};
-use crate::labels::Selector;
-use crate::object::{Meta, Object, ObjectKey, Selects};
 
 /// The meaning of a change of a dependent for one owner of type `O`.
 #[derive(Debug)]

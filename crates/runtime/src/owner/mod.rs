@@ -16,10 +16,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
-use crate::client::{ApiClient, ApiError, Decision, PatchKind, Target};
+use steersman_client::{ApiClient, ApiError, Decision, PatchKind, Target};
+use steersman_objects::{DecodeError, Identity, Meta, Object, OwnerReference, Uid};
+use steersman_values::labels::Selector;
+
 use crate::informer::{Index, IndexKey, Store};
-use crate::labels::Selector;
-use crate::object::{DecodeError, Identity, Meta, Object, OwnerReference, Uid};
 
 pub use self::dependents::{DependentEvent, dependent_events, owner_of};
 
@@ -525,8 +526,9 @@ mod claim_tests;
 
 #[cfg(test)]
 mod controller_index_tests {
+    use steersman_objects::Pod;
+
     use super::*;
-    use crate::object::Pod;
 
     #[test]
     fn objects_are_indexed_by_controller_or_as_orphans_of_their_namespace() {

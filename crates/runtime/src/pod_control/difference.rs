@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::labels::Selector;
-use crate::object::{Meta, Pod, Uid};
+use steersman_objects::{Meta, Pod, Uid};
+use steersman_values::labels::Selector;
 
 /// The difference between the pods of an owner in a live list and in the cache.
 pub(super) struct Difference {
@@ -82,8 +82,9 @@ impl Difference {
 mod tests {
     use serde_json::{Value, json};
 
+    use steersman_objects::Object;
+
     use super::*;
-    use crate::object::Object;
 
     const DELETED: &str = "2026-01-01T00:00:00Z";
 

@@ -1,6 +1,7 @@
 //! The failures of creations and deletions of pods.
 
-use crate::client::ApiError;
+use steersman_client::ApiError;
+
 use crate::pod_control::TemplateError;
 
 /// A failed creation or deletion of pods. The texts are upstream's; the condition `ReplicaFailure`

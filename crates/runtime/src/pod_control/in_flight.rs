@@ -10,9 +10,10 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::client::ApiError;
+use steersman_client::ApiError;
+use steersman_objects::ObjectKey;
+
 use crate::expectations::Expectations;
-use crate::object::ObjectKey;
 use crate::own_writes::Memory;
 
 /// The pods in flight of all owners of one kind.

@@ -27,23 +27,24 @@ use futures::{FutureExt, StreamExt, stream};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use steersman_client::live::{self, Live, LiveError};
+use steersman_client::writes::Delete;
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod};
+use steersman_values::labels::Selector;
+
 use self::difference::Difference;
 pub use self::error::PodsError;
 use self::in_flight::PodsInFlight;
 use self::slow_start::slow_start;
 pub use self::template::{TemplateError, from_template};
-use crate::client::{ApiClient, ApiError, PatchKind, Target};
 use crate::events::{EventRecorder, EventType};
 use crate::expectations::Expectations;
 use crate::informer::{Change, SharedInformer, Store};
 use crate::keyed::Keyed;
-use crate::labels::Selector;
-use crate::live::{self, Live, LiveError};
-use crate::object::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod};
 use crate::own_writes::{Memory, OwnWrites, WritesTo};
 use crate::owner::{ByController, ClaimError, DependentEvent, claim_with_finalizer};
 use crate::workqueue::WorkQueue;
-use crate::writes::Delete;
 
 /// Concurrent deletions per sync. The throttle of the client limits their rate.
 const DELETIONS_AT_ONCE: usize = 200;

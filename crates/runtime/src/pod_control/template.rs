@@ -6,8 +6,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::labels::Labels;
-use crate::object::{Document, Meta, Object};
+use steersman_objects::{Document, Meta, Object};
+use steersman_values::labels::Labels;
+
 use crate::owner::ControllerReference;
 
 /// The longest `generateName` that the API server accepts.
@@ -129,8 +130,9 @@ fn name_prefix(owner: &str) -> String {
 mod tests {
     use serde_json::{Value, json};
 
+    use steersman_objects::ReplicaSet;
+
     use super::*;
-    use crate::object::ReplicaSet;
 
     fn body(template: Value) -> Result<Box<RawValue>, TemplateError> {
         let json = json!({

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use crate::capacity::RemoveAndRelease;
-use crate::rate::TokenBucket;
+use steersman_client::rate::TokenBucket;
+use steersman_values::capacity::RemoveAndRelease;
 
 /// The default back-off of a key after its first failure.
 const FIRST: Duration = Duration::from_millis(5);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::capacity::RemoveAndRelease;
+use steersman_values::capacity::RemoveAndRelease;
 
 /// Longer delays are cut to this, so that sums of instants do not overflow.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

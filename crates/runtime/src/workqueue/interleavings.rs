@@ -1,12 +1,13 @@
-//! Runs producers, workers and the timer in many orders under Shuttle, see `crate::sync`.
+//! Runs producers, workers and the timer in many orders under Shuttle, see `steersman_values::sync`.
 
 use futures::FutureExt;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{future, thread};
 
+use steersman_values::sync::in_many_orders;
+
 use super::*;
 use crate::metrics::Registry;
-use crate::sync::in_many_orders;
 
 const KEYS: usize = 2;
 

@@ -16,8 +16,9 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
+use steersman_values::sync::Mutex;
+
 use crate::metrics::Registry;
-use crate::sync::Mutex;
 
 const LABELS: &[&str] = &["name"];
 

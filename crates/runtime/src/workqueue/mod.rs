@@ -33,8 +33,8 @@ use delays::Delays;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
 
-use crate::capacity::{ReleaseSpare, RemoveAndRelease};
-use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
+use steersman_values::capacity::{ReleaseSpare, RemoveAndRelease};
+use steersman_values::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);

@@ -367,7 +367,7 @@ async fn memory_is_released_after_a_burst() {
     assert!(
         capacities
             .iter()
-            .all(|capacity| *capacity <= 4 * crate::capacity::KEPT),
+            .all(|capacity| *capacity <= 4 * steersman_values::capacity::KEPT),
         "{capacities:?}"
     );
 }

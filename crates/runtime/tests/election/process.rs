@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rand::Rng;
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, PatchKind, Target};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, PatchKind, Target};
 use steersman_runtime::leader::{ElectionConfig, Elector, TermEnd};
 use steersman_runtime::metrics::Registry;
-use steersman_runtime::resource::CONFIG_MAPS;
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::resource::CONFIG_MAPS;
 use tokio::time::sleep;
 
 use super::network;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, WriteGate};
 use steersman_devcluster::DevCluster;
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, WriteGate};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 use tokio::time::{Instant, sleep};
 
 use super::process::{self, Signals};

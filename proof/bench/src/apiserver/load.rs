@@ -11,8 +11,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Query, Target};
-use steersman_runtime::resource::PODS;
+use steersman_client::{ApiClient, ApiError, PatchKind, Query, Target};
+use steersman_values::resource::PODS;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

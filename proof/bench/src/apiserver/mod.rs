@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use steersman_client::{ApiClient, connect, load_config};
 use steersman_controlplane::Program;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig};
-use steersman_runtime::client::{ApiClient, connect, load_config};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::plane::client;

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use steersman_runtime::object::{Deployment, HorizontalPodAutoscaler};
+use steersman_objects::{Deployment, HorizontalPodAutoscaler};
 
 use super::metrics::MetricsServer;
 use super::{Workloads, labelled, name, template};

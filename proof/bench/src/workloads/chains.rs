@@ -14,13 +14,13 @@ use anyhow::{Context, Result};
 use futures::future;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, PatchKind, Target};
-use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::metrics::Registry;
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, PatchKind, Target};
+use steersman_objects::{
     DaemonSet, Deployment, EndpointSlice, Endpoints, Job, Object, ObjectKey, Phase, Pod,
     PodDisruptionBudget, ReplicaSet, ResourceQuota, Service, StatefulSet, Uid,
 };
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::metrics::Registry;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::watch;
 

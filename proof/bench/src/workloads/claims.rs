@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use serde_json::json;
 use steersman_devcluster::nodes::DEFAULT_CLASS;
-use steersman_runtime::object::{PersistentVolume, PersistentVolumeClaim};
+use steersman_objects::{PersistentVolume, PersistentVolumeClaim};
 
 use super::{NAMESPACE, Workloads};
 use crate::run::Bench;

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
-use steersman_runtime::object::CertificateSigningRequest;
+use steersman_objects::CertificateSigningRequest;
 
 use super::Workloads;
 use crate::run::Bench;

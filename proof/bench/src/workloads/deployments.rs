@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use steersman_runtime::object::Deployment;
+use steersman_objects::Deployment;
 
 use super::{Workloads, name};
 use crate::run::Bench;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steersman_runtime::object::{CronJob, Job};
+use steersman_objects::{CronJob, Job};
 
 use super::{Workloads, template};
 use crate::run::Bench;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use steersman_client::{ApiError, PatchKind};
 use steersman_devcluster::nodes::BEHAVIOUR;
-use steersman_runtime::client::{ApiError, PatchKind};
-use steersman_runtime::object::{Deployment, Node, Object, Pod};
+use steersman_objects::{Deployment, Node, Object, Pod};
 use tokio::time::MissedTickBehavior;
 
 use super::deployments::spec;

@@ -13,13 +13,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use steersman_client::{ApiClient, ApiError, Target};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
-use steersman_runtime::clock::Clock;
+use steersman_objects::{Object, Pod, Service};
 use steersman_runtime::informer::Store;
-use steersman_runtime::object::{Object, Pod, Service};
-use steersman_runtime::resource::ResourceType;
+use steersman_values::clock::Clock;
+use steersman_values::resource::ResourceType;
 use tokio::task::JoinHandle;
 
 use super::{NAMESPACE, target};

@@ -29,14 +29,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, Target};
-use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::metrics::Registry;
-use steersman_runtime::object::{
+use steersman_client::{ApiClient, Target};
+use steersman_objects::{
     CertificateSigningRequest, CronJob, DaemonSet, Deployment, HorizontalPodAutoscaler, Job,
     Namespace, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet,
     VolumeAttachment,
 };
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::metrics::Registry;
 use tokio::sync::Notify;
 
 use crate::cluster::{NAMESPACE, PREFIX};

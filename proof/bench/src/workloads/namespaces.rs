@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError};
+use steersman_client::{ApiClient, ApiError};
+use steersman_objects::{Namespace, RootCaConfigMap, ServiceAccount};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Namespace, RootCaConfigMap, ServiceAccount};
 use tokio::sync::Notify;
 
 use super::objects;

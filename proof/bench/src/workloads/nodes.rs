@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
+use steersman_client::{ApiError, Target};
 use steersman_devcluster::nodes::{self, NodesConfig, Pods};
-use steersman_runtime::client::{ApiError, Target};
-use steersman_runtime::clock::Clock;
-use steersman_runtime::object::Node;
-use steersman_runtime::resource::{LEASES, NODES};
+use steersman_objects::Node;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_values::clock::Clock;
+use steersman_values::resource::{LEASES, NODES};
 
 use super::Workloads;
 use crate::run::{Bench, idle};

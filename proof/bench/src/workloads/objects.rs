@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::object::{Identity, Namespace, Object, ServiceAccount};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_objects::{Identity, Namespace, Object, ServiceAccount};
 
 /// The most requests for one deletion of all objects of a type.
 const MAX_DELETIONS: usize = 10;

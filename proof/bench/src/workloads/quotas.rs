@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_client::{ApiClient, ApiError, Target};
+use steersman_objects::{Namespace, Pod, ResourceQuota};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Namespace, Pod, ResourceQuota};
 use tokio::sync::Notify;
 
 use super::objects;

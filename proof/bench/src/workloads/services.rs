@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steersman_runtime::client::ApiClient;
+use steersman_client::ApiClient;
+use steersman_objects::{Deployment, EndpointSlice, Namespace, Object, Pod, Service};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Deployment, EndpointSlice, Namespace, Object, Pod, Service};
 use tokio::sync::Notify;
 
 use super::waiting::{wait, watched};

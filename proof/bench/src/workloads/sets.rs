@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde_json::json;
-use steersman_runtime::object::{DaemonSet, StatefulSet};
+use steersman_objects::{DaemonSet, StatefulSet};
 
 use super::{Workloads, template};
 use crate::run::Bench;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use steersman_objects::Deployment;
 use steersman_runtime::informer::SharedInformer;
-use steersman_runtime::object::Deployment;
 
 use crate::cluster::NAMESPACE;
 

@@ -2,10 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use steersman_runtime::client::{PatchKind, Target};
-use steersman_runtime::object::{
-    Identity, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
-};
+use steersman_client::{PatchKind, Target};
+use steersman_objects::{Identity, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment};
 
 use super::{NAMESPACE, Workloads, name, ours, target};
 use crate::run::Bench;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
-use steersman_runtime::client::ApiError;
+use steersman_client::ApiError;
+use steersman_objects::Object;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::Object;
 use tokio::sync::Notify;
 
 /// Requests in flight at once.

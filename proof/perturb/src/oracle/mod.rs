@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use steersman_client::Category;
+use steersman_client::discovery;
 use steersman_devcluster::faults::EVERY_GROUP;
 use steersman_devcluster::requests::RequestRecord;
-use steersman_runtime::client::Category;
-use steersman_runtime::discovery;
 
 use crate::history::{Counts, History, State, is_write};
 use crate::logs::LoggedError;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
-use steersman_runtime::client::Decision;
+use steersman_client::Decision;
 use tokio::time::Instant;
 
 use super::*;

@@ -1,8 +1,8 @@
 //! Rules of bootstrap tokens, and of the ConfigMap that they sign.
 
 use serde_json::Value;
-use steersman_runtime::jws::detached_signature;
-use steersman_runtime::object::{BootstrapToken, Object, TokenLife};
+use steersman_objects::{BootstrapToken, Object, TokenLife};
+use steersman_pki::jws::detached_signature;
 
 use crate::history::{Change, State};
 use crate::scenario::Rule;

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use steersman_runtime::x509::CertificateRequest;
+use steersman_pki::x509::CertificateRequest;
 
 use crate::history::{Change, ChangeKind, State};
 use crate::scenario::Rule;

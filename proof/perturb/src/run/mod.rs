@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
 use steersman_devcluster::nodes::{ATTACH_DETACH, BINDER, NodesConfig};
 use steersman_devcluster::{Admission, DevCluster};
-use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
+use steersman_values::clock::Clock;
 
 use crate::history::{self, History};
 use crate::logs::Logs;

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, Category, Target};
+use steersman_client::{ApiClient, Category, Target};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::resource;
+use steersman_values::resource;
 
 use super::steps::{QUIET, STABLE};
 use super::*;

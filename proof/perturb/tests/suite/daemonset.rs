@@ -1,10 +1,10 @@
 //! Scenarios of DaemonSets: placement, rolling updates with and without surge, history, adoption.
 
 use serde_json::{Value, json};
+use steersman_client::Category;
 use steersman_controllers::{daemonset, garbagecollector};
 use steersman_perturb::rules::{AVAILABLE_NODES, ONE_PER_NODE, is_active, is_ready};
 use steersman_perturb::{AllowedError, Scenario, State, Step};
-use steersman_runtime::client::Category;
 use steersman_runtime::owner::OWNER_DELETED;
 
 use crate::objects::{BLANK, delete, patch, template, until_caches_are_current};

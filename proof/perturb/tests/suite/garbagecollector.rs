@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::Category;
 use steersman_controllers::{deployment, garbagecollector, replicaset};
 use steersman_perturb::rules;
 use steersman_perturb::{AllowedError, Scenario, Step};
-use steersman_runtime::client::Category;
 use steersman_runtime::controller::Descriptor;
 use steersman_runtime::owner::OWNER_DELETED;
 

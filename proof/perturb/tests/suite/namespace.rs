@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::Category;
 use steersman_controllers::{deployment, garbagecollector, namespace, replicaset};
 use steersman_perturb::rules;
 use steersman_perturb::{AllowedError, EVENT_SENDER, Scenario, Step};
-use steersman_runtime::client::Category;
 
 use crate::objects::{
     BLANK, config_map, count, has_condition, is_gone, path_in, template, until_caches_are_current,

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::{Category, Decision};
 use steersman_controllers::podautoscaler;
 use steersman_perturb::rules::WITHIN_LIMITS;
 use steersman_perturb::{AllowedError, Scenario, State, Step};
-use steersman_runtime::client::{Category, Decision};
 
 use crate::objects::{BLANK, delete, has_condition, patch, path, pod_on, template};
 

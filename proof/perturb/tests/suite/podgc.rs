@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::Category;
 use steersman_controllers::podgc;
 use steersman_controllers::replicaset;
 use steersman_perturb::rules;
 use steersman_perturb::{AllowedError, Scenario, Step};
-use steersman_runtime::client::Category;
 use steersman_runtime::controller::ControllerContext;
 
 use crate::objects::{

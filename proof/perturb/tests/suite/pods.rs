@@ -2,10 +2,10 @@
 //! because one controller implements both.
 
 use serde_json::{Value, json};
+use steersman_client::Category;
 use steersman_controllers::{garbagecollector, replicaset, replicationcontroller};
 use steersman_perturb::rules::{self, is_active, is_ready};
 use steersman_perturb::{AllowedError, Churn, Rule, Scenario, State, Step};
-use steersman_runtime::client::Category;
 use steersman_runtime::controller::Descriptor;
 use steersman_runtime::owner::OWNER_DELETED;
 

@@ -2,10 +2,10 @@
 //! server leaves their usage to the controller.
 
 use serde_json::{Value, json};
+use steersman_client::{Category, Decision};
 use steersman_controllers::resourcequota;
 use steersman_perturb::rules::EXACT_USAGE;
 use steersman_perturb::{AllowedError, Scenario, State, Step};
-use steersman_runtime::client::{Category, Decision};
 
 use crate::objects::{BLANK, delete, patch, path, pod_on};
 

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_client::Category;
 use steersman_controllers::certificates::cleaning::pods;
 use steersman_controllers::clustertrustbundlepublisher;
 use steersman_devcluster::definitions::definition;
 use steersman_perturb::rules::{OLD_POD_REQUESTS, OWN_BUNDLES};
 use steersman_perturb::{AllowedError, Scenario, Step};
-use steersman_runtime::client::Category;
 
 use crate::objects::{BLANK, is_gone, until_caches_are_current};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use serde_json::{Value, json};
-use steersman_runtime::clock::Clock;
+use steersman_values::clock::Clock;
 
 use super::checks::{detailed, violations};
 use super::{Level, Policy};

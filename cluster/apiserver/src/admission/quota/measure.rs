@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use steersman_runtime::object::{
-    DeviceClass, Object, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
-};
-use steersman_runtime::quota::{
+use steersman_helpers::quota::{
     Amounts, Counted, ExtendedResources, PodCounting, Scoped, Scopes, Tally, claim_usage,
-    device_usage, object_count, pod_usage, service_usage,
+    device_usage, is_extended_resource_claim_of, object_count, pod_of_extended_resources,
+    pod_usage, service_usage,
+};
+use steersman_objects::{
+    DeviceClass, Object, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
 
 use crate::Server;
@@ -74,12 +75,12 @@ impl Server {
             View::Service(service) => service_usage(service),
             View::Claim(claim) => claim_usage(claim),
             View::DeviceClaim(claim) => {
-                let pod = claim.pod_of_extended_resources();
+                let pod = pod_of_extended_resources(claim);
                 let pod = pod.and_then(|_| self.pod_of(claim, namespace));
                 let of_pod = pod.filter(|pod| {
                     let others = self.all_in::<ResourceClaim>(namespace);
                     let others = others.iter().map(|other| &**other);
-                    claim.is_extended_resource_claim_of(pod, others)
+                    is_extended_resource_claim_of(claim, pod, others)
                 });
                 let of_pod = of_pod.map(|pod| pod_usage(&pod, self.pod_counting()));
                 device_usage(claim, Some(&self.extended_resources()), of_pod.as_ref())

@@ -11,10 +11,10 @@ mod unspecified;
 use std::sync::{Arc, MutexGuard};
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Object as _, ResourceList, ResourceQuota};
-use steersman_runtime::quota::{
+use steersman_helpers::quota::{
     Amounts, Counted, Scopes, is_claim_replenished, is_terminating_scope,
 };
+use steersman_objects::{Object as _, ResourceList, ResourceQuota};
 
 use self::measure::View;
 use self::unspecified::unspecified;

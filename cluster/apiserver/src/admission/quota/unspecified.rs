@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use steersman_runtime::quota::Amounts;
+use steersman_helpers::quota::Amounts;
 
 /// If a quota limits one of these, every container must specify its amount.
 const MUST_BE_SPECIFIED: [&str; 6] = [

@@ -354,7 +354,7 @@ async fn a_type_that_servers_may_lack_is_waited_for_by_its_readers_alone() {
     let factory =
         InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
-    let claims = factory.shared::<crate::object::ResourceClaim>();
+    let claims = factory.shared::<steersman_objects::ResourceClaim>();
     factory.start(&tasks, &stop);
     assert!(factory.wait_synced(&stop).await && factory.not_synced().is_empty());
     let waited = time::timeout(Duration::from_secs(60), claims.wait_synced()).await;

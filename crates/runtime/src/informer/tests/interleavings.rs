@@ -1,5 +1,5 @@
 //! Runs the informer's task, its handlers, its waiters, and calls of start and stop in many orders
-//! under Shuttle, see `crate::sync`.
+//! under Shuttle, see `steersman_values::sync`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{future, thread};
 
+use steersman_client::{ApiError, Query};
+use steersman_objects::{Node, Object, ObjectKey};
+use steersman_values::resource;
+use steersman_values::sync::in_many_orders;
+
 use super::{event, node, synced};
-use crate::client::{ApiError, Query};
 use crate::informer::metrics::InformerMetrics;
 use crate::informer::source::{Frames, ListWatch};
 use crate::informer::store::Objects;
 use crate::informer::{Change, InformerFactory, SharedInformer};
-use crate::object::{Node, Object, ObjectKey};
 use crate::own_writes::OwnWrites;
-use crate::resource;
-use crate::sync::in_many_orders;
 use crate::tasks::{CancellationToken, Tasks};
 
 fn informer() -> SharedInformer<Node> {

@@ -19,12 +19,13 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
+use steersman_client::{ApiError, Query};
+use steersman_objects::{Node, Object, ObjectKey, Pod};
+use steersman_values::resource::ResourceType;
+
 use super::metrics::InformerMetrics;
 use super::source::{Form, Frames, ListWatch};
 use super::{Change, InformerFactory, MetadataChange, SharedInformer};
-use crate::client::{ApiError, Query};
-use crate::object::{Node, Object, ObjectKey, Pod};
-use crate::resource::ResourceType;
 use crate::tasks::{CancellationToken, Tasks};
 
 /// The server's reply to one request. After the last reply of a script, requests get no answer.

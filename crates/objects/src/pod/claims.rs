@@ -1,0 +1,91 @@
+//! The ResourceClaims of a pod. Upstream: `k8s.io/dynamic-resource-allocation/resourceclaim`.
+
+use steersman_values::intern::Sym;
+
+use super::{Pod, PodResourceClaim};
+
+/// The ResourceClaim of a claim within a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodClaimName<'a> {
+    /// The pod names the ResourceClaim.
+    Named(&'a Sym),
+    /// The ResourceClaim was made from a template. It counts only if the pod controls it.
+    Generated(&'a Sym),
+    /// The pod needs no ResourceClaim for it.
+    NotNeeded,
+    /// The status of the pod lacks the ResourceClaim, which a template describes.
+    NotCreated,
+    /// The claim names neither a ResourceClaim nor a template.
+    Unsupported,
+}
+
+impl<'a> PodClaimName<'a> {
+    /// The name, if it is known.
+    pub fn known(self) -> Option<&'a Sym> {
+        match self {
+            Self::Named(name) | Self::Generated(name) => Some(name),
+            Self::NotNeeded | Self::NotCreated | Self::Unsupported => None,
+        }
+    }
+}
+
+impl Pod {
+    /// The ResourceClaim of `claim`, one of `spec.resourceClaims`. Upstream: `Name`.
+    pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
+        if let Some(name) = &claim.resource_claim_name {
+            return PodClaimName::Named(name);
+        }
+        if claim.resource_claim_template_name.is_none() {
+            return PodClaimName::Unsupported;
+        }
+        let mut statuses = self.details().resource_claim_statuses.iter();
+        match statuses.find(|status| status.name == claim.name) {
+            None => PodClaimName::NotCreated,
+            Some(status) => match &status.resource_claim_name {
+                Some(name) => PodClaimName::Generated(name),
+                None => PodClaimName::NotNeeded,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Object;
+
+    #[test]
+    fn the_status_names_the_claims_that_templates_describe() {
+        let pod = json!({
+            "metadata": {"name": "web-0", "namespace": "shop", "uid": "u"},
+            "spec": {"resourceClaims": [
+                {"name": "mine", "resourceClaimName": "shared"},
+                {"name": "made", "resourceClaimTemplateName": "t"},
+                {"name": "skipped", "resourceClaimTemplateName": "t"},
+                {"name": "missing", "resourceClaimTemplateName": "t"},
+                {"name": "newer"},
+            ]},
+            "status": {"resourceClaimStatuses": [
+                {"name": "mine", "resourceClaimName": "ignored"},
+                {"name": "made", "resourceClaimName": "web-0-made-x"},
+                {"name": "skipped"},
+            ]},
+        });
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        let (shared, made) = (Sym::new("shared"), Sym::new("web-0-made-x"));
+        let expected = [
+            PodClaimName::Named(&shared),
+            PodClaimName::Generated(&made),
+            PodClaimName::NotNeeded,
+            PodClaimName::NotCreated,
+            PodClaimName::Unsupported,
+        ];
+        let claims = pod.spec.resource_claims.iter();
+        let names: Vec<_> = claims.map(|claim| pod.claim_name(claim)).collect();
+        assert_eq!(names, expected);
+        let known: Vec<_> = names.iter().filter_map(|name| name.known()).collect();
+        assert_eq!(known, [&shared, &made]);
+    }
+}

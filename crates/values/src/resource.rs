@@ -2,7 +2,7 @@
 //!
 //! A [`ResourceType`] holds the data of upstream's `meta.RESTMapping`: group, version, kind, plural
 //! name and scope. The statics below are the types that controllers read or write by name;
-//! The client's discovery finds the others.
+//! the client's discovery finds the others.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -2,19 +2,20 @@
 # Builds the manager for the image: a static binary without the development cluster. The build is
 # reproducible: the same sources, compiler and C library give the same bytes in any folder. The
 # Dockerfile and scripts/image.sh run this script.
-#   scripts/build-static.sh [--without-profile] <folder for the binary>
+#   scripts/build-static.sh [--without-profile | --dev] <folder for the binary>
 # The build follows the profile in profile/, which fits one compiler; another compiler is an error.
-# --without-profile builds without it: such a binary takes more CPU time.
+# --without-profile builds without it: such a binary takes more CPU time. --dev is a build of minutes
+# without optimisation, for tests of everything else.
 # The C library is that of this machine. glibc needs version 2.36: older ones cannot start a binary with
 # packed relocations, and those before 2.34 read DNS servers and /etc/hosts with libraries that the
 # image lacks. User agents contain STEERSMAN_COMMIT.
 # With PROFILE_RUNS, a folder, the binary counts there how often its code runs (scripts/profile.sh).
 set -eu
-profile=yes
-if [ "${1:-}" = --without-profile ]; then
-  profile=
-  shift
-fi
+profile=yes settings=dist
+case "${1:-}" in
+  --without-profile) profile= ; shift ;;
+  --dev) profile= settings=dev ; shift ;;
+esac
 out=$(mkdir -p "${1:?which folder shall the binary go to?}" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 
@@ -34,7 +35,7 @@ compiler=$(rustc --version)
 if [ -n "${PROFILE_RUNS:-}" ]; then
   RUSTFLAGS="$RUSTFLAGS -C profile-generate=$PROFILE_RUNS"
 elif [ -z "$profile" ]; then
-  echo "build-static: without the profile, so the binary takes more CPU time" >&2
+  echo "build-static: $settings build without the profile, so the binary takes more CPU time" >&2
 elif [ "$compiler" = "$(cat profile/compiler)" ]; then
   mkdir -p target/image
   gunzip --stdout profile/steersman.profdata.gz >target/image/steersman.profdata
@@ -52,8 +53,10 @@ fi
 export "CFLAGS_$(echo "$target" | tr - _)=-ffile-prefix-map=$PWD=/src -ffile-prefix-map=$cargo_home=/cargo"
 export RUSTFLAGS
 
-cargo build --locked --profile dist --package steersman --bin steersman --no-default-features \
+cargo build --locked --profile "$settings" --package steersman --bin steersman --no-default-features \
   --target "$target" --target-dir target/image
-cp "target/image/$target/dist/steersman" "$out/steersman"
+folder=$settings
+[ "$settings" = dist ] || folder=debug
+cp "target/image/$target/$folder/steersman" "$out/steersman"
 # The command name in upstream's manifests, so that they work with this image.
 ln -sf steersman "$out/kube-controller-manager"

@@ -17,13 +17,16 @@ fi
 export RUSTC_WORKSPACE_WRAPPER="$PWD/proof/fuzz/rustc"
 cargo build --quiet --package steersman-fuzz --features libfuzzer --bins
 directory=${CARGO_TARGET_DIR:-target}
-for target in "${targets[@]}"; do
-  mkdir -p "$directory/fuzz/$target"
-  echo "fuzzing $target for $seconds s"
-  if ! "$directory/debug/fuzz-$target" "$directory/fuzz/$target" "proof/fuzz/seeds/$target" -max_total_time="$seconds" -max_len=8192 -timeout=20 \
-    -rss_limit_mb=256 -artifact_prefix="$directory/fuzz/$target-" -print_final_stats=1 >"$directory/fuzz/$target.log" 2>&1; then
-    tail -n 60 "$directory/fuzz/$target.log"
-    exit 1
+fuzz() {
+  mkdir -p "$directory/fuzz/$1"
+  if ! "$directory/debug/fuzz-$1" "$directory/fuzz/$1" "proof/fuzz/seeds/$1" -max_total_time="$seconds" -max_len=8192 -timeout=20 \
+    -rss_limit_mb=256 -artifact_prefix="$directory/fuzz/$1-" -print_final_stats=1 >"$directory/fuzz/$1.log" 2>&1; then
+    tail -n 60 "$directory/fuzz/$1.log"
+    return 1
   fi
-  grep -E "stat::(number_of_executed_units|peak_rss_mb)" "$directory/fuzz/$target.log"
-done
+  echo "fuzzed $1 for $seconds s: $(grep -oE "(number_of_executed_units|peak_rss_mb): *[0-9]+" "$directory/fuzz/$1.log" | tr -s ' \n' ' ')"
+}
+export -f fuzz
+export directory seconds
+# Two targets at a time; xargs fails if one of them does.
+printf '%s\n' "${targets[@]}" | xargs --max-procs=2 --replace bash -c 'fuzz {}'

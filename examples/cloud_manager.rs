@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use parking_lot::Mutex;
 use steersman::ControllerRegistry;
 use steersman_cloud::{CloudError, CloudFuture, CloudProvider, ConnectError, LoadBalancers};
 use steersman_runtime::controller::ControllerContext;
@@ -54,7 +55,7 @@ impl AddressList {
             .as_ref()
             .and_then(|spec| spec.load_balancer_ip.as_ref());
         let wish = wish.ok_or_else(|| CloudError::failed("spec.loadBalancerIP is not set"))?;
-        let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.0.lock();
         let unknown = || CloudError::failed(format!("{wish} is not in the list"));
         let owner = addresses.get_mut(wish).ok_or_else(unknown)?;
         if owner.is_some() && *owner != service.metadata.uid {
@@ -95,7 +96,7 @@ impl LoadBalancers for AddressList {
     }
 
     fn delete<'a>(&'a self, service: &'a Service) -> CloudFuture<'a, ()> {
-        let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.0.lock();
         for owner in addresses
             .values_mut()
             .filter(|owner| **owner == service.metadata.uid)

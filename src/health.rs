@@ -14,8 +14,9 @@
 //! `k8s.io/component-base/metrics/prometheus/slis`.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
 /// A problem that a check found. The reason goes to the log only, because probes are readable
@@ -150,10 +151,7 @@ impl HealthChecks {
             scope,
             check,
         };
-        self.checks
-            .write()
-            .expect("no check panics while the list is locked")
-            .push(named);
+        self.checks.write().push(named);
     }
 
     /// Runs the checks of `probe`. `query` is the query string of the request: `verbose`,
@@ -214,10 +212,7 @@ impl HealthChecks {
 
     /// The checks that `probe` runs; as upstream, `ping` if there is none.
     fn checks_of(&self, probe: Probe) -> Vec<Named> {
-        let checks = self
-            .checks
-            .read()
-            .expect("no check panics while the list is locked");
+        let checks = self.checks.read();
         let mut checks: Vec<_> = checks
             .iter()
             .filter(|named| named.scope == Scope::All || probe == Probe::Readyz)
@@ -250,10 +245,7 @@ impl HealthChecks {
         self.degraded
             .with_label_values(&[name])
             .set(if found.is_some() { 1.0 } else { 0.0 });
-        let mut with_findings = self
-            .with_findings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut with_findings = self.with_findings.lock();
         match found {
             Some(
                 Finding::Failed(reason) | Finding::Degraded(reason) | Finding::Unready(reason),
@@ -323,11 +315,11 @@ impl Progress {
 
     /// Sets the phase.
     pub(crate) fn set(&self, phase: Phase) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        *self.0.lock() = phase;
     }
 
     fn get(&self) -> Phase {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -348,7 +348,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -357,7 +357,7 @@ mod tests {
 
     impl std::io::Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -377,7 +377,7 @@ mod tests {
             clock: Clock::system(),
         });
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
-        String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(sink.0.lock().clone()).unwrap()
     }
 
     fn everything() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use parking_lot::Mutex;
 use steersman_devcluster::DevCluster;
 use steersman_values::clock::Clock;
 use tonic::{Request, Response, Status};
@@ -31,7 +32,7 @@ impl TraceService for Collector {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.lock().unwrap().push(request.into_inner());
+        self.0.lock().push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -47,7 +48,7 @@ impl Collector {
     }
 
     fn spans(&self) -> Vec<Span> {
-        let requests = self.0.lock().unwrap();
+        let requests = self.0.lock();
         let resources = requests.iter().flat_map(|request| &request.resource_spans);
         resources
             .flat_map(|resource| &resource.scope_spans)
@@ -56,7 +57,7 @@ impl Collector {
     }
 
     fn services(&self) -> Vec<String> {
-        let requests = self.0.lock().unwrap();
+        let requests = self.0.lock();
         let resources = requests
             .iter()
             .flat_map(|request| &request.resource_spans)

@@ -44,9 +44,11 @@ mod world;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::ApiClient;
 use steersman_helpers::pods_by_claim::PodsByClaim;
@@ -214,7 +216,7 @@ struct Shared {
 impl Shared {
     // No IO happens under this lock.
     fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.world.lock()
     }
 
     fn enqueue_volumes(&self, names: impl IntoIterator<Item = Sym>) {

@@ -3,11 +3,12 @@
 //! default; in the story it has them by a definition.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
@@ -42,7 +43,7 @@ fn client(
             let (code, text) = answer(&call);
             let body = body.collect_bytes().await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            calls.lock().unwrap().push((call, body));
+            calls.lock().push((call, body));
             let response = Response::builder()
                 .status(code)
                 .header("content-type", "application/json")
@@ -154,7 +155,7 @@ async fn the_bundle_is_published_and_others_are_removed() {
         let calls = Calls::default();
         let (synced, code) = sync(&calls, &cached, |_| answered(200, "")).await;
         assert!(synced.is_ok() && code == "200", "{case}: {synced:?} {code}");
-        let calls = calls.lock().unwrap();
+        let calls = calls.lock();
         let found: Vec<&String> = calls.iter().map(|(call, _)| call).collect();
         assert_eq!(found, expected, "{case}");
         for (call, body) in calls.iter() {
@@ -214,7 +215,7 @@ async fn failures_are_counted_by_their_code() {
             (expected, expected == "200"),
             "{case}"
         );
-        assert_eq!(calls.lock().unwrap().len(), requests, "{case}");
+        assert_eq!(calls.lock().len(), requests, "{case}");
     }
 }
 

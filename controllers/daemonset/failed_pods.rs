@@ -7,8 +7,10 @@
 //! Upstream: `failedPodsBackoff` in `daemon_controller.go`, and `k8s.io/client-go/util/flowcontrol`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::{DaemonSet, ObjectKey, Uid};
 use steersman_runtime::own_writes::Memory;
@@ -73,7 +75,7 @@ impl FailedPods {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Backoffs>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

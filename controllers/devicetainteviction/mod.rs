@@ -28,8 +28,10 @@ mod tracker;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::writes::{DisruptionCause, ObservedGeneration};
 use steersman_helpers::evictions::{EvictionMetrics, Evictor};
@@ -159,7 +161,7 @@ struct Shared {
 impl Shared {
     // No IO happens under this lock.
     fn tracker(&self) -> MutexGuard<'_, Tracker> {
-        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tracker.lock()
     }
 
     /// Records an Event about a pod.

@@ -1,8 +1,8 @@
 //! Metrics of the EndpointSlice controller, under upstream's names.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
@@ -171,7 +171,7 @@ impl TrafficDistributions {
     }
 
     fn services(&self) -> MutexGuard<'_, HashMap<ObjectKey, Distribution>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.lock()
     }
 }
 

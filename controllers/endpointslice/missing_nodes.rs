@@ -4,7 +4,8 @@
 //! enqueues the Service. Upstream only retries, 15 times in a row.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::ObjectKey;
 use steersman_runtime::own_writes::Memory;
@@ -30,7 +31,7 @@ impl MissingNodes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Sym, HashSet<ObjectKey>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,7 +4,9 @@
 //! scope. Upstream uses a `RESTMapper` for this.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use steersman_client::discovery::{Discovery, GroupVersion};
 use steersman_values::resource::ResourceType;
@@ -20,7 +22,7 @@ pub(super) struct Kinds {
 impl Kinds {
     /// Applies a new discovery. Group versions that failed in it keep their earlier entries.
     pub(super) fn update(&self, discovery: &Discovery) {
-        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        let mut served = self.served.write();
         served.retain(|(api_version, _), _| {
             let (group, version) = split_api_version(api_version);
             discovery.failures.contains_key(&GroupVersion {
@@ -47,7 +49,7 @@ impl Kinds {
 
     /// The resource type of a kind; `None` if discovery has not reported it.
     pub(super) fn resource(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceType>> {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let served = self.served.read();
         served
             .get(&(api_version.to_owned(), kind.to_owned()))
             .cloned()

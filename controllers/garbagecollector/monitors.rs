@@ -7,10 +7,11 @@
 //! `garbagecollector.go`, and `syncMonitors` in `graph_builder.go`.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use parking_lot::MutexGuard;
 use prometheus::IntCounter;
 use steersman_client::discovery::{Discovery, GroupVersion, discover};
 use steersman_client::{ApiClient, Category};

@@ -7,10 +7,11 @@
 //! read live too, or its write carries the resource version that the graph has seen. If a live read
 //! fails, the object stays and its sync is retried. Upstream: `garbagecollector.go`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use steersman_client::writes::{Delete, Propagation};
 use steersman_client::{Aggregate, ApiClient, ApiError, PatchKind, Target};
@@ -118,7 +119,7 @@ impl Place<'_> {
 
 impl Collector {
     pub(super) fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+        self.graph.lock()
     }
 
     /// Changes the graph, and enqueues the objects that the change affects.

@@ -17,9 +17,9 @@
 //! * Types that fail to be listed for [`LIST_LIMIT`]: collection continues, as upstream's does.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use steersman_client::live::{PageError, Pages};
 use steersman_client::{ApiClient, Category};
@@ -77,9 +77,7 @@ impl Watched {
 
     /// The informers of all watched types.
     pub(super) fn informers(&self) -> MutexGuard<'_, HashMap<ResourceType, MetadataInformer>> {
-        self.informers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.informers.lock()
     }
 
     /// Discards all complete lists, because the server's resource versions went back.
@@ -90,7 +88,7 @@ impl Watched {
     }
 
     fn complete(&self) -> MutexGuard<'_, Complete> {
-        self.complete.lock().unwrap_or_else(PoisonError::into_inner)
+        self.complete.lock()
     }
 
     /// Whether a synced informer has not reached the start of the leadership term.

@@ -5,8 +5,8 @@
 //! the event. Upstream: `uidTrackingExpectations` in `tracking_utils.go`.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use steersman_client::ApiError;
 use steersman_objects::{JOB_TRACKING, ObjectKey, Uid};
@@ -43,7 +43,7 @@ impl Removals {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, HashSet<Uid>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

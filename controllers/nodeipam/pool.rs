@@ -3,7 +3,9 @@
 //! Handlers see each change of a node once and in order. So only they record blocks of nodes, and a
 //! sync of an older state cannot mark a released block again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use steersman_objects::{Node, Object, ObjectKey};
 use steersman_runtime::informer::{Change, SharedInformer};
@@ -30,10 +32,7 @@ impl Pool {
 
     /// Changes the allocations, then enqueues the nodes that may get a freed block.
     pub(super) fn with<R>(&self, change: impl FnOnce(&mut Allocations) -> R) -> R {
-        let mut allocations = self
-            .allocations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut allocations = self.allocations.lock();
         let answer = change(&mut allocations);
         let woken = allocations.take_woken();
         drop(allocations);

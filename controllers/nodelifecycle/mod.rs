@@ -45,8 +45,10 @@ mod zones;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::scheduling::PodsByNode;
 use steersman_objects::{Lease, Node, Object, ObjectKey, Pod};
@@ -178,7 +180,7 @@ struct Shared {
 impl Shared {
     /// The monitor. Its methods perform no IO, so the lock is held for a short time.
     fn monitor(&self) -> MutexGuard<'_, Monitor> {
-        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.monitor.lock()
     }
 }
 

@@ -6,7 +6,9 @@
 //! `storeObjectUpdate`, and `persistentVolumeOrderedIndex` in `index.go`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::{Object, ObjectKey, PersistentVolume, PersistentVolumeClaim};
 use steersman_values::intern::Sym;
@@ -222,11 +224,11 @@ pub(super) struct Caches {
 
 impl Caches {
     pub(super) fn claims(&self) -> MutexGuard<'_, Known<PersistentVolumeClaim>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.lock()
     }
 
     pub(super) fn volumes(&self) -> MutexGuard<'_, Volumes> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.volumes.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Metrics of the controller, under upstream's names (`metrics` in its package).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -145,7 +146,7 @@ impl Timers {
     }
 
     fn started(&self) -> MutexGuard<'_, HashMap<String, Started>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+        self.started.lock()
     }
 }
 
@@ -202,7 +203,7 @@ impl Counts {
     }
 
     fn caches(&self) -> MutexGuard<'_, Option<Arc<Caches>>> {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.caches.lock()
     }
 
     fn families(&self) -> [&IntGaugeVec; 5] {

@@ -6,8 +6,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::{ApiError, Category};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -149,7 +151,7 @@ impl Drop for Run {
 }
 
 fn lock(states: &Mutex<HashMap<String, State>>) -> MutexGuard<'_, HashMap<String, State>> {
-    states.lock().unwrap_or_else(PoisonError::into_inner)
+    states.lock()
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@
 //! Upstream: `recommendations`, `scaleUpEvents` and `scaleDownEvents` in `horizontal.go`.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{AutoscalerBehavior, ObjectKey, ScalingRules};
 use steersman_runtime::own_writes::Memory;
 
@@ -99,7 +99,7 @@ impl Histories {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, History>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

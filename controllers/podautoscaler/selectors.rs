@@ -6,7 +6,9 @@
 //! Upstream: `hpaSelectors` in `horizontal.go`.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::{ObjectKey, Pod};
 use steersman_values::intern::Sym;
@@ -66,7 +68,7 @@ impl Selectors {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Option<LabelSelector>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

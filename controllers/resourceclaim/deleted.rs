@@ -3,7 +3,8 @@
 //! A reservation of such a pod is removed without a request. Upstream: `uid_cache.go`.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::Uid;
 
@@ -47,7 +48,7 @@ impl DeletedPods {
     }
 
     fn latest(&self) -> MutexGuard<'_, Latest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -38,7 +38,9 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::ApiClient;
 use steersman_objects::{ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
@@ -176,7 +178,7 @@ struct Shared {
 
 impl Shared {
     fn unseen(&self) -> MutexGuard<'_, HashMap<ObjectKey, HashSet<Sym>>> {
-        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unseen.lock()
     }
 
     /// The cache shows the claim of a pod.

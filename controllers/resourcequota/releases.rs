@@ -5,8 +5,9 @@
 //! usage after a release, a change of the limits, or a resync.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::ObjectKey;
 use tokio::time::Instant;
@@ -41,7 +42,7 @@ impl Releases {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

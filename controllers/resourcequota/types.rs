@@ -4,7 +4,9 @@
 //! Upstream: the registry of evaluators (`pkg/quota/v1/install`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use steersman_helpers::quota::{Counted, ExtendedResources};
 use steersman_objects::DeviceClass;
@@ -49,7 +51,7 @@ impl Types {
 
     /// All types with the origin of their usage.
     pub(super) fn all(&self) -> Vec<(Counted, Source)> {
-        let counted = self.counted.read().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.counted.read();
         let all = counted.iter();
         all.map(|(of, source)| (of.clone(), source.clone()))
             .collect()
@@ -57,13 +59,13 @@ impl Types {
 
     /// Adds a type, or replaces the origin of its usage.
     pub(super) fn insert(&self, of: Counted, source: Source) {
-        let mut counted = self.counted.write().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.write();
         counted.insert(of, source);
     }
 
     /// Removes a type that is no longer served.
     pub(super) fn remove(&self, of: &Counted) {
-        let mut counted = self.counted.write().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.write();
         counted.remove(of);
     }
 
@@ -75,7 +77,7 @@ impl Types {
     /// Whether objects of some type count for the resource `name`.
     pub(super) fn handle(&self, name: &str) -> bool {
         let extended = self.extended();
-        let counted = self.counted.read().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.counted.read();
         counted.keys().any(|of| of.handles(name, extended.as_ref()))
     }
 
@@ -99,7 +101,7 @@ impl Monitor {
     }
 
     fn numbers(&self) -> MutexGuard<'_, HashMap<Sym, usize>> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.numbers.lock()
     }
 
     /// Counts an added or deleted object.

@@ -17,7 +17,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::pods_by_claim::PodsByClaim;
 use steersman_helpers::volume::VolumeResolver;
@@ -96,6 +98,6 @@ struct Shared {
 
 impl Shared {
     fn used(&self) -> MutexGuard<'_, UsedVolumes> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 }

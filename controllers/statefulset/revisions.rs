@@ -3,7 +3,9 @@
 //! Upstream: `getStatefulSetRevisions` and `truncateHistory` in `stateful_set_control.go`.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::history::Proposal;
 use steersman_objects::{ControllerRevision, Meta, ObjectKey, Uid};
@@ -92,7 +94,7 @@ impl KnownEqual {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, (Uid, i64, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

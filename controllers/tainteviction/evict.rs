@@ -8,7 +8,6 @@
 //!
 //! Upstream: `deletePodHandler` and `addConditionAndDeletePod` in `taint_eviction.go`.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -56,7 +55,7 @@ impl Shared {
         loop {
             let free = AT_ONCE - running.len();
             let (due, next) = {
-                let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut timers = self.timers.lock();
                 (timers.take_due(Instant::now(), free), timers.next())
             };
             running.extend(due.into_iter().map(|due| self.evict(due)));
@@ -86,7 +85,7 @@ impl Shared {
                 result => break result,
             }
         };
-        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timers = self.timers.lock();
         match result {
             Ok(end) => {
                 timers.finished(&due);

@@ -23,7 +23,9 @@ mod tolerance;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use steersman_client::writes::ObservedGeneration;
 use steersman_helpers::evictions::{EvictionMetrics, Evictor};

@@ -6,7 +6,7 @@
 //! Upstream: `handleNodeUpdate` and `handlePodUpdate` in `taint_eviction.go`.
 
 use std::convert::Infallible;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use steersman_objects::{Node, Object, ObjectKey, ObjectReference, Pod};
 use steersman_runtime::events::EventType;
@@ -46,7 +46,7 @@ impl Shared {
     /// Sets or cancels the timers of all pods of a node. A deleted node leaves them as they are,
     /// as upstream: other controllers delete its pods.
     fn sync_node(&self, key: &ObjectKey) {
-        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timers = self.timers.lock();
         let Some(node) = self.nodes.get(key) else {
             return;
         };
@@ -68,7 +68,7 @@ impl Shared {
     /// Sets or cancels the timer of a pod. A pod on a node without NoExecute taints keeps its
     /// timer, as upstream: the sync of the node cancels it.
     fn sync_pod(&self, key: &ObjectKey) {
-        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timers = self.timers.lock();
         let Some(pod) = self.pods.get(key) else {
             if timers.cancel(key) {
                 self.report_cancelled(key);

@@ -1,8 +1,9 @@
 //! Collects the log messages of one test.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
@@ -29,7 +30,7 @@ impl Log {
 
     /// The distinct messages of this level.
     pub(crate) fn at(&self, level: Level) -> BTreeSet<String> {
-        let messages = self.messages.lock().unwrap();
+        let messages = self.messages.lock();
         messages
             .iter()
             .filter(|line| line.level == level)
@@ -39,7 +40,7 @@ impl Log {
 
     /// All lines, with their fields.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let messages = self.messages.lock().unwrap();
+        let messages = self.messages.lock();
         messages.iter().map(|line| line.fields.clone()).collect()
     }
 
@@ -65,7 +66,7 @@ impl<S: Subscriber> Layer<S> for Collector {
             fields: String::new(),
         };
         event.record(&mut line);
-        self.0.lock().unwrap().push(line);
+        self.0.lock().push(line);
     }
 }
 

@@ -5,10 +5,11 @@
 //! the descriptors. A test fails at its end if one of these requests was denied.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::Registry;
 use serde_json::Value;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
@@ -359,7 +360,7 @@ struct CurrentCluster(Arc<Mutex<DevCluster>>);
 
 impl CurrentCluster {
     fn cluster(&self) -> MutexGuard<'_, DevCluster> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn client_as(&self, user: User) -> kube::Client {

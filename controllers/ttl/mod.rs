@@ -14,8 +14,9 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{Node, Object, ObjectKey, TTL_ANNOTATION};
@@ -51,7 +52,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let steps = Arc::new(Mutex::new(Steps::default()));
     let (counted, queue) = (Arc::clone(&steps), keyed.queue());
     keyed.objects().add_handler(move |change| {
-        let mut steps = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = counted.lock();
         match change {
             Change::Added { object, .. } => {
                 steps.node_added();
@@ -75,11 +76,7 @@ impl ObjectSyncer for TtlController {
     type Error = ApiError;
 
     async fn sync(&self, _key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, ApiError> {
-        let wanted = self
-            .steps
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .seconds();
+        let wanted = self.steps.lock().seconds();
         let known = node.annotations.ttl.0;
         if known != Some(wanted) {
             let name = &*node.meta.name;

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Maximum number of entries. A client that sends more credentials than this only causes additional
@@ -25,7 +25,7 @@ impl<K, V> Default for Expiring<K, V> {
 impl<K: Eq + Hash, V: Clone> Expiring<K, V> {
     /// The value of `key`, unless it has expired.
     pub(super) fn get(&self, key: &K) -> Option<V> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         entries
             .get(key)
             .filter(|(until, _)| Instant::now() < *until)
@@ -38,7 +38,7 @@ impl<K: Eq + Hash, V: Clone> Expiring<K, V> {
             return;
         }
         let now = Instant::now();
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         if entries.len() >= CAPACITY {
             entries.retain(|_, (until, _)| now < *until);
         }
@@ -67,7 +67,7 @@ mod tests {
         for key in 0..CAPACITY * 2 + 1 {
             cache.put(key, "c", Duration::from_secs(10));
         }
-        assert!(cache.0.lock().unwrap().len() <= CAPACITY);
+        assert!(cache.0.lock().len() <= CAPACITY);
         assert_eq!(
             cache.get(&(CAPACITY * 2)),
             Some("c"),

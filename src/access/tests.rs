@@ -1,13 +1,14 @@
 //! Access control with each kind of credentials, against a scripted API server.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response as HttpResponse};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use parking_lot::Mutex;
 use prometheus::Registry;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -121,7 +122,7 @@ impl Api {
                     json!({"kind": "Status", "status": "Failure", "message": "no"}),
                 );
             }
-            return match &*self.config_map.lock().unwrap() {
+            return match &*self.config_map.lock() {
                 Some(map) if uri.contains("watch=true") => {
                     (200, json!({"type": "ADDED", "object": map}))
                 }
@@ -134,8 +135,8 @@ impl Api {
         }
         self.reviews.fetch_add(1, Ordering::Relaxed);
         let review: Value = serde_json::from_slice(body).unwrap();
-        self.asked.lock().unwrap().push(review.clone());
-        if let Some(answer) = self.script.lock().unwrap().pop_front() {
+        self.asked.lock().push(review.clone());
+        if let Some(answer) = self.script.lock().pop_front() {
             return answer;
         }
         let spec = &review["spec"];
@@ -163,7 +164,7 @@ impl Api {
     }
 
     fn next(&self, code: u16, answer: Value) {
-        self.script.lock().unwrap().push_back((code, answer));
+        self.script.lock().push_back((code, answer));
     }
 
     fn reviews(&self) -> usize {
@@ -315,7 +316,7 @@ async fn requests_without_credentials_reach_only_always_allowed_paths() {
         "an unsupported authentication scheme counts as no credentials"
     );
     assert!(basic.1.contains("system:anonymous"), "{basic:?}");
-    let asked = world.api.asked.lock().unwrap();
+    let asked = world.api.asked.lock();
     assert_eq!(
         asked[0]["spec"]["groups"],
         json!(["system:unauthenticated"])
@@ -387,7 +388,7 @@ async fn reviews_of_tokens_and_permissions_are_cached() {
     }
     assert_eq!(world.api.reviews(), 2);
     assert_eq!(
-        world.api.asked.lock().unwrap()[1]["spec"]["groups"],
+        world.api.asked.lock()[1]["spec"]["groups"],
         json!(["people", "system:authenticated"])
     );
     assert_eq!(world.token("joe").await, 403);
@@ -425,7 +426,6 @@ async fn simultaneous_requests_share_one_review() {
         .api
         .asked
         .lock()
-        .unwrap()
         .iter()
         .filter(|review| review["kind"] == "TokenReview")
         .count();
@@ -449,7 +449,7 @@ async fn reviews_are_retried_a_limited_number_of_times() {
         401,
         "no review succeeded, so the token is invalid"
     );
-    assert_eq!(world.api.script.lock().unwrap().len(), 0);
+    assert_eq!(world.api.script.lock().len(), 0);
     for _ in 0..5 {
         world.api.next(503, trouble());
     }
@@ -589,7 +589,7 @@ async fn certificates_need_a_trusted_authority_validity_and_client_usage() {
         )
         .await;
     assert_eq!(with_token.0, 200, "a valid token is accepted instead");
-    let asked = world.api.asked.lock().unwrap();
+    let asked = world.api.asked.lock();
     let id = asked[0]["spec"]["extra"]["authentication.kubernetes.io/credential-id"][0]
         .as_str()
         .unwrap();
@@ -709,7 +709,7 @@ async fn trusted_authorities_follow_the_config_map() {
         "no authority is known yet, so the client is anonymous"
     );
 
-    *world.api.config_map.lock().unwrap() = Some(config_map(&clients, &proxies));
+    *world.api.config_map.lock() = Some(config_map(&clients, &proxies));
     let stop = CancellationToken::new();
     let proxy = proxies.certificate("front-proxy", &[], |_| {});
     let later = next.certificate("jane", &[], |_| {});
@@ -727,7 +727,7 @@ async fn trusted_authorities_follow_the_config_map() {
                 .0,
             200
         );
-        *world.api.config_map.lock().unwrap() = Some(config_map(&next, &proxies));
+        *world.api.config_map.lock() = Some(config_map(&next, &proxies));
         wait_for(&later).await;
         assert_eq!(
             world.get("/metrics", &[], Some(&jane)).await.0,
@@ -736,7 +736,7 @@ async fn trusted_authorities_follow_the_config_map() {
         );
         let mut broken = config_map(&clients, &proxies);
         broken["data"]["client-ca-file"] = json!("oops");
-        *world.api.config_map.lock().unwrap() = Some(broken);
+        *world.api.config_map.lock() = Some(broken);
         tokio::time::sleep(Duration::from_secs(300)).await;
         assert_eq!(
             world.get("/metrics", &[], Some(&later)).await.0,

@@ -6,13 +6,14 @@
 //! `k8s.io/apiserver/pkg/authentication/token/cache` and `plugin/pkg/authenticator/token/webhook`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use ring::hmac;
 use serde::Deserialize;
@@ -115,7 +116,7 @@ impl Tokens {
             return outcome;
         }
         let asked = {
-            let mut reviews = inner.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reviews = inner.reviews.lock();
             if reviews.len() >= CONCURRENT && !reviews.contains_key(&key) {
                 return Err("too many other tokens wait for their review".into());
             }
@@ -161,11 +162,7 @@ struct ReviewGuard<'a>(&'a Inner, Key);
 
 impl Drop for ReviewGuard<'_> {
     fn drop(&mut self) {
-        self.0
-            .reviews
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.1);
+        self.0.reviews.lock().remove(&self.1);
     }
 }
 

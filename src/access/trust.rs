@@ -8,10 +8,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use parking_lot::RwLock;
 use serde::Deserialize;
 use steersman_client::reload::Reloading;
 use steersman_client::{ApiClient, ApiError, Query, Target};
@@ -133,11 +134,7 @@ impl TrustSource {
 
     /// The authorities that are trusted at this moment.
     pub(super) async fn current(&self) -> Trust {
-        let mut trust = self
-            .from_config_map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let mut trust = self.from_config_map.read().clone();
         if let Some(file) = &self.client_file {
             trust.clients = Some(file.current().await);
         }
@@ -229,10 +226,7 @@ impl TrustSource {
             None => Err(format!("missing content for CA bundle {key:?}")),
         };
         let warn = |reason: String| tracing::warn!(reason, "ConfigMap {NAMESPACE}/{NAME}");
-        let mut trust = self
-            .from_config_map
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut trust = self.from_config_map.write();
         if self.client_file.is_none() {
             match read("client-ca-file") {
                 Ok(authorities) => trust.clients = Some(authorities),

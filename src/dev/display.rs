@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use console::Term;
+use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{Object, ObjectKey};
 use steersman_runtime::informer::Change;
 use steersman_runtime::tasks::CancellationToken;
@@ -88,7 +89,7 @@ impl Display {
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shown.lock()
     }
 
     /// Prints a line above the rows.

@@ -9,13 +9,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use hyper::body::Buf;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Maximum size of all answers that are not read yet, in bytes. A single answer may be larger.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -77,7 +78,7 @@ impl Unread {
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,8 +5,9 @@
 //! [`Resolver::refresh`]. Upstream: `k8s.io/apiserver/pkg/server/dynamiccertificates`.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
@@ -97,7 +98,7 @@ impl Resolver {
             names: Vec::new(),
             key,
         });
-        let mut now = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.shown.write();
         let changed = now
             .iter()
             .zip(&shown)
@@ -109,7 +110,7 @@ impl Resolver {
     /// The certificate for the server name `name`: one for exactly this name, else one with a
     /// matching wildcard, else the default.
     fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.read();
         let (default, named) = shown.split_last()?;
         let name = name.unwrap_or_default().to_lowercase();
         let wildcard = name

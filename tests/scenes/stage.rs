@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::{Method, Request};
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steersman_client::{connect, load_config};
 use steersman_controlplane::{ControlPlane, Settings};
@@ -51,7 +52,7 @@ impl Stage {
     /// The shared stage, started unless another scene still plays on it. `KUBEBUILDER_ASSETS`
     /// selects a real API server.
     pub(super) fn shared() -> Arc<Self> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         shared.upgrade().unwrap_or_else(|| {
             let started = Arc::new(Self::start());
             *shared = Arc::downgrade(&started);

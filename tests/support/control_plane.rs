@@ -4,9 +4,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::Registry;
 use steersman::{Config, Connection, ControllerRegistry, Options};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
@@ -40,7 +41,7 @@ static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
 impl ControlPlane {
     /// The shared control plane; it is started unless another test still uses it.
     pub(crate) fn shared(assets: &Path) -> Arc<Self> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         shared.upgrade().unwrap_or_else(|| {
             let started = Arc::new(Self::start(assets, true));
             *shared = Arc::downgrade(&started);

@@ -18,8 +18,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_values::clock::Clock;
 

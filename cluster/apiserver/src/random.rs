@@ -2,7 +2,7 @@
 //!
 //! With a seed, all values repeat, so that a failing test can be replayed.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use rand::distr::uniform::{SampleRange, SampleUniform};
 use rand::rngs::StdRng;
@@ -28,7 +28,7 @@ impl Draws {
     }
 
     fn with<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
-        draw(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.0.lock())
     }
 
     pub(crate) fn within<T: SampleUniform>(&self, range: impl SampleRange<T>) -> T {

@@ -1,11 +1,11 @@
 //! [`World`]: the environment of a check. It has its own namespace, sends plain requests, and
 //! describes unexpected answers.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -76,11 +76,7 @@ impl World {
     /// Deletes everything that the check created. The error names an object that could not be
     /// deleted.
     pub(super) async fn end(self) -> Outcome {
-        let left = self
-            .left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let left = self.left.lock().clone();
         let mut ends = Vec::new();
         for one in left {
             ends.push(match one {
@@ -113,18 +109,12 @@ impl World {
 
     /// Deletes an object outside of the namespace at the end.
     pub(super) fn delete_at_end(&self, path: impl Into<String>) {
-        self.left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Leftover::Outside(path.into()));
+        self.left.lock().push(Leftover::Outside(path.into()));
     }
 
     /// Removes the finalizers of an object at the end.
     pub(super) fn remove_finalizers_at_end(&self, path: impl Into<String>) {
-        self.left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Leftover::Finalized(path.into()));
+        self.left.lock().push(Leftover::Finalized(path.into()));
     }
 
     /// Path of a core resource in the namespace, or of an object in it (`pods/a`).

@@ -9,9 +9,10 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use parking_lot::{Mutex, MutexGuard};
 use steersman_cloud::{
     CloudError, CloudFuture, CloudProvider, ConnectError, Instances, LoadBalancers, Route, Routes,
     Zone, Zones,
@@ -39,7 +40,7 @@ struct State {
 
 impl SimulatedCloud {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::{Object, Uid};
 use steersman_runtime::informer::{Change, SharedInformer};
@@ -75,7 +77,7 @@ impl Addresses {
     }
 
     fn assigned(&self) -> MutexGuard<'_, Assigned> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -8,9 +8,10 @@
 //! | `flapping` | as `dead` for a minute, then as without the annotation for a minute, and so on | | |
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// The time for which a flapping node stays dead or alive.
@@ -129,7 +130,7 @@ impl Behaviours {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -11,8 +11,9 @@
 //! Upstream: `pkg/scheduler/framework/plugins/dynamicresources`.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -232,7 +233,7 @@ impl Devices {
             let is_gone = matches!(change, Change::Deleted { .. });
             if is_gone || !is_free(claim) {
                 // From now on the cache shows the devices.
-                let mut assumed = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut assumed = seen.lock();
                 assumed.retain(|_, of| *of != claim.key());
             }
             // An allocation helps no other pod.
@@ -439,7 +440,7 @@ impl Devices {
     }
 
     fn assumed(&self) -> MutexGuard<'_, HashMap<DeviceId, ObjectKey>> {
-        self.assumed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.assumed.lock()
     }
 }
 

@@ -7,11 +7,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use prometheus::Registry;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde::Deserialize;
@@ -153,7 +154,7 @@ impl Waiting {
         if outcome == Outcome::Pending {
             return;
         }
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         if let Some(kubelet) = waiting.remove(name) {
             // A kubelet that has stopped needs no answer.
             let _ = kubelet.send(outcome);
@@ -164,7 +165,7 @@ impl Waiting {
     async fn end_of(&self, name: &str, requests: &SharedInformer<Request>) -> Option<Outcome> {
         let (kubelet, ended) = oneshot::channel();
         {
-            let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.0.lock();
             waiting.insert(name.into(), kubelet);
         }
         if let Some(known) = requests.store().get(&ObjectKey::new("", name)) {

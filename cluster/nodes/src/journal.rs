@@ -6,8 +6,8 @@
 //! their words.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_client::ApiClient;
 use steersman_objects::{Object, ObjectReference};
@@ -144,7 +144,7 @@ impl Journal {
     fn must_pull(&self, pod: &SimPod, container: &Container) -> bool {
         let node = pod.pod.node.as_deref().unwrap_or_default();
         let image = (Box::from(node), Box::from(&*container.image));
-        let mut pulled = self.pulled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pulled = self.pulled.lock();
         pulled.insert(image) || container.always_pulls()
     }
 

@@ -1,9 +1,10 @@
 //! Performs the action of a pod's stage: a binding, a status patch or a delete.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_helpers::scheduling::NodeSelector;
@@ -62,13 +63,13 @@ pub(super) struct Unconfigured(Arc<Mutex<HashSet<ObjectKey>>>);
 
 impl Unconfigured {
     fn add(&self, pod: ObjectKey) {
-        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pods = self.0.lock();
         pods.insert(pod);
     }
 
     /// Removes and returns the pods of a namespace.
     pub(super) fn take(&self, namespace: &Sym) -> Vec<ObjectKey> {
-        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pods = self.0.lock();
         pods.extract_if(|pod| pod.namespace == *namespace).collect()
     }
 }

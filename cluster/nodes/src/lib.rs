@@ -35,9 +35,10 @@ mod volumes;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -383,11 +384,7 @@ struct Duties {
 impl Duties {
     /// Delay of the stage, with a new random part on each call.
     fn delay(&self, due: &Due, pod: &SimPod) -> Duration {
-        let fraction = self
-            .jitter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .random();
+        let fraction = self.jitter.lock().random();
         self.stages.delay(due.stage, pod, &self.latency, fraction)
     }
 

@@ -3,9 +3,10 @@
 
 mod ported;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::nodes::BEHAVIOUR;
@@ -94,7 +95,7 @@ fn record_statuses(world: &World) -> Arc<Mutex<Vec<DeploymentStatus>>> {
         .shared::<Deployment>()
         .add_handler(move |change| {
             if let Change::Updated { new, .. } = change {
-                into.lock().unwrap().push(new.status.clone());
+                into.lock().push(new.status.clone());
             }
         });
     seen
@@ -118,7 +119,7 @@ fn record_steps(world: &World) -> Arc<Mutex<Vec<Step>>> {
         let mut all = store.list();
         all.sort_by(|a, b| by_age(a, b));
         let sizes = all.iter().map(|rs| rs.spec.replicas).collect();
-        into.lock().unwrap().push(Step {
+        into.lock().push(Step {
             sizes,
             available: all.iter().map(|rs| rs.status.available_replicas).sum(),
         });
@@ -170,7 +171,7 @@ async fn a_new_deployment_gets_a_replica_set_and_reports_its_progress() {
     );
 
     // The first status reports the creation and the counts, the next ones the rollout.
-    let statuses = statuses.lock().unwrap();
+    let statuses = statuses.lock();
     let first = &statuses[0];
     assert_eq!(
         (first.observed_generation, first.unavailable_replicas),
@@ -219,7 +220,7 @@ async fn a_rolling_update_stays_within_its_limits() {
     );
     assert_eq!(annotation(state.replica_set("two"), REVISION), Some("2"));
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("2"));
-    let steps = steps.lock().unwrap();
+    let steps = steps.lock();
     assert!(
         steps
             .iter()
@@ -420,7 +421,7 @@ async fn a_stalled_rollout_is_scaled_in_proportion() {
         .patch("deployments", "web", json!({"spec": {"replicas": 15}}))
         .await;
     world.at_rest().await;
-    let steps = steps.lock().unwrap();
+    let steps = steps.lock();
     assert!(
         steps
             .iter()
@@ -660,7 +661,7 @@ async fn a_new_replica_set_that_the_status_does_not_mention_is_used() {
             .all(|write| write.starts_with("update deployments/web/status")),
         "{writes:?}"
     );
-    let statuses = statuses.lock().unwrap();
+    let statuses = statuses.lock();
     let mut reasons = statuses
         .iter()
         .filter_map(|s| conditions::find(&s.conditions, PROGRESSING))

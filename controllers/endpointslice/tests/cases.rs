@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
@@ -125,7 +126,7 @@ impl Server {
 
     fn answer(&self, method: &Method, path: &str, mut body: Value, failure: &str) -> (u16, Value) {
         if path.contains("/events") {
-            self.events.lock().unwrap().push(body.clone());
+            self.events.lock().push(body.clone());
             return (201, body);
         }
         let verb = verb(method);
@@ -147,7 +148,7 @@ impl Server {
                 );
             }
         }
-        self.calls.lock().unwrap().push(Call {
+        self.calls.lock().push(Call {
             verb: verb.to_owned(),
             name: name.clone(),
             object,
@@ -261,11 +262,11 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
     let last = ObjectReference::of(&*service);
     recorder.event(last, EventType::Normal, LAST, String::new());
     let is_last = |event: &Value| event["reason"] == LAST;
-    while !server.events.lock().unwrap().iter().any(is_last) {
+    while !server.events.lock().iter().any(is_last) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let string = |value: &Value| value.as_str().unwrap().to_owned();
-    let events = server.events.lock().unwrap().clone();
+    let events = server.events.lock().clone();
     let events = events.iter().filter(|event| !is_last(event)).map(|event| {
         assert_eq!(
             event["involvedObject"]["name"],
@@ -274,7 +275,7 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
         let parts = ["type", "reason", "message"].map(|field| string(&event[field]));
         parts.join(" ")
     });
-    let calls = server.calls.lock().unwrap().clone();
+    let calls = server.calls.lock().clone();
     Outcome {
         calls,
         events: events.collect(),

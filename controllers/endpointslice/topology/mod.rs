@@ -14,7 +14,9 @@ mod allocation;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::endpointslice::AddressType;
 use steersman_objects::{EndpointHints, Node, ObjectKey};
@@ -146,7 +148,7 @@ impl Topology {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,10 +5,10 @@
 //! restart may come at once. Upstream: `backoff_utils.go`.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{ObjectKey, Pod};
 use steersman_runtime::own_writes::Memory;
 
@@ -103,7 +103,7 @@ impl Backoffs {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Backoff>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

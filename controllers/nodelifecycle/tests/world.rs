@@ -1,9 +1,10 @@
 //! Kubelets for stories: they renew Leases and post statuses, until a story stops them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steersman_runtime::controller::Descriptor;
 
@@ -42,7 +43,7 @@ impl Kubelets {
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(RENEWAL).await;
-                let names = renewing.lock().unwrap().clone();
+                let names = renewing.lock().clone();
                 for name in names {
                     let renewed = json!({"spec": {"renewTime": micro(clock.now())}});
                     let path = cluster.path("leases", "kube-node-lease", &name);
@@ -76,12 +77,12 @@ impl Kubelets {
 
     /// The kubelet of the node falls silent.
     pub(super) fn kill(&self, name: &str) {
-        self.alive.lock().unwrap().remove(name);
+        self.alive.lock().remove(name);
     }
 
     /// The kubelet renews its Lease again, without posting its status.
     pub(super) fn renew(&self, name: &str) {
-        self.alive.lock().unwrap().insert(name.to_owned());
+        self.alive.lock().insert(name.to_owned());
     }
 
     /// The kubelet lives and posts this status.

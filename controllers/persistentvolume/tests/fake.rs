@@ -1,11 +1,12 @@
 //! An API server of fixed objects for one sync. It records all requests, and all Events.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_helpers::pods_by_claim::PodsByClaim;
@@ -171,17 +172,17 @@ impl Fake {
 
     /// The requests so far, in the form of the file of cases.
     pub(super) fn calls(&self) -> Vec<Value> {
-        self.state.lock().unwrap().calls.clone()
+        self.state.lock().calls.clone()
     }
 
     /// The Events so far, in the form of the file of cases.
     pub(super) fn events(&self) -> Vec<Value> {
-        self.state.lock().unwrap().events.clone()
+        self.state.lock().events.clone()
     }
 
     /// The object at this path.
     pub(super) fn object(&self, path: &str) -> Value {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         state.objects.get(path).cloned().unwrap_or_default()
     }
 }
@@ -216,7 +217,7 @@ fn context(state: &Arc<Mutex<State>>, registry: &Registry, options: &Value) -> C
             let body = body.collect_bytes().await?;
             let body = serde_json::from_slice(&body).unwrap_or_default();
             let query = parts.uri.query().unwrap_or_default().to_owned();
-            let mut state = shared.lock().unwrap();
+            let mut state = shared.lock();
             let (code, answer) = state.answer(&parts.method, parts.uri.path(), &query, body);
             let response = Response::builder().status(code);
             // An event of a watch is a line.

@@ -2,12 +2,13 @@
 //! It records all requests.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steersman_client::discovery::RestMapper;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings};
@@ -83,7 +84,7 @@ impl Fake {
                     query: parts.uri.query().unwrap_or_default().to_owned(),
                     body: serde_json::from_slice(&body).unwrap_or_default(),
                 };
-                let mut answers = shared.lock().unwrap();
+                let mut answers = shared.lock();
                 answers.calls.push(call.clone());
                 let (code, answer) = answers.answer(&parts.method, parts.uri.path(), &call.body);
                 let answer = if answer.is_null() {
@@ -165,7 +166,7 @@ impl Fake {
 
     /// The requests so far.
     pub(super) fn calls(&self) -> Vec<Call> {
-        self.answers.lock().unwrap().calls.clone()
+        self.answers.lock().calls.clone()
     }
 }
 

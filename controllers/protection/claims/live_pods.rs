@@ -6,7 +6,9 @@
 //! a user, the user may be gone, and the caller lists again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::ApiClient;
 use steersman_client::live::Live;
@@ -53,6 +55,6 @@ impl LivePods {
     }
 
     fn lists(&self) -> MutexGuard<'_, HashMap<Sym, Arc<Live<Pod>>>> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock()
     }
 }

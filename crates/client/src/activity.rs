@@ -7,7 +7,7 @@
 //! the client-side throttle does not count either, because the request starts after it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -107,7 +107,7 @@ impl Activity {
     /// Describes a kind of requests that wait now, and have had no answer for `limit` or longer.
     /// `None` if there is none.
     pub fn stalled(&self, limit: Duration) -> Option<String> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         let stalled = state.kinds.iter().find_map(|(name, kind)| {
             let waited = kind.waited(state.kinds.values())?;
             (waited >= limit).then_some((name, kind.under_way, waited))
@@ -121,10 +121,7 @@ impl Activity {
 
     /// The time of the last answer to any request. Before the first one, the creation time.
     pub fn last_answer(&self) -> Instant {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .answered
+        self.0.lock().answered
     }
 
     /// Records the start of a request. Its answer may take `extra_time` longer than usual.
@@ -139,7 +136,7 @@ impl Activity {
     }
 
     fn with(&self, name: &'static str, change: impl FnOnce(&mut Instant, &mut Kind)) {
-        let State { kinds, answered } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { kinds, answered } = &mut *self.0.lock();
         let new = || Kind {
             under_way: 0,
             waiting_since: None,

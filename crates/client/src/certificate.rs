@@ -6,11 +6,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::client::Body;
 use kube::config::AuthInfo;
+use parking_lot::Mutex;
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::CertificateDer;
@@ -50,7 +51,7 @@ impl<S: Clone> PerCertificate<S> {
 
     /// The service with connections that use the certificate `leaf`.
     pub(super) fn showing(&self, leaf: Option<&CertificateDer<'static>>) -> S {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         match &*current {
             Some((shown, service)) if shown.as_ref() == leaf => service.clone(),
             _ => current.insert((leaf.cloned(), (self.make)())).1.clone(),
@@ -163,7 +164,7 @@ mod tests {
         let connections = Arc::new(Mutex::new(0));
         let made = Arc::clone(&connections);
         let mut service = Arc::clone(&files).over(move || {
-            *made.lock().unwrap() += 1;
+            *made.lock() += 1;
             tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(())) })
         });
         // (content of the files, the new pair is used, connections so far)
@@ -187,7 +188,7 @@ mod tests {
                 expected.unwrap().cert,
                 "step {step}"
             );
-            assert_eq!(*connections.lock().unwrap(), count, "step {step}");
+            assert_eq!(*connections.lock(), count, "step {step}");
         }
     }
 

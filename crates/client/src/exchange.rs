@@ -6,7 +6,6 @@
 //! term. Retries follow `client-go/rest/with_retry.go`: the server asks for them with
 //! `Retry-After`, and a GET is repeated after a lost connection.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
@@ -555,10 +555,7 @@ impl Exchange {
     /// Waits for a token of the client's throttle.
     async fn throttle(&self, call: &Call<'_>) {
         let Some(bucket) = &self.throttle else { return };
-        let wait = bucket
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reserve();
+        let wait = bucket.lock().reserve();
         // A timer costs a system call even if it has expired already.
         if !wait.is_zero() {
             // If the caller drops this wait, `unused` returns the token. Otherwise later requests,
@@ -590,7 +587,7 @@ impl Exchange {
     }
 
     fn may_report_wait(&self) -> bool {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         let due = reported.is_none_or(|last| last.elapsed() >= WAIT_REPORT_INTERVAL);
         if due {
             *reported = Some(Instant::now());
@@ -616,10 +613,7 @@ struct Unused<'a>(&'a Mutex<TokenBucket>);
 
 impl Drop for Unused<'_> {
     fn drop(&mut self) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .give_back();
+        self.0.lock().give_back();
     }
 }
 

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::io::IsTerminal;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -18,6 +18,7 @@ use http::{Request, Response, StatusCode};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::{ExecConfig, ExecInteractiveMode};
+use parking_lot::{Mutex, RwLock};
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::CertificateDer;
@@ -129,11 +130,7 @@ struct ClearRunning<'a>(&'a Plugin);
 
 impl Drop for ClearRunning<'_> {
     fn drop(&mut self) {
-        self.0
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.0.running.lock().take();
     }
 }
 
@@ -176,10 +173,7 @@ impl Plugin {
     }
 
     fn latest(&self) -> Option<Arc<Credentials>> {
-        self.latest
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.latest.read().clone()
     }
 
     /// The latest credentials, if they have not expired, or else those of a run.
@@ -199,7 +193,7 @@ impl Plugin {
         let run = {
             // A run stores its credentials before it clears `running`. So under this lock, either
             // the run or its credentials are visible.
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.running.lock();
             if let Some(latest) = self.latest().filter(is_usable) {
                 return Ok(latest);
             }
@@ -224,11 +218,7 @@ impl Plugin {
     /// Runs the program and stores its credentials.
     async fn renew(&self) -> Result<Arc<Credentials>, PluginError> {
         let new = Arc::new(self.run().await?);
-        let old = self
-            .latest
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .replace(Arc::clone(&new));
+        let old = self.latest.write().replace(Arc::clone(&new));
         if let Some(old) = old.filter(|old| old.leaf() != new.leaf())
             && let Some(certificate) = &old.certificate
         {

@@ -3,12 +3,13 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use kube::client::Body;
 use kube::config::{AuthInfo, ExecConfig};
+use parking_lot::Mutex;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
@@ -123,7 +124,7 @@ impl Server {
         let plugin = program.transports.plugin(exec);
         let server = self.clone();
         let make = move || {
-            *server.connections.lock().unwrap() += 1;
+            *server.connections.lock() += 1;
             let server = server.clone();
             tower::service_fn(move |request: Request<Body>| {
                 let token = request
@@ -131,8 +132,8 @@ impl Server {
                     .get("authorization")
                     .map_or("", |value| value.to_str().unwrap())
                     .to_owned();
-                server.authorizations.lock().unwrap().push(token);
-                let code = server.codes.lock().unwrap().pop().unwrap_or(200);
+                server.authorizations.lock().push(token);
+                let code = server.codes.lock().pop().unwrap_or(200);
                 async move { Ok::<_, Infallible>(Response::builder().status(code).body(()).unwrap()) }
             })
         };
@@ -168,7 +169,7 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
         credential(json!({"token": "three"})),
     ]);
     let server = Server::default();
-    *server.codes.lock().unwrap() = vec![401, 200, 200];
+    *server.codes.lock() = vec![401, 200, 200];
     let answers = server.send_requests(&program, &program.exec(), 5).await;
     assert_eq!(answers, [Ok(200), Ok(200), Ok(401), Ok(200), Ok(200)]);
     let authorizations = [
@@ -179,13 +180,13 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
         "Bearer three",
     ];
     assert_eq!(
-        *server.authorizations.lock().unwrap(),
+        *server.authorizations.lock(),
         authorizations,
         "the second token has expired already, so it is not used"
     );
     assert_eq!((program.runs(), program.calls("no_error", "0")), (3, 3.0));
     assert_eq!(
-        *server.connections.lock().unwrap(),
+        *server.connections.lock(),
         1,
         "a new token needs no new connection"
     );
@@ -229,10 +230,7 @@ async fn a_slow_program_finishes_after_its_request_timed_out() {
     );
     assert_eq!((first, second), (vec![Ok(200)], vec![Ok(200)]));
     assert_eq!((program.runs(), program.calls("no_error", "0")), (1, 1.0));
-    assert_eq!(
-        *server.authorizations.lock().unwrap(),
-        ["Bearer one", "Bearer one"]
-    );
+    assert_eq!(*server.authorizations.lock(), ["Bearer one", "Bearer one"]);
 }
 
 #[tokio::test]
@@ -259,15 +257,12 @@ async fn a_new_certificate_gets_a_new_connection() {
     };
     let program = Program::printing(&[certificate(10), certificate(20)]);
     let server = Server::default();
-    *server.codes.lock().unwrap() = vec![401];
+    *server.codes.lock() = vec![401];
     assert_eq!(
         server.send_requests(&program, &program.exec(), 2).await,
         [Ok(401), Ok(200)]
     );
-    assert_eq!(
-        (program.runs(), *server.connections.lock().unwrap()),
-        (2, 2)
-    );
+    assert_eq!((program.runs(), *server.connections.lock()), (2, 2));
     let days = program
         .metric("rest_client_exec_plugin_ttl_seconds", &[])
         .unwrap()

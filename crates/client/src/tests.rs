@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::{StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
+use parking_lot::Mutex;
 use prometheus::Registry;
 use serde_json::json;
 
@@ -93,12 +93,11 @@ impl Server {
             at: self.start.elapsed(),
         };
         seen.body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        self.seen.lock().unwrap().push(seen);
+        self.seen.lock().push(seen);
 
         let step = self
             .script
             .lock()
-            .unwrap()
             .pop_front()
             .expect("the script has a step for each request");
         let response = Response::builder();
@@ -118,21 +117,11 @@ impl Server {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.seen
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|s| s.line.clone())
-            .collect()
+        self.seen.lock().iter().map(|s| s.line.clone()).collect()
     }
 
     fn times(&self) -> Vec<u64> {
-        self.seen
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|s| s.at.as_secs())
-            .collect()
+        self.seen.lock().iter().map(|s| s.at.as_secs()).collect()
     }
 
     fn exposition(&self) -> String {
@@ -222,7 +211,7 @@ async fn each_verb_has_the_expected_path_headers_and_body() {
             "GET /healthz?verbose=1",
         ]
     );
-    let seen = server.seen.lock().unwrap();
+    let seen = server.seen.lock();
     let types: Vec<_> = seen.iter().map(|s| s.content_type.as_deref()).collect();
     let (json, strategic) = (
         Some("application/json"),
@@ -330,13 +319,7 @@ async fn only_retry_after_and_lost_connections_of_gets_cause_retries() {
             _ => client.replace(WEB, &json!({"kept": true})).await,
         };
         assert_eq!(server.times(), expected, "{why}");
-        let bodies: Vec<_> = server
-            .seen
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|s| s.body.clone())
-            .collect();
+        let bodies: Vec<_> = server.seen.lock().iter().map(|s| s.body.clone()).collect();
         let body = if verb == Method::GET {
             ""
         } else {
@@ -646,15 +629,11 @@ struct Switch {
 impl WriteGate for Switch {
     fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Relaxed)
-            && self
-                .until
-                .lock()
-                .unwrap()
-                .is_none_or(|end| Instant::now() < end)
+            && self.until.lock().is_none_or(|end| Instant::now() < end)
     }
 
     fn open_until(&self) -> Option<Instant> {
-        *self.until.lock().unwrap()
+        *self.until.lock()
     }
 }
 
@@ -703,10 +682,10 @@ async fn a_pending_write_is_abandoned_at_the_end_of_an_extended_term() {
         .client(0.0)
         .fenced(Arc::clone(&gate) as Arc<dyn WriteGate>);
     let began = Instant::now();
-    *gate.until.lock().unwrap() = Some(began + Duration::from_secs(2));
+    *gate.until.lock() = Some(began + Duration::from_secs(2));
     let extend = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        *gate.until.lock().unwrap() = Some(began + Duration::from_secs(3));
+        *gate.until.lock() = Some(began + Duration::from_secs(3));
     };
     let body = json!({});
     let (outcome, ()) = tokio::join!(client.replace(WEB, &body), extend);
@@ -848,7 +827,7 @@ async fn a_metadata_only_client_requests_partial_objects() {
     let accepted = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&accepted);
     let service = tower::service_fn(move |request: Request<Body>| {
-        seen.lock().unwrap().push(
+        seen.lock().push(
             request.headers()[http::header::ACCEPT]
                 .to_str()
                 .unwrap()
@@ -876,7 +855,7 @@ async fn a_metadata_only_client_requests_partial_objects() {
         form("PartialObjectMetadataList"),
     );
     assert_eq!(
-        *accepted.lock().unwrap(),
+        *accepted.lock(),
         [
             one.clone(),
             one,
@@ -901,7 +880,6 @@ async fn a_rethrottled_client_has_its_own_larger_bucket() {
     let millis: Vec<u128> = server
         .seen
         .lock()
-        .unwrap()
         .iter()
         .map(|s| s.at.as_millis())
         .collect();

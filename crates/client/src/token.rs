@@ -62,7 +62,8 @@ fn header(content: &[u8]) -> Result<HeaderValue, String> {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -89,7 +90,7 @@ mod tests {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&sent);
         let server = tower::service_fn(move |request: Request<Body>| {
-            noted.lock().unwrap().push(
+            noted.lock().push(
                 request.headers()[AUTHORIZATION]
                     .to_str()
                     .unwrap()
@@ -110,10 +111,7 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             tokio::time::advance(std::time::Duration::from_secs(2)).await;
             service.call(Request::new(Body::empty())).await.unwrap();
-            assert_eq!(
-                sent.lock().unwrap().pop().unwrap(),
-                format!("Bearer {expected}")
-            );
+            assert_eq!(sent.lock().pop().unwrap(), format!("Bearer {expected}"));
         }
     }
 }

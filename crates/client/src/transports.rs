@@ -3,10 +3,11 @@
 //!
 //! Upstream: `client-go/transport` and `client-go/plugin/pkg/client/auth/exec`.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::config::ExecConfig;
+use parking_lot::{Mutex, RwLock};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, IntCounter, IntCounterVec, Opts, Registry};
@@ -59,7 +60,7 @@ impl Transports {
 
     /// The plugin with these settings. A new one is created if there is none.
     pub(super) fn plugin(&self, exec: &ExecConfig) -> Arc<Plugin> {
-        let mut plugins = self.plugins.write().unwrap_or_else(PoisonError::into_inner);
+        let mut plugins = self.plugins.write();
         if let Some(known) = plugins.iter().find(|plugin| plugin.is_of(exec)) {
             return Arc::clone(known);
         }
@@ -113,14 +114,14 @@ impl Collector for Remaining {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let plugins = self.plugins.read().unwrap_or_else(PoisonError::into_inner);
+        let plugins = self.plugins.read();
         let first = plugins
             .iter()
             .filter_map(|plugin| plugin.certificate_ends())
             .min();
         let now = Timestamp::now().as_duration().as_secs_f64();
         let seconds = first.map_or(f64::INFINITY, |end| end as f64 - now);
-        let gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);
+        let gauge = self.gauge.lock();
         gauge.set(seconds);
         gauge.collect()
     }

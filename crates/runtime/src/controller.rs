@@ -10,8 +10,9 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::Registry;
 use steersman_options::Options;
 
@@ -160,24 +161,17 @@ pub struct DebugPages {
 impl DebugPages {
     /// Serves `page` from now on.
     pub fn add(&self, path: String, page: DebugPage) {
-        self.pages
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(path, page);
+        self.pages.lock().insert(path, page);
     }
 
     /// The page at `path`.
     pub fn get(&self, path: &str) -> Option<DebugPage> {
-        self.pages
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(path)
-            .cloned()
+        self.pages.lock().get(path).cloned()
     }
 
     /// True if the controller called `name` has pages.
     pub fn has_any_of(&self, name: &str) -> bool {
-        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages = self.pages.lock();
         pages
             .keys()
             .any(|path| path.split('/').next() == Some(name))
@@ -287,7 +281,7 @@ impl ControllerContext {
     where
         T: Clone + Send + 'static,
     {
-        let all = || self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = || self.shared.lock();
         let known = all()
             .get(&TypeId::of::<T>())
             .and_then(|known| known.downcast_ref::<T>())

@@ -11,7 +11,6 @@
 //! Upstream: `controller_utils.go` in `pkg/controller`.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -153,7 +152,7 @@ impl Expectations {
     }
 
     fn records(&self) -> MutexGuard<'_, HashMap<ObjectKey, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 }
 

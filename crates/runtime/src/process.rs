@@ -5,8 +5,8 @@
 //! of upstream's families.
 
 use std::fs::read_to_string;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge};
@@ -190,7 +190,7 @@ impl Collector for Process {
 
     fn collect(&self) -> Vec<MetricFamily> {
         // `set` resets counters, so two concurrent scrapes must not interleave.
-        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.handles.lock();
         match handles.read() {
             Some(()) => handles
                 .collectors()

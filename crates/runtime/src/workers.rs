@@ -13,9 +13,10 @@ use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
@@ -225,7 +226,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
     }
 
     fn spare(&self) -> MutexGuard<'_, Vec<ReusableBoxFuture<'static, ()>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spare.lock()
     }
 
     /// Syncs one key, logs and counts the result, and requeues the key.
@@ -327,7 +328,7 @@ impl ErrorPace {
     async fn wait(&self) {
         let now = Instant::now();
         let slot = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = self.next.lock();
             let slot = next.map_or(now, |next| next.max(now));
             *next = Some(slot + Self::GAP);
             slot
@@ -386,7 +387,7 @@ mod tests {
 
         async fn sync(&self, key: &ObjectKey) -> Result<Requeue, Planned> {
             let round = {
-                let mut syncs = self.syncs.lock().unwrap();
+                let mut syncs = self.syncs.lock();
                 syncs.push((key.name.to_string(), self.started.elapsed().as_millis()));
                 syncs.iter().filter(|(name, _)| *name == *key.name).count()
             };
@@ -414,7 +415,7 @@ mod tests {
         }
 
         fn retry(&self, _error: &Planned, failures: u32) -> Retry {
-            let syncs = self.syncs.lock().unwrap();
+            let syncs = self.syncs.lock();
             match syncs.last().unwrap().0.as_str() {
                 "quiet" => Retry::Quietly,
                 "fenced" => Retry::Drop,
@@ -507,7 +508,7 @@ mod tests {
         assert!(!running.task.is_finished());
         running.stop.cancel();
         running.task.await.unwrap();
-        assert!(running.script.syncs.lock().unwrap().is_empty());
+        assert!(running.script.syncs.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -530,7 +531,7 @@ mod tests {
             let running = start(1);
             running.queue.add(key(name));
             tokio::time::sleep(Duration::from_secs(10)).await;
-            let syncs = running.script.syncs.lock().unwrap().clone();
+            let syncs = running.script.syncs.lock().clone();
             assert_eq!(
                 syncs.iter().map(|(_, at)| *at).collect::<Vec<_>>(),
                 times,
@@ -549,7 +550,7 @@ mod tests {
         tokio::time::sleep(100 * MS).await;
         running.queue.add(key("later"));
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let syncs = running.script.syncs.lock().unwrap().clone();
+        let syncs = running.script.syncs.lock().clone();
         let found: Vec<_> = syncs.iter().map(|(_, at)| *at).collect();
         assert_eq!(found, [0, 100, 500]);
         running.stop.cancel();
@@ -566,7 +567,6 @@ mod tests {
             .script
             .syncs
             .lock()
-            .unwrap()
             .iter()
             .map(|(name, _)| name.clone())
             .collect();
@@ -643,7 +643,7 @@ mod tests {
         running.task.await.unwrap();
         assert_eq!(running.script.started.elapsed(), 1000 * MS);
         assert_eq!(running.script.finished.load(Ordering::Relaxed), 1);
-        assert_eq!(running.script.syncs.lock().unwrap().len(), 1);
+        assert_eq!(running.script.syncs.lock().len(), 1);
         running.queue.add(key("late"));
         assert_eq!(
             running.queue.len(),

@@ -2,10 +2,11 @@
 //! time. Handlers must receive each change once and in order, and the store must become current.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -98,7 +99,7 @@ impl TestInformer {
         let informer = factory.shared::<Node>();
         let listener = Arc::new(Mutex::new(Listener::default()));
         let receiving = Arc::clone(&listener);
-        informer.add_handler(move |change| receiving.lock().unwrap().receive(change));
+        informer.add_handler(move |change| receiving.lock().receive(change));
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         factory.start(&tasks, &stop);
         let test = Self {
@@ -180,7 +181,7 @@ impl TestInformer {
             );
             time::sleep(Duration::from_millis(100)).await;
         }
-        let listener = self.listener.lock().unwrap();
+        let listener = self.listener.lock();
         assert_eq!(listener.wrong, [""; 0]);
         assert_eq!(listener.known, self.server(), "the handler's copy");
         began.elapsed()
@@ -355,11 +356,7 @@ async fn the_store_equals_the_server_after_each_kind_of_fault() {
         after(&test.cluster);
         let took = test.wait_until_current().await;
         assert!(took <= Duration::from_secs(limit), "{why}: {took:?}");
-        assert_eq!(
-            test.listener.lock().unwrap().missed_deletions,
-            missed,
-            "{why}"
-        );
+        assert_eq!(test.listener.lock().missed_deletions, missed, "{why}");
         // The watch works again after the fault.
         test.cluster.faults().resume_watches("nodes");
         test.annotate("d", "3").await;

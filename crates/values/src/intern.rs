@@ -12,10 +12,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use arcstr::ArcStr;
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
@@ -112,7 +113,7 @@ fn register<T: Sweep + 'static>(table: T) -> Arc<Mutex<T>> {
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// A table of shared values behind pointers of type `P`. Equal values share one allocation.

@@ -1,6 +1,6 @@
 //! Locks and task handles, which tests can replace.
 //!
-//! By default these are the types of the standard library and Tokio. With the feature `shuttle`
+//! By default these are the types of `parking_lot` and Tokio. With the feature `shuttle`
 //! they are Shuttle's: its scheduler tries many orders in which threads take locks. Only tests
 //! called `interleavings` run under that scheduler.
 //!
@@ -10,7 +10,7 @@
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
-    pub use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
     pub use tokio::runtime::Handle;
     pub use tokio::task::AbortHandle;
@@ -22,16 +22,49 @@ pub use real::*;
 
 #[cfg(feature = "shuttle")]
 mod ordered {
+    use std::sync::PoisonError;
     use std::time::Duration;
 
     pub use shuttle::future::AbortHandle;
     use shuttle::future::{JoinHandle, spawn, yield_now};
-    pub use shuttle::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
     use shuttle::{
         Config, Runner,
         scheduler::{PctScheduler, RandomScheduler},
     };
     use tokio::time::Instant;
+
+    /// As `parking_lot::Mutex`: a panic of a holder does not poison it.
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub const fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    /// As `parking_lot::RwLock`: a panic of a holder does not poison it.
+    #[derive(Debug, Default)]
+    pub struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub const fn new(value: T) -> Self {
+            Self(shuttle::sync::RwLock::new(value))
+        }
+
+        pub fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
 
     /// Replaces Tokio's runtime handle; tasks start under Shuttle.
     pub struct Handle;

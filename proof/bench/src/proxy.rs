@@ -8,7 +8,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
@@ -197,7 +198,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, relay: Relay) {
 
 impl Relay {
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+        self.traffic.lock()
     }
 
     fn begin(&self) -> InFlight {
@@ -231,7 +232,7 @@ impl Relay {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut traffic = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut traffic = self.0.lock();
         traffic.in_flight -= 1;
         traffic.ended = Instant::now();
     }

@@ -5,9 +5,10 @@
 //! includes the way of both watch events to this process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use steersman_objects::{EndpointSlice, Pod};
 use steersman_runtime::informer::{Change, SharedInformer};
@@ -91,7 +92,7 @@ impl SliceWatch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,7 +5,9 @@
 //! result of a run.
 
 use std::fmt::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use steersman_client::Category;
 use tracing::field::{Field, Visit};
@@ -64,7 +66,7 @@ impl Logs {
 
     /// Returns the errors so far, and removes them.
     pub(crate) fn take(&self) -> Vec<LoggedError> {
-        std::mem::take(&mut self.errors.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.errors.lock())
     }
 }
 
@@ -109,10 +111,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
             message: fields.message,
             fields: fields.others,
         };
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(error);
+        self.0.lock().push(error);
     }
 }
 

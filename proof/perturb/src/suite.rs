@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use parking_lot::Mutex;
 
 use crate::arguments::Arguments;
 use crate::plan::Plan;
@@ -185,12 +185,7 @@ fn in_parallel<J: Sync, T: Send>(
     work: impl Fn(&J) -> T + Sync,
 ) -> Vec<T> {
     let queue: Mutex<VecDeque<(usize, &J)>> = Mutex::new(jobs.iter().enumerate().collect());
-    let next = || {
-        queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
-    };
+    let next = || queue.lock().pop_front();
     let mut answers: Vec<(usize, T)> = std::thread::scope(|scope| {
         let run = || {
             std::iter::from_fn(next)

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `admission.Attributes` in `k8s.io/apiserver/pkg/admission`.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ impl<'a> Origin<'a> {
 
     /// Adds a warning to the answer, once.
     pub(crate) fn warn(&self, warning: String) {
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.warnings.lock();
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
@@ -42,7 +42,7 @@ impl<'a> Origin<'a> {
 
     /// The warnings so far, which are then empty.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.warnings.lock())
     }
 }
 

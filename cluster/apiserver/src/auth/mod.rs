@@ -22,7 +22,9 @@ mod tokens;
 mod user;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
 
 pub use attributes::{Attributes, ResourceRequest, Selected, Wanted};
 pub use authority::{CertificateError, ClientCertificate};
@@ -84,11 +86,7 @@ impl Users {
     /// The same credentials for a forked server. Tokens and keys added later belong to one server
     /// only.
     pub(crate) fn fork(&self) -> Self {
-        let tokens = self
-            .tokens
-            .read()
-            .expect("nothing panics while it holds the lock")
-            .clone();
+        let tokens = self.tokens.read().clone();
         Self {
             authority: self.authority.clone(),
             signer: self.signer.clone(),
@@ -104,10 +102,7 @@ impl Users {
 
     /// Registers a static bearer token of `user`.
     pub(crate) fn add_token(&self, token: String, user: User) {
-        self.tokens
-            .write()
-            .expect("nothing panics while it holds the lock")
-            .insert(token, Arc::new(user));
+        self.tokens.write().insert(token, Arc::new(user));
     }
 
     /// The OpenID discovery document of the token issuer. `host` is the client's name of the
@@ -138,10 +133,7 @@ impl Users {
     /// Accepts ServiceAccount tokens of further keys: the PEM blocks `PUBLIC KEY` of a text.
     pub(crate) fn add_keys(&self, pem: &str) -> Result<(), KeyError> {
         let added = PublicKey::all_of_pem(pem)?;
-        let mut keys = self
-            .keys
-            .write()
-            .expect("nothing panics while it holds the lock");
+        let mut keys = self.keys.write();
         *keys = keys.iter().cloned().chain(added).collect();
         Ok(())
     }
@@ -151,18 +143,11 @@ impl Users {
     }
 
     fn keys(&self) -> Arc<[PublicKey]> {
-        self.keys
-            .read()
-            .expect("nothing panics while it holds the lock")
-            .clone()
+        self.keys.read().clone()
     }
 
     fn of_token(&self, token: &str) -> Option<Arc<User>> {
-        self.tokens
-            .read()
-            .expect("nothing panics while it holds the lock")
-            .get(token)
-            .cloned()
+        self.tokens.read().get(token).cloned()
     }
 }
 
@@ -216,11 +201,7 @@ impl Server {
         // The versions are read before the objects. A write in between then only causes one
         // unnecessary compilation.
         let versions = kinds.each_ref().map(|store| store.latest());
-        let mut cached = self
-            .users
-            .policy
-            .lock()
-            .expect("nothing panics while it holds the lock");
+        let mut cached = self.users.policy.lock();
         if let Some((known, policy)) = &*cached
             && *known == versions
         {

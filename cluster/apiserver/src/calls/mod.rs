@@ -10,8 +10,8 @@ mod trust;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 pub(crate) use client::CallError;
@@ -58,7 +58,7 @@ impl fmt::Debug for Calls {
 
 impl Calls {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The answer to the call with this key. The error only tells that the call is still to be

@@ -77,10 +77,10 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
 //! ```
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::status::Status;
@@ -324,10 +324,8 @@ impl Faults {
         self.hidden().iter().any(|known| known == group)
     }
 
-    fn hidden(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.undiscoverable
-            .lock()
-            .expect("nothing panics while it holds the lock")
+    fn hidden(&self) -> parking_lot::MutexGuard<'_, Vec<String>> {
+        self.undiscoverable.lock()
     }
 
     /// Watches of this resource stay open without events until [`Faults::resume_watches`]. Then
@@ -427,9 +425,7 @@ impl Faults {
         id
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Rules> {
-        self.rules
-            .lock()
-            .expect("nothing panics while it holds the lock")
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Rules> {
+        self.rules.lock()
     }
 }

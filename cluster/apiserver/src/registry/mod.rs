@@ -8,8 +8,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, RwLockWriteGuard};
+use std::sync::Arc;
 
+use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::kinds::{self, Resource, Storage};
@@ -377,17 +378,10 @@ impl Registry {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Served> {
-        self.served
-            .write()
-            .expect("no writer panics while it holds the lock")
+        self.served.write()
     }
 
     fn read<T>(&self, look: impl FnOnce(&Served) -> T) -> T {
-        look(
-            &self
-                .served
-                .read()
-                .expect("no writer panics while it holds the lock"),
-        )
+        look(&self.served.read())
     }
 }

@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The service CIDR, in the form of error messages.
 pub(super) const ADDRESS_RANGE: &str = "10.96.0.0/16";
@@ -107,9 +108,7 @@ impl Addresses {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pools> {
-        self.pools
-            .lock()
-            .expect("nothing panics while it holds the lock")
+        self.pools.lock()
     }
 }
 

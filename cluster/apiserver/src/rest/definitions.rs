@@ -61,7 +61,7 @@ impl Server {
     /// Brings custom kinds in line with the stored definitions. A status write may affect other
     /// definitions, so the loop ends after a pass without writes.
     pub(crate) fn settle_definitions(&self) {
-        let mut known = self.settling.lock().expect("settling does not panic");
+        let mut known = self.settling.lock();
         loop {
             let definitions = self.definitions(&mut known);
             let mut groups: HashMap<&str, Vec<&Value>> = HashMap::new();

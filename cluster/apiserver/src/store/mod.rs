@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -352,15 +353,11 @@ impl TypeStore {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner
-            .read()
-            .expect("no writer panics while it holds the lock")
+        self.inner.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner
-            .write()
-            .expect("no writer panics while it holds the lock")
+        self.inner.write()
     }
 }
 

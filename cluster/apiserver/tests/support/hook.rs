@@ -1,7 +1,7 @@
 //! A webhook over HTTPS on this machine. Its tests run in real time: a paused clock does not wait for
 //! sockets, so a slow machine would see timeouts.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
@@ -108,7 +109,7 @@ impl Hook {
                             let body = request.into_body().collect().await?.to_bytes();
                             let review: Value = serde_json::from_slice(&body).unwrap();
                             let answer = respond(&review);
-                            seen.lock().unwrap().push(review["request"].clone());
+                            seen.lock().push(review["request"].clone());
                             let body = Full::new(Bytes::from(answer.to_string()));
                             Ok::<_, hyper::Error>(http::Response::new(body))
                         }
@@ -127,6 +128,6 @@ impl Hook {
     }
 
     pub(crate) fn requests(&self) -> Vec<Value> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().clone()
     }
 }

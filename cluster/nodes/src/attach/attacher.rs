@@ -13,10 +13,11 @@
 //! Upstream: `kubernetes-csi/external-attacher`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
@@ -145,7 +146,7 @@ impl Driver {
             _ => false,
         };
         let id = (attachment.meta().uid.clone(), attaches);
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let begun = *calls.entry(id.clone()).or_insert_with(Instant::now);
         let left = latency.unwrap_or_default().saturating_sub(begun.elapsed());
         if !left.is_zero() {

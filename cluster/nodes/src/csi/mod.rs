@@ -10,8 +10,9 @@ pub(super) mod provisioner;
 pub(super) mod resizer;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use steersman_objects::{Object, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -62,7 +63,7 @@ impl Driver {
         if outcome == Outcome::Silence {
             return Answer::Never;
         }
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let begun = *calls.entry(id.to_owned()).or_insert_with(Instant::now);
         let left = latency.saturating_sub(begun.elapsed());
         if !left.is_zero() {

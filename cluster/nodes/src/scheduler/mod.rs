@@ -19,9 +19,10 @@ mod volumes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use steersman_helpers::scheduling::NodeSelector;
 pub(super) use steersman_helpers::scheduling::amounts::Amounts;
@@ -189,7 +190,7 @@ impl Scheduler {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,8 +3,9 @@
 //! Upstream: `k8s.io/apiserver/pkg/cel/library/regex.go`.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use regex::Regex;
 
 use crate::fail::Fail;
@@ -36,7 +37,7 @@ fn parsed<'a>(args: &'a [Val], problem: &str) -> Result<(&'a str, Regex), Fail> 
     let [Val::Text(text), Val::Text(pattern), ..] = args else {
         return Err(Fail::no_overload());
     };
-    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut compiled = COMPILED.lock();
     if let Some(regex) = compiled.get(&**pattern) {
         return Ok((text, regex.clone()));
     }

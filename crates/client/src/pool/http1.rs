@@ -1,6 +1,6 @@
 //! An HTTP/1.1 connection: one request at a time, on top of hyper.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -10,6 +10,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 use tower::BoxError;
 
@@ -75,7 +76,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let sender = self.sender.take();
         let has_ended = sender.as_ref().is_none_or(SendRequest::is_closed);
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = sender;
+        *self.home.lock() = sender;
         let Some(stream) = self.stream.take() else {
             return;
         };
@@ -94,7 +95,7 @@ pub(super) async fn send(
     parts: request::Parts,
     body: Bytes,
 ) -> Result<(Response<Incoming>, Exchange), Failure> {
-    let sender = home.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let sender = home.0.lock().take();
     let mut exchange = Exchange {
         sender,
         home: Arc::clone(&home.0),

@@ -23,8 +23,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Extensions, Request, Response};
 use kube::client::Body;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
@@ -354,7 +355,7 @@ impl Connections {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn error(&self, source: BoxError) -> DialError {

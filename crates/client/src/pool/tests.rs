@@ -79,7 +79,7 @@ impl Server {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Shared) -> T) -> T {
-        change(&mut self.0.lock().unwrap())
+        change(&mut self.0.lock())
     }
 
     fn set(&self, mode: Mode) {

@@ -4,9 +4,10 @@
 //! here until the load balancer is deleted. Upstream: `serviceCache` and `lastSyncedNodes`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Service};
+use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::ObjectKey;
 
 use crate::served::Served;
@@ -22,7 +23,7 @@ struct Entry {
 
 impl Known {
     fn entries(&self) -> MutexGuard<'_, HashMap<ObjectKey, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<Served<Service>>> {

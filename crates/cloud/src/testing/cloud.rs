@@ -1,9 +1,10 @@
 //! A provider whose cloud is in memory. It records its calls, and tests make them fail or wait.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use parking_lot::{Mutex, MutexGuard};
 use steersman_runtime::controller::ControllerContext;
 use tokio::sync::watch;
 
@@ -51,7 +52,7 @@ pub(crate) const ADDRESS: &str = "1.2.3.4";
 
 impl FakeCloud {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock()
     }
 
     /// A cloud without this area.

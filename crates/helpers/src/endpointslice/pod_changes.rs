@@ -9,7 +9,7 @@
 //!
 //! Upstream: `GetPodUpdateProjectionKey` and `GetServicesToUpdate` of `k8s.io/endpointslice/util`.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use steersman_objects::{Object, ObjectKey, Pod, Service};
 use steersman_runtime::informer::{Change, SharedInformer};
@@ -67,9 +67,7 @@ impl ServicesByPod {
     }
 
     fn selectors(&self) -> MutexGuard<'_, Selectors> {
-        self.selectors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.selectors.lock()
     }
 }
 

@@ -5,7 +5,6 @@
 //! packages `metrics` of `k8s.io/endpointslice` and `pkg/controller/endpointslicemirroring`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::PoisonError;
 
 use prometheus::IntGaugeVec;
 
@@ -91,7 +90,7 @@ impl<P: Ord + Send + 'static> SliceTotals<P> {
     }
 
     fn sums(&self) -> MutexGuard<'_, Sums<P>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.lock()
     }
 
     fn show(&self, sum: Totals) {

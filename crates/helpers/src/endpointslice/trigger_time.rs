@@ -8,7 +8,7 @@
 //! Upstream: `TriggerTimeTracker` of `k8s.io/endpointslice/util`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -77,7 +77,7 @@ impl TriggerTimes {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Times>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -6,7 +6,7 @@
 //! resource versions are compared, so a foreign annotation leads to a sync without a write.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use steersman_objects::{EndpointSlice, ObjectKey, Uid};
 use steersman_runtime::own_writes::Memory;
@@ -87,7 +87,7 @@ impl WrittenSlices {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, HashMap<Uid, Written>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,9 +1,10 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -43,7 +44,7 @@ fn start(
             let body = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
             let content_type = parts.headers["content-type"].to_str().unwrap().to_owned();
             let number = {
-                let mut seen = seen.lock().unwrap();
+                let mut seen = seen.lock();
                 let line = format!("{} {}", parts.method, parts.uri);
                 seen.push(Seen {
                     line,
@@ -89,7 +90,7 @@ impl TestRecorder {
     async fn end(self) -> Vec<Seen> {
         self.stop.cancel();
         self.tasks.join(Duration::from_secs(60)).await;
-        let seen = self.requests.lock().unwrap();
+        let seen = self.requests.lock();
         seen.clone()
     }
 

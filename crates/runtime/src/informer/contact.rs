@@ -3,7 +3,6 @@
 //! A broken watch may look like a quiet one. But a healthy server sends bookmarks and closes
 //! watches, so a long silence shows a problem.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -78,7 +77,7 @@ impl Contact {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<State>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

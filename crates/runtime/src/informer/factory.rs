@@ -9,7 +9,7 @@
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -104,10 +104,7 @@ impl InformerFactory {
     }
 
     fn informers(&self) -> MutexGuard<'_, Vec<Informer>> {
-        self.inner
-            .informers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.inner.informers.lock()
     }
 
     /// The informer of `T`, the same for every caller. A new one waits for
@@ -174,11 +171,7 @@ impl InformerFactory {
         {
             return MetadataInformer::over(Arc::clone(&informer.followed));
         }
-        let mut metadata = self
-            .inner
-            .metadata
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut metadata = self.inner.metadata.lock();
         let own = metadata.entry(resource.clone()).or_insert_with(|| {
             let metrics = self.inner.metrics.of_metadata(resource);
             let source = self.source(Cow::Owned(resource.clone()), Form::Metadata);

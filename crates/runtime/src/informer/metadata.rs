@@ -5,7 +5,7 @@
 //! `PartialObjectMetadata`, which can stop and start again. Upstream: `client-go/metadata` and
 //! `client-go/metadata/metadatainformer`.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -128,7 +128,7 @@ impl Own {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<CancellationToken>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     /// Watches until `stop`, and publishes whether the informer is synced.

@@ -1,7 +1,7 @@
 //! The metrics of informers: upstream's `informer_*` families, and `steersman_informer_*`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
@@ -140,7 +140,6 @@ impl ResourceMetrics {
         self.caches
             .watched
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .push((self.resource.clone(), cache));
     }
 
@@ -245,7 +244,7 @@ impl Collector for Caches {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock();
         self.prune(&mut watched);
         // A series lasts from scrape to scrape: its strings are small allocations, and new ones would
         // lie among the objects of a burst and keep their pages.
@@ -326,6 +325,6 @@ mod tests {
         assert_eq!(families(), 5);
         drop(second);
         assert_eq!(families(), 0);
-        assert!(metrics.caches.watched.lock().unwrap().is_empty());
+        assert!(metrics.caches.watched.lock().is_empty());
     }
 }

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -148,11 +148,11 @@ impl<T: Object> Shared<T> {
 
     // Handlers run under this lock. `notify` catches their panics, so the list is always intact.
     fn handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
-        self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handlers.lock()
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// The resource version up to which all handlers were called. The store may be one change
@@ -243,7 +243,7 @@ impl<T: Object> Shared<T> {
         let now: Vec<Arc<T>> = objects.iter().cloned().collect();
         let old = self.store.replace(objects, version);
         if version < before {
-            for forget in &*self.rewound.lock().unwrap_or_else(PoisonError::into_inner) {
+            for forget in &*self.rewound.lock() {
                 self.guard(forget);
             }
         }
@@ -365,10 +365,7 @@ impl<T: Object> VersionedCache for Shared<T> {
     }
 
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>) {
-        self.rewound
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(forget);
+        self.rewound.lock().push(forget);
     }
 }
 

@@ -83,12 +83,13 @@ impl ListWatch for Collection {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use std::time::Duration;
 
     use futures::StreamExt;
     use http::{Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use prometheus::Registry;
 
     use steersman_client::{ClientMetrics, ClientSettings};
@@ -107,9 +108,7 @@ mod tests {
                 .next()
                 .unwrap()
                 .to_owned();
-            log.lock()
-                .unwrap()
-                .push(format!("{} {accept}", request.uri()));
+            log.lock().push(format!("{} {accept}", request.uri()));
             async { Ok::<_, std::io::Error>(Response::new(Body::from(b"one\ntwo\n".to_vec()))) }
         });
         let settings = ClientSettings {
@@ -151,11 +150,11 @@ mod tests {
         );
         let json = "application/json";
         assert_eq!(
-            *asked.lock().unwrap(),
+            *asked.lock(),
             [format!("{list} {json}"), format!("{watch} {json}")]
         );
 
-        asked.lock().unwrap().clear();
+        asked.lock().clear();
         let source = Collection::new(
             client.clone(),
             Cow::Borrowed(&resource::REPLICA_SETS),
@@ -171,14 +170,14 @@ mod tests {
             format!("application/json;as=PartialObjectMetadata{kind};g=meta.k8s.io;v=v1")
         };
         assert_eq!(
-            *asked.lock().unwrap(),
+            *asked.lock(),
             [
                 format!("{list} {}", partial("List")),
                 format!("{watch} {}", partial(""))
             ]
         );
 
-        asked.lock().unwrap().clear();
+        asked.lock().clear();
         let form = Form::Selected("type=example.com/a", None);
         let source = Collection::new(client, Cow::Borrowed(&resource::SECRETS), form);
         source.list(&"limit=500".into()).await.unwrap();
@@ -189,7 +188,7 @@ mod tests {
             .unwrap();
         let (path, fields) = ("/api/v1/secrets", "fieldSelector=type%3Dexample.com%2Fa");
         assert_eq!(
-            *asked.lock().unwrap(),
+            *asked.lock(),
             [
                 format!("{path}?limit=500&{fields} {json}"),
                 format!("{path}?watch=true&resourceVersion=7&{fields} {json}")
@@ -214,7 +213,7 @@ mod tests {
         let path = "/api/v1/namespaces/kube-public/configmaps";
         let selector = "fieldSelector=metadata.name%3Da application/json";
         assert_eq!(
-            *asked.lock().unwrap(),
+            *asked.lock(),
             [
                 format!("{path}?limit=500&{selector}"),
                 format!("{path}?watch=true&resourceVersion=7&{selector}"),

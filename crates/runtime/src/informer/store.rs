@@ -8,7 +8,7 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use steersman_objects::{Object, ObjectKey};
 use steersman_values::capacity::{ReleaseSpare, RemoveAndRelease};
@@ -116,11 +116,11 @@ impl<T: Object> Store<T> {
     // A poisoned lock means that an index function panicked. The informer then lists again, and
     // `replace` rebuilds all indexes.
     fn read(&self) -> RwLockReadGuard<'_, Cache<T>> {
-        self.cache.read().unwrap_or_else(PoisonError::into_inner)
+        self.cache.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Cache<T>> {
-        self.cache.write().unwrap_or_else(PoisonError::into_inner)
+        self.cache.write()
     }
 
     /// The object with this key.

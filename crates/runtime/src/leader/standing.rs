@@ -4,9 +4,10 @@
 //! Both read the clock on each call, so they are right even if the election's task does not run.
 //! Upstream: `HealthzAdaptor` in `client-go/tools/leaderelection/healthzadaptor.go`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use steersman_client::WriteGate;
@@ -35,11 +36,11 @@ impl Standing {
     }
 
     pub(super) fn set(&self, state: State, observed_since: Option<Instant>) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (state, observed_since);
+        *self.now.lock() = (state, observed_since);
     }
 
     fn get(&self) -> (State, Option<Instant>) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.now.lock()
     }
 }
 

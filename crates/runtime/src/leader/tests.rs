@@ -1,6 +1,5 @@
 //! Tests of whole electors against a Lease in memory, in paused time.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::stream;
@@ -8,6 +7,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
@@ -102,7 +102,7 @@ impl Server {
         if is_on(&link.has_no_watch) {
             return answer(403, &json!({}));
         }
-        let lease = self.lease.lock().unwrap();
+        let lease = self.lease.lock();
         let first = lease
             .1
             .iter()
@@ -127,7 +127,7 @@ impl Server {
     }
 
     fn handle(&self, method: &Method, body: &[u8]) -> Answer {
-        let mut lease = self.lease.lock().unwrap();
+        let mut lease = self.lease.lock();
         let sent: Option<Value> = serde_json::from_slice(body).ok();
         let (kind, mut new) = match (method, lease.1.clone(), sent) {
             (&Method::GET, Some(lease), _) => return answer(200, &lease),
@@ -153,18 +153,18 @@ impl Server {
 
     /// Changes the Lease as a user with kubectl would.
     fn edit(&self, change: impl FnOnce(&mut Value)) {
-        let mut new = self.lease.lock().unwrap().1.clone().unwrap();
+        let mut new = self.lease.lock().1.clone().unwrap();
         change(&mut new);
         self.handle(&Method::PUT, new.to_string().as_bytes());
     }
 
     fn delete(&self) {
-        let old = self.lease.lock().unwrap().1.take().unwrap();
+        let old = self.lease.lock().1.take().unwrap();
         let _ = self.changes.send(("DELETED", old));
     }
 
     fn spec(&self) -> Value {
-        self.lease.lock().unwrap().1.as_ref().unwrap()["spec"].clone()
+        self.lease.lock().1.as_ref().unwrap()["spec"].clone()
     }
 
     fn holder(&self) -> String {
@@ -196,7 +196,7 @@ impl Candidate {
         let recorded = Arc::clone(&events);
         let announce = Box::new(move |lease: ObjectReference, message| {
             assert_eq!((lease.kind.as_str(), lease.uid.as_str()), ("Lease", "u-1"));
-            recorded.lock().unwrap().push(message);
+            recorded.lock().push(message);
         });
         let registry = Registry::new();
         let clock = Clock::runtime("2026-01-02T03:04:05Z".parse().unwrap());
@@ -236,7 +236,7 @@ impl Candidate {
     }
 
     fn events(&self) -> Vec<String> {
-        self.events.lock().unwrap().clone()
+        self.events.lock().clone()
     }
 
     fn metric(&self, name: &str) -> Option<String> {
@@ -536,7 +536,7 @@ async fn a_leader_renews_after_a_conflict_without_another_holder() {
         Some("1")
     );
     assert_eq!(server.spec()["leaseTransitions"], 0);
-    let lease = server.lease.lock().unwrap().1.clone().unwrap();
+    let lease = server.lease.lock().1.clone().unwrap();
     assert_eq!(lease["metadata"]["labels"], json!({"kept": "yes"}));
 }
 

@@ -5,7 +5,7 @@
 //! a roll-out can exceed its surge. Here the written object counts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use steersman_objects::{Object, ObjectKey};
 use steersman_values::capacity::RemoveAndRelease;
@@ -56,7 +56,7 @@ impl<T: Object> WrittenObjects<T> {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Vec<Arc<T>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

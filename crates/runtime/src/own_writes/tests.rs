@@ -30,7 +30,7 @@ impl Cache {
     }
 
     fn rewind(&self) {
-        let rewound = self.rewound.lock().unwrap();
+        let rewound = self.rewound.lock();
         rewound.iter().for_each(|forget| forget());
     }
 }
@@ -45,14 +45,14 @@ impl VersionedCache for Cache {
     }
 
     fn when_seen(&self, version: u64, then: Box<dyn FnOnce() + Send>) {
-        self.waiting.lock().unwrap().push((version, then));
+        self.waiting.lock().push((version, then));
         if self.rewinds_on_wait {
             self.rewind();
         }
     }
 
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>) {
-        self.rewound.lock().unwrap().push(forget);
+        self.rewound.lock().push(forget);
     }
 }
 
@@ -74,7 +74,7 @@ async fn owners_return_once_when_the_cache_is_as_new_as_the_term() {
         assert!(to_pods.revisit_in_term(&owner, &queue));
     }
     assert!(queue.is_empty());
-    let mut waiting = std::mem::take(&mut *cache.waiting.lock().unwrap());
+    let mut waiting = std::mem::take(&mut *cache.waiting.lock());
     let (version, enqueue) = waiting.pop().unwrap();
     assert_eq!(
         (version, waiting.len()),
@@ -149,7 +149,7 @@ fn owner_waits_for_the_cache_that_is_behind_but_not_after_a_rewind() {
     writes.to(Arc::clone(&cache) as Arc<_>).record(&web, 8);
     let late = writes.wait_for_cache(&web, || ());
     assert_eq!(resource_of(late).as_deref(), Some("pods"));
-    assert_eq!(cache.waiting.lock().unwrap()[0].0, 8);
+    assert_eq!(cache.waiting.lock()[0].0, 8);
 
     let rewinding = Arc::new(Cache {
         rewinds_on_wait: true,

@@ -8,7 +8,8 @@
 //!   pods clears the doubt.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::ApiError;
 use steersman_objects::ObjectKey;
@@ -64,8 +65,6 @@ impl PodsInFlight {
     }
 
     fn unanswered(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
-        self.unanswered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.unanswered.lock()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
@@ -151,11 +151,7 @@ impl QueueMetrics {
 
     /// Assigns `queue` to `controller`.
     pub(crate) fn assign(&self, controller: &'static str, queue: Weak<dyn Ages>) {
-        let mut work = self
-            .work
-            .controllers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut work = self.work.controllers.lock();
         work.retain(|(_, queue)| queue.strong_count() > 0);
         work.push((controller, queue));
     }
@@ -163,11 +159,7 @@ impl QueueMetrics {
     /// The problems of `controller`'s queues, one sentence each: an endless sync, queued keys that
     /// wait too long, or a recent panic.
     pub fn findings(&self, controller: &str) -> Vec<String> {
-        let work = self
-            .work
-            .controllers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let work = self.work.controllers.lock();
         let queues = work
             .iter()
             .filter(|(name, _)| *name == controller)
@@ -178,11 +170,7 @@ impl QueueMetrics {
 
     /// The controller that has had work without progress for the longest time, and that time.
     pub fn stalled(&self) -> Option<(&'static str, Duration)> {
-        let work = self
-            .work
-            .controllers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let work = self.work.controllers.lock();
         let now = Instant::now();
         let queues = work
             .iter()
@@ -192,11 +180,7 @@ impl QueueMetrics {
 
     /// Registers `queue`, so that each scrape reads the ages of its keys in process.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
-        let mut queues = self
-            .work
-            .queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.work.queues.lock();
         queues.retain(|(_, queue)| queue.strong_count() > 0);
         queues.push((name.to_owned(), queue));
     }
@@ -298,7 +282,7 @@ impl Collector for InProcessCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues.lock();
         let now = Instant::now();
         // Several queues may share a name, as in upstream.
         let mut by_name: BTreeMap<&str, InProcess> = BTreeMap::new();

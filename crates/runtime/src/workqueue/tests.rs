@@ -57,13 +57,9 @@ async fn workers_get_every_key_from_concurrent_producers() {
         workers.spawn(async move {
             let mut seen = Vec::new();
             while let Some(item) = queue.get().await {
-                assert!(
-                    busy.lock().unwrap().insert(item.key),
-                    "{} has two workers",
-                    item.key
-                );
+                assert!(busy.lock().insert(item.key), "{} has two workers", item.key);
                 sleep(3 * MS).await;
-                busy.lock().unwrap().remove(&item.key);
+                busy.lock().remove(&item.key);
                 seen.push(item.key);
             }
             seen

@@ -2,10 +2,11 @@
 //! Each slot runs one process after another.
 
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::json;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, PatchKind, Target};
@@ -34,11 +35,11 @@ pub(crate) struct Switch(Mutex<(bool, Option<Waker>)>);
 
 impl Switch {
     pub(crate) fn freeze(&self) {
-        self.0.lock().unwrap().0 = true;
+        self.0.lock().0 = true;
     }
 
     pub(crate) fn thaw(&self) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.0 = false;
         if let Some(waker) = state.1.take() {
             waker.wake();
@@ -46,7 +47,7 @@ impl Switch {
     }
 
     fn is_frozen(&self, waker: &Waker) -> bool {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         if state.0 {
             state.1 = Some(waker.clone());
         }

@@ -1,9 +1,10 @@
 //! The state of a run: the API server, all processes and all versions of the Lease. It checks the
 //! invariants.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -141,11 +142,11 @@ impl World {
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.shared.records.lock().unwrap()
+        self.shared.records.lock()
     }
 
     pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
-        draw(&mut self.shared.random.lock().unwrap())
+        draw(&mut self.shared.random.lock())
     }
 
     pub(crate) fn rates(&self) -> &FaultRates {

@@ -1,8 +1,10 @@
 //! Times from the change of a Deployment until its status shows that a controller has seen the change.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::Deployment;
 use steersman_runtime::informer::SharedInformer;
@@ -54,7 +56,7 @@ impl SyncTimes {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -11,8 +11,9 @@ mod mutate;
 mod params;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 pub(crate) use evaluate::Inputs;
@@ -102,7 +103,7 @@ impl Server {
             entry.expect("policies are built in").store.clone()
         };
         let (policies, bindings) = (store(policies), store(bindings));
-        let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = cached.lock();
         let revisions = (policies.latest(), bindings.latest());
         if cached.revisions == revisions {
             return cached.active.clone();

@@ -8,8 +8,9 @@
 mod measure;
 mod unspecified;
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use serde_json::{Value, json};
 use steersman_helpers::quota::{
     Amounts, Counted, Scopes, is_claim_replenished, is_terminating_scope,
@@ -59,10 +60,7 @@ impl Server {
         let Some(new) = new.filter(|new| may_change(&of, part, new, old.as_ref())) else {
             return Ok(None);
         };
-        let guard = self
-            .quota_lock
-            .lock()
-            .expect("nothing panics while it holds the lock");
+        let guard = self.quota_lock.lock();
         let refused = |why: String| {
             let name = object["metadata"]["name"].as_str().unwrap_or("");
             Status::forbidden(resource.named(), name, &why)

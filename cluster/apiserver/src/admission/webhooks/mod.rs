@@ -7,8 +7,9 @@
 mod review;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::matching::{Matched, is_exempt};
@@ -77,11 +78,7 @@ impl Server {
             .registry
             .find("admissionregistration.k8s.io", "v1", plural);
         let store = &entry.expect("webhooks are built in").store;
-        let mut cached = self
-            .webhooks
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.webhooks.0.lock();
         let latest = store.latest();
         if let Some((revision, webhooks)) = cached.get(plural)
             && *revision == latest

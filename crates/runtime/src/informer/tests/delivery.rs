@@ -37,7 +37,6 @@ async fn handlers_receive_the_difference_after_a_gap() {
         {
             writer
                 .lock()
-                .unwrap()
                 .push(format!("{:?} -> {:?}", old.meta.uid, new.meta.uid));
         }
     });
@@ -60,7 +59,7 @@ async fn handlers_receive_the_difference_after_a_gap() {
             "updated recreated@4 -> recreated@14"
         ]
     );
-    assert_eq!(*uids.lock().unwrap(), ["first -> second"]);
+    assert_eq!(*uids.lock(), ["first -> second"]);
     assert!(
         Arc::ptr_eq(&held, &test.informer.store().get(&kept).unwrap()),
         "the store keeps unchanged objects"
@@ -106,7 +105,7 @@ async fn a_late_handler_receives_each_object_exactly_once() {
     test.wait_for_changes(500).await;
     let _open = feeder.await.unwrap();
     for changes in late {
-        let changes = changes.lock().unwrap();
+        let changes = changes.lock();
         let mut names: Vec<&str> = changes
             .iter()
             .map(|line| line.split(' ').next_back().unwrap())
@@ -145,14 +144,14 @@ async fn each_handler_receives_all_changes_in_order() {
                 Arc::ptr_eq(&store.get(&object.key()).unwrap(), object),
                 "the store shows the change before the handler's call"
             );
-            versions.lock().unwrap().push(object.meta.resource_version);
+            versions.lock().push(object.meta.resource_version);
         });
     }
     test.start();
     test.wait_for_changes(EVENTS as usize).await;
     let expected: Vec<u64> = (11..11 + EVENTS).collect();
     for versions in versions {
-        assert_eq!(*versions.lock().unwrap(), expected);
+        assert_eq!(*versions.lock(), expected);
     }
     assert_eq!(test.metric("steersman_informer_handler_panics_total"), 0.0);
 }
@@ -172,7 +171,7 @@ async fn a_panicking_handler_does_not_affect_other_handlers() {
         test.wait_for_changes(2).await,
         ["initial a@3", "added b@11"]
     );
-    assert_eq!(*after.lock().unwrap(), test.changes());
+    assert_eq!(*after.lock(), test.changes());
     assert_eq!(test.metric("steersman_informer_handler_panics_total"), 2.0);
     assert_eq!(test.informer.store().resource_version(), 11);
 }
@@ -199,9 +198,7 @@ async fn waiters_for_a_version_are_called_after_the_handlers() {
     let expect = |version| {
         let (seen, changes) = (Arc::clone(&seen), Arc::clone(&test.changes));
         test.informer.when_seen(version, move || {
-            seen.lock()
-                .unwrap()
-                .push((version, changes.lock().unwrap().len()))
+            seen.lock().push((version, changes.lock().len()))
         });
     };
     for version in [12, 10, 12, 15, 30] {
@@ -210,7 +207,7 @@ async fn waiters_for_a_version_are_called_after_the_handlers() {
     test.informer.when_seen(11, || panic!("on purpose"));
     let at = |count: usize| {
         let seen = Arc::clone(&seen);
-        async move { until(|| seen.lock().unwrap().len() >= count, String::new).await }
+        async move { until(|| seen.lock().len() >= count, String::new).await }
     };
     for line in [event("ADDED", &node("a", 3)), synced(10)] {
         send.send(line).unwrap();
@@ -220,10 +217,10 @@ async fn waiters_for_a_version_are_called_after_the_handlers() {
     at(3).await;
     send.send(bookmark(20)).unwrap();
     at(4).await;
-    assert_eq!(*seen.lock().unwrap(), [(10, 1), (12, 2), (12, 2), (15, 2)]);
+    assert_eq!(*seen.lock(), [(10, 1), (12, 2), (12, 2), (15, 2)]);
     expect(20);
     assert_eq!(
-        seen.lock().unwrap().last(),
+        seen.lock().last(),
         Some(&(20, 2)),
         "called at once for a version in the past"
     );
@@ -310,7 +307,7 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     factory.start(&tasks, &stop);
     assert!(!factory.shared::<Node>().is_synced());
     assert!(factory.wait_synced(&stop).await);
-    assert_eq!(*changes.lock().unwrap(), ["initial a@3"]);
+    assert_eq!(*changes.lock(), ["initial a@3"]);
     assert_eq!(
         factory.shared::<Node>().store().len(),
         1,
@@ -444,7 +441,7 @@ async fn a_metadata_informer_uses_a_shared_watch_or_else_its_own() {
     for (name, informer) in [("node", &nodes), ("thing", &things)] {
         let changes = Arc::clone(&changes);
         informer.add_handler(move |change| {
-            changes.lock().unwrap().push(match change {
+            changes.lock().push(match change {
                 MetadataChange::Added(meta) => format!("{name} {} added", meta.name),
                 MetadataChange::Updated { old, new } => {
                     format!("{name} {} updated from {}", new.name, old.resource_version)
@@ -456,7 +453,7 @@ async fn a_metadata_informer_uses_a_shared_watch_or_else_its_own() {
         informer.start(&tasks, &stop);
         informer.synced().await;
     }
-    let mut first = std::mem::take(&mut *changes.lock().unwrap());
+    let mut first = std::mem::take(&mut *changes.lock());
     first.sort();
     assert_eq!(
         first,
@@ -475,10 +472,7 @@ async fn a_metadata_informer_uses_a_shared_watch_or_else_its_own() {
     let again = factory.metadata(&thing);
     again.start(&tasks, &stop);
     again.synced().await;
-    assert_eq!(
-        *changes.lock().unwrap(),
-        ["thing gone deleted", "thing new added"]
-    );
+    assert_eq!(*changes.lock(), ["thing gone deleted", "thing new added"]);
     assert_eq!(
         (whole.requests().len(), partial.requests().len()),
         (1, 2),

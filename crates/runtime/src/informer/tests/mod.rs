@@ -7,13 +7,14 @@ mod interleavings;
 mod rounds;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
+use parking_lot::Mutex;
 use prometheus::Registry;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -76,17 +77,16 @@ impl Server {
             "resourceVersionMatch=NotOlderThan&sendInitialEvents=true",
             "initial",
         );
-        self.requests.lock().unwrap().push((
+        self.requests.lock().push((
             format!("{verb} {}", query.trim_start_matches('&')),
             Instant::now(),
         ));
-        self.script.lock().unwrap().pop_front()
+        self.script.lock().pop_front()
     }
 
     fn requests(&self) -> Vec<String> {
         self.requests
             .lock()
-            .unwrap()
             .iter()
             .map(|(request, _)| request.clone())
             .collect()
@@ -96,7 +96,6 @@ impl Server {
     fn pauses(&self) -> Vec<Duration> {
         self.requests
             .lock()
-            .unwrap()
             .windows(2)
             .map(|pair| pair[1].1 - pair[0].1)
             .collect()
@@ -244,7 +243,7 @@ fn describe(change: Change<'_, Node>) -> String {
 fn record_changes(informer: &SharedInformer<Node>) -> Arc<Mutex<Vec<String>>> {
     let changes = Arc::new(Mutex::new(Vec::new()));
     let writer = Arc::clone(&changes);
-    informer.add_handler(move |change| writer.lock().unwrap().push(describe(change)));
+    informer.add_handler(move |change| writer.lock().push(describe(change)));
     changes
 }
 
@@ -292,12 +291,12 @@ impl TestInformer {
     }
 
     fn changes(&self) -> Vec<String> {
-        self.changes.lock().unwrap().clone()
+        self.changes.lock().clone()
     }
 
     async fn wait_for_changes(&self, count: usize) -> Vec<String> {
         until(
-            || self.changes.lock().unwrap().len() >= count,
+            || self.changes.lock().len() >= count,
             || format!("{:?}", self.changes()),
         )
         .await;

@@ -6,6 +6,8 @@ mod prometheus;
 mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
 
 use busy::Busy;
 use exposition::Family;
@@ -117,6 +119,49 @@ fn differences(
     expected.into_iter().filter_map(differs).collect()
 }
 
+/// The families in the PromQL queries of a page.
+fn queried(page: &str) -> BTreeSet<&str> {
+    let mut pieces: Vec<&str> = page.split("{job=\"steersman\"").collect();
+    pieces.pop();
+    pieces
+        .into_iter()
+        .map(|piece| {
+            let sample = piece
+                .rsplit(|c: char| !c.is_ascii_lowercase() && c != '_')
+                .next()
+                .unwrap_or_default();
+            let family = sample.strip_suffix("_bucket");
+            family
+                .or_else(|| sample.strip_suffix("_count"))
+                .unwrap_or(sample)
+        })
+        .collect()
+}
+
+#[test]
+fn the_rules_of_the_objectives_pass_their_tests() {
+    let Some(promtool) = prometheus::program("promtool") else {
+        return;
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/slo");
+    for arguments in [
+        ["check", "rules", "rules.yaml"],
+        ["test", "rules", "tests.yaml"],
+    ] {
+        let output = Command::new(&promtool)
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&said)
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn all_families_of_upstream_have_its_type_labels_and_buckets() {
     let busy = Busy::start().await;
@@ -157,6 +202,19 @@ async fn all_families_of_upstream_have_its_type_labels_and_buckets() {
             "version",
         ]);
         assert!(labels.is_subset(&few), "{name} has the labels {labels:?}");
+    }
+    for page in [
+        include_str!("../../docs/slo.md"),
+        include_str!("../../docs/slo/rules.yaml"),
+    ] {
+        let queried = queried(page);
+        assert!(!queried.is_empty());
+        for name in queried {
+            assert!(
+                shown.contains_key(name),
+                "no metric {name}, which an objective queries"
+            );
+        }
     }
     let queues: BTreeSet<&str> = metrics
         .lines()

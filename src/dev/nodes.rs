@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use prometheus::Registry;
 use steersman_devcluster::nodes::{
     self, Latency, NodesConfig, NodesError, Pods, Stages, StagesError,
@@ -83,6 +83,11 @@ enum NodesCommandError {
     Nodes(#[from] NodesError),
     #[error("listen to signals: {0}")]
     Signals(#[source] std::io::Error),
+}
+
+/// The arguments of the subcommand.
+pub(super) fn arguments() -> clap::Command {
+    NodesArgs::command()
 }
 
 /// Runs the subcommand, and returns its exit code.

@@ -195,8 +195,7 @@ mod tests {
             assert!(text.contains(&format!(".TH {title} 1")), "{name}: {text}");
         }
         let manager = String::from_utf8_lossy(&pages[5].1);
-        let synopsis =
-            ".SH SYNOPSIS\n\\fBkube-controller-manager\\fR [\\fIflags\\fR]\n.SH DESCRIPTION";
+        let synopsis = ".SH SYNOPSIS\n\\fBkube-controller-manager\\fR [\\fIflags\\fR]\n.ie";
         for part in [synopsis, ".SH \"SECURE SERVING FLAGS\"", "leader\\-elect"] {
             assert!(manager.contains(part), "{part:?} is missing in:\n{manager}");
         }

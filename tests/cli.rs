@@ -24,7 +24,7 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!((status, error.as_str()), (Some(0), ""));
     for part in [
         "Usage:\n  steersman [flags]\n  steersman [command]\n",
-        "\n  apiserver   Starts",
+        "\n  apiserver    Starts",
         "\n  dev  ",
         "\n  nodes  ",
         "\nSecure serving flags:\n",

@@ -36,13 +36,14 @@ def set_version(root, old, new):
     replace(chart, f"\nversion: {old}\n", f"\nversion: {new}\n")
     replace(chart, f"\nappVersion: {old}\n", f"\nappVersion: {new}\n")
     replace(root / "Dockerfile", f'ARG VERSION="{old}"', f'ARG VERSION="{new}"')
-    # Paths and messages name images as `steersman:VERSION`.
-    named = subprocess.run(
-        ["git", "grep", "--name-only", "--fixed-strings", f"steersman:{old}", "--", ":!CHANGELOG.md"],
-        cwd=root, capture_output=True, text=True,
-    ).stdout
-    for name in named.splitlines():
-        replace(root / name, f"steersman:{old}", f"steersman:{new}")
+    # Names of images, and of the chart in its renderings.
+    for mark in ":-":
+        named = subprocess.run(
+            ["git", "grep", "--name-only", "--fixed-strings", f"steersman{mark}{old}", "--", ":!CHANGELOG.md"],
+            cwd=root, capture_output=True, text=True,
+        ).stdout
+        for name in named.splitlines():
+            replace(root / name, f"steersman{mark}{old}", f"steersman{mark}{new}")
 
 
 def date_changes(text, version, date):

@@ -474,13 +474,13 @@ class Scripts(unittest.TestCase):
     def test_the_version_is_set_everywhere(self):
         self.write("charts/steersman/Chart.yaml", "name: steersman\nversion: 0.2.0\nappVersion: 0.2.0\nkubeVersion: 0.2.0\n")
         self.write("Dockerfile", 'ARG VERSION="0.2.0"\n')
-        self.write("docs/page.md", "image: registry.example.com/steersman:0.2.0\n")
+        self.write("docs/page.md", "image: registry.example.com/steersman:0.2.0\nhelm.sh/chart: steersman-0.2.0\n")
         self.commit()
         prepare.set_version(self.repository, "0.2.0", "0.3.0")
         self.assertEqual(prepare.stated(self.repository), "0.3.0")
         self.assertIn('\nversion = "7.7.7"', (self.repository / "Cargo.toml").read_text())
         self.assertEqual((self.repository / "charts/steersman/Chart.yaml").read_text(), "name: steersman\nversion: 0.3.0\nappVersion: 0.3.0\nkubeVersion: 0.2.0\n")
-        self.assertEqual((self.repository / "docs/page.md").read_text(), "image: registry.example.com/steersman:0.3.0\n")
+        self.assertEqual((self.repository / "docs/page.md").read_text(), "image: registry.example.com/steersman:0.3.0\nhelm.sh/chart: steersman-0.3.0\n")
         with self.assertRaisesRegex(ValueError, "Chart.yaml does not contain"):
             prepare.set_version(self.repository, "0.2.0", "0.4.0")
 

@@ -23,6 +23,7 @@ LABEL org.opencontainers.image.title="steersman" \
       org.opencontainers.image.revision="${STEERSMAN_COMMIT}" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /out/ /usr/local/bin/
+COPY LICENSE /usr/share/doc/steersman/LICENSE
 ENV PATH=/usr/local/bin
 # A number, so that runAsNonRoot can be checked without a list of users.
 USER 65532:65532

@@ -34,6 +34,10 @@ chart:
 image *arguments:
     scripts/image.sh "$@"
 
+# Makes all packages of a release into dist/: the version, then --without-profile, --unclean.
+release *arguments:
+    scripts/release.sh "$@"
+
 # Fuzzes each parser: seconds per target, then names of targets.
 fuzz *arguments:
     scripts/fuzz.sh "$@"

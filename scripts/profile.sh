@@ -30,3 +30,5 @@ target/dist/steersman-bench compare --manager "$scratch/bin/steersman" --repeat 
 "$profdata" merge --sparse --output "$scratch/steersman.profdata" "$scratch"/runs/*.profraw
 gzip --no-name --best --stdout "$scratch/steersman.profdata" >profile/steersman.profdata.gz
 rustc --version >profile/compiler
+rustc --version --verbose | sed -n 's/^host: //p' >profile/target
+scripts/profile-sources.sh >profile/sources

@@ -7,7 +7,7 @@ use steersman_options::{Flag, Kind, SECTIONS, Value, short_of};
 use crate::features;
 use crate::registry::ControllerRegistry;
 
-const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Steersman runs the control loops that Kubernetes ships with: it watches the shared state of the cluster through the API
 server and makes changes that move the current state towards the desired state. It takes the flags of
 kube-controller-manager, and takes its place.
@@ -55,8 +55,16 @@ fn left(flag: &Flag) -> String {
         Some(short) => format!("  -{short}, --{}", flag.name),
         None => format!("      --{}", flag.name),
     };
+    match kind(flag) {
+        Some(kind) => format!("{name} {kind}"),
+        None => name,
+    }
+}
+
+/// The type of the value in the help text; `None` for a switch.
+pub(crate) fn kind(flag: &Flag) -> Option<&'static str> {
     let kind = match flag.kind {
-        Kind::Bool => return name,
+        Kind::Bool => return None,
         Kind::Duration => "duration",
         Kind::Int32 => "int32",
         Kind::Int => "int",
@@ -74,11 +82,11 @@ fn left(flag: &Flag) -> String {
         Kind::Gates => "colonSeparatedMultimapStringString",
         Kind::Version => "version[=true]",
     };
-    format!("{name} {kind}")
+    Some(kind)
 }
 
 /// The right column: help text and default, unless the default is the zero value of its type.
-fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
+pub(crate) fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
     let mut text = flag.help.to_owned();
     if flag.kind == Kind::Gates {
         text.push_str("; these are:");

@@ -18,7 +18,7 @@ const VERSION: (&str, &str) = (
 );
 
 /// Subcommands that exist only in builds with the feature `dev`.
-const DEV_COMMANDS: [&str; 3] = ["apiserver", "dev", "nodes"];
+const DEV_COMMANDS: [&str; 5] = ["apiserver", "completion", "dev", "manual", "nodes"];
 
 /// Runs the program with `arguments` (without its name): a subcommand, or the manager with the
 /// built-in controllers.
@@ -41,14 +41,15 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     }
 }
 
-/// Names and summaries of all subcommands, sorted by name.
-fn commands() -> Vec<(&'static str, &'static str)> {
+/// Names and summaries of the subcommands in the help text, sorted by name.
+pub(crate) fn commands() -> Vec<(&'static str, &'static str)> {
     let mut commands = vec![HELP, VERSION];
     #[cfg(feature = "dev")]
     commands.extend(
         dev::SUBCOMMANDS
             .iter()
-            .map(|(name, about, _)| (*name, *about)),
+            .filter(|command| !command.about.is_empty())
+            .map(|command| (command.name, command.about)),
     );
     commands.sort_unstable();
     commands
@@ -57,8 +58,8 @@ fn commands() -> Vec<(&'static str, &'static str)> {
 /// Runs the development subcommand `name`; `None` if there is no such subcommand.
 fn run_dev_command(name: &str, arguments: &[String]) -> Option<ExitCode> {
     #[cfg(feature = "dev")]
-    if let Some((_, _, run)) = dev::SUBCOMMANDS.iter().find(|(known, ..)| *known == name) {
-        return Some(run(arguments.to_vec()));
+    if let Some(command) = dev::SUBCOMMANDS.iter().find(|known| known.name == name) {
+        return Some((command.run)(arguments.to_vec()));
     }
     #[cfg(not(feature = "dev"))]
     let _ = arguments;
@@ -153,7 +154,7 @@ mod tests {
     #[cfg(feature = "dev")]
     #[test]
     fn builds_without_the_feature_know_the_names_of_dev_subcommands() {
-        assert_eq!(dev::SUBCOMMANDS.map(|(name, ..)| name), DEV_COMMANDS);
+        assert_eq!(dev::SUBCOMMANDS.map(|command| command.name), DEV_COMMANDS);
         assert_eq!(
             (nearest("aplserver"), nearest("dew"), nearest("node")),
             (Some("apiserver"), Some("dev"), Some("nodes"))

@@ -24,7 +24,7 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!((status, error.as_str()), (Some(0), ""));
     for part in [
         "Usage:\n  steersman [flags]\n  steersman [command]\n",
-        "\n  apiserver   Starts",
+        "\n  apiserver    Starts",
         "\n  dev  ",
         "\n  nodes  ",
         "\nSecure serving flags:\n",
@@ -51,6 +51,32 @@ fn help_and_version_go_to_standard_output() {
         assert_eq!((status, error.as_str()), (Some(0), ""), "{command}");
         assert!(text.contains(part), "{command}: {text}");
     }
+}
+
+#[test]
+fn shells_complete_commands_and_flags() {
+    // The names stand in each script as the shell wants them.
+    for (shell, flag) in [
+        ("bash", "--leader-elect-lease-duration"),
+        ("zsh", "--leader-elect-lease-duration"),
+        ("fish", "-l leader-elect-lease-duration"),
+    ] {
+        let (status, script, error) = run(&["completion", shell]);
+        assert_eq!((status, error.as_str()), (Some(0), ""), "{shell}");
+        for part in [flag, "write-kubeconfig", "apiserver"] {
+            assert!(script.contains(part), "{part:?} is missing for {shell}");
+        }
+        assert!(!script.contains("manual"), "a hidden command is shown");
+    }
+    assert_eq!(run(&["completion", "csh"]).0, Some(1));
+}
+
+#[test]
+fn manual_pages_need_a_folder_that_exists() {
+    let (status, _, error) = run(&["manual", "/nowhere/at/all"]);
+    assert_eq!(status, Some(1));
+    let expected = "Error: cannot write the manual pages to /nowhere/at/all: No such file";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
@@ -127,7 +153,7 @@ fn invalid_input_leads_to_one_line_and_status_1() {
         (&["help", "verison"], "Did you mean version?"),
         (
             &["help", "everything"],
-            r#"Error: unknown command "everything" for "steersman"; there are apiserver, dev, help, nodes, version"#,
+            r#"Error: unknown command "everything" for "steersman"; there are apiserver, completion, dev, help, nodes, version"#,
         ),
         (
             &["version", "2"],

@@ -33,6 +33,7 @@ mod metrics;
 mod nodes;
 mod parity;
 mod program;
+mod release;
 mod replicas;
 mod scenes;
 mod service_accounts;

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use serde::Serialize;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::bootstrap::BootstrapToken;
@@ -79,6 +79,11 @@ struct Ready<'a> {
     /// With it nodes join; absent if the bootstrap signer does not run.
     #[serde(rename = "bootstrapToken", skip_serializing_if = "Option::is_none")]
     bootstrap_token: Option<String>,
+}
+
+/// The arguments of the subcommand.
+pub(super) fn arguments() -> clap::Command {
+    ApiServerArgs::command()
 }
 
 /// Runs the subcommand, and returns its exit code.

@@ -4,10 +4,12 @@
 mod account_key;
 mod apiserver;
 mod block;
+mod completion;
 mod display;
 mod embedded;
 mod join;
 mod kubeconfig;
+mod manual;
 mod nodes;
 mod outcome;
 mod parent;
@@ -33,19 +35,48 @@ use crate::logs::{self, LogFormat};
 /// Runs a subcommand with its arguments.
 pub(crate) type Run = fn(Vec<String>) -> ExitCode;
 
-/// Name, summary and function of each subcommand.
-pub(crate) const SUBCOMMANDS: [(&str, &str, Run); 3] = [
-    (
-        "apiserver",
-        "Starts an API server with simulated nodes and the controllers, for tests in any language.",
-        apiserver::run,
-    ),
-    (
-        "dev",
-        "Starts an API server, simulated nodes and the controllers in this process, to try things on.",
-        playground::run,
-    ),
-    ("nodes", "Adds simulated nodes to any cluster.", nodes::run),
+/// A subcommand of the program.
+pub(crate) struct Subcommand {
+    pub(crate) name: &'static str,
+    /// The summary in the help text; empty for a command that only scripts need.
+    pub(crate) about: &'static str,
+    pub(crate) run: Run,
+    /// Its arguments, for completion and manual pages.
+    arguments: fn() -> clap::Command,
+}
+
+/// The subcommands, sorted by name.
+pub(crate) const SUBCOMMANDS: [Subcommand; 5] = [
+    Subcommand {
+        name: "apiserver",
+        about: "Starts an API server with simulated nodes and the controllers, for tests in any language.",
+        run: apiserver::run,
+        arguments: apiserver::arguments,
+    },
+    Subcommand {
+        name: "completion",
+        about: "Prints the completion script of a shell.",
+        run: completion::run,
+        arguments: completion::arguments,
+    },
+    Subcommand {
+        name: "dev",
+        about: "Starts an API server, simulated nodes and the controllers in this process, to try things on.",
+        run: playground::run,
+        arguments: playground::arguments,
+    },
+    Subcommand {
+        name: "manual",
+        about: "",
+        run: manual::run,
+        arguments: manual::arguments,
+    },
+    Subcommand {
+        name: "nodes",
+        about: "Adds simulated nodes to any cluster.",
+        run: nodes::run,
+        arguments: nodes::arguments,
+    },
 ];
 
 /// Parses the arguments of `steersman <name>`. If they are invalid or ask for help, prints a text

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use prometheus::Registry;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_devcluster::nodes::{
@@ -84,6 +84,11 @@ enum NodesCommandError {
     Nodes(#[from] NodesError),
     #[error("listen to signals: {0}")]
     Signals(#[source] std::io::Error),
+}
+
+/// The arguments of the subcommand.
+pub(super) fn arguments() -> clap::Command {
+    NodesArgs::command()
 }
 
 /// Runs the subcommand, and returns its exit code.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use prometheus::Registry;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::manifests::{Manifest, ManifestError};
@@ -72,6 +72,11 @@ enum DevError {
     Interrupted,
     #[error("listen to signals: {0}")]
     Signals(#[source] std::io::Error),
+}
+
+/// The arguments of the subcommand.
+pub(super) fn arguments() -> clap::Command {
+    DevArgs::command()
 }
 
 /// Runs the subcommand, and returns its exit code.

@@ -98,18 +98,18 @@ class ManagersOfChart(Cluster):
         self.folder = pathlib.Path(folder.name)
 
     def credentials(self, namespace, account):
-        """Returns a kubeconfig with a token of this account only."""
+        """Returns a kubeconfig with a token of this account only and, as in a pod, with the authority in a file."""
         token = self.core.create_namespaced_service_account_token(
             account, namespace, client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
         ).status.token
-        return self.kubeconfig_with(account, token), token
-
-    def kubeconfig_with(self, name, token):
         text = yaml.safe_load(pathlib.Path(self.kubeconfig).read_text())
         text["users"] = [{"name": text["users"][0]["name"], "user": {"token": token}}]
-        file = self.folder / name
+        cluster = text["clusters"][0]["cluster"]
+        (self.folder / "ca.crt").write_bytes(base64.b64decode(cluster.pop("certificate-authority-data")))
+        cluster["certificate-authority"] = "ca.crt"
+        file = self.folder / account
         file.write_text(yaml.safe_dump(text))
-        return str(file)
+        return str(file), token
 
     def manager(self, namespace="steersman", name="log"):
         """Starts the program with the arguments of the DaemonSet, and with credentials and files as in a pod."""
@@ -137,12 +137,6 @@ class ManagersOfChart(Cluster):
         self.assertIn('rest_client_requests_total{code="201"', metrics)
         self.assertNotIn("forbidden", log)
         self.assertIn('steersman_health_check_degraded{name="informer-sync"} 0', metrics)
-
-    def root_ca(self):
-        """Writes the authority of the API server to where the managers' pods have it."""
-        credentials = yaml.safe_load(pathlib.Path(self.kubeconfig).read_text())
-        authority = base64.b64decode(credentials["clusters"][0]["cluster"]["certificate-authority-data"])
-        (self.folder / "ca.crt").write_bytes(authority)
 
 
 def replica_set(name, replicas):

@@ -208,6 +208,14 @@ class RealServer(ManagersOfChart):
                 if not warning:
                     self.assertNotIn("Warning", said)
 
+    def test_without_a_preset_the_publisher_has_the_authority_of_the_pod(self):
+        self.helm = self.helm_in("kube-system")
+        values = {"mode": "replace", "controllers": ["root-ca-cert-publisher"]}
+        self.helm.install(CHART, "steersman", values)
+        self.manager("kube-system")
+        self.core.create_namespace({"metadata": {"name": "team"}})
+        self.assert_publishes_the_authority()
+
     def test_beside_kube_controller_manager_and_back(self):
         values = {"controllers": ["deployment", "replicaset"], "serviceMonitor": {"enabled": True}, "leaderElection": ELECTION}
         self.run_controller_manager(others_arguments(notes(values)))

@@ -107,7 +107,6 @@ class Managers(ManagersOfChart):
 
     def test_in_place_with_one_account(self):
         self.start_embedded("")
-        self.root_ca()
         values = {"mode": "replace", "useServiceAccountCredentials": False}
         metrics = self.work(values)
         self.assert_within_its_permissions(metrics)

@@ -231,7 +231,7 @@ the cluster began.
 {{/*
 The files that controllers need, as `flags` and `paths` of the node. The preset gives each controller its own files only: the token
 controller runs as soon as there is a key, whatever --controllers says. Without a preset, the authority of the managers' own
-credentials is the root CA. Otherwise the publisher would put an empty one into every namespace.
+credentials is the root CA. Otherwise the publisher would put an empty one into every new namespace.
 */}}
 {{- define "steersman.files" -}}
 {{- $names := (include "steersman.names" . | fromJson).items -}}

@@ -58,6 +58,14 @@ subjects:
 {{- .Values.serviceMonitor.jobName | default $default -}}
 {{- end -}}
 
+{{/* True if `extraArgs` has the flag: a list of .Values.extraArgs and of the flag, or of the beginning of its name. */}}
+{{- define "steersman.hasFlag" -}}
+{{- $flag := index . 1 -}}
+{{- range index . 0 -}}
+  {{- if hasPrefix $flag . }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A duration in Go's format, such as 1m30s, in milliseconds. */}}
 {{- define "steersman.milliseconds" -}}
 {{- $units := dict "h" 3600000 "m" 60000 "s" 1000 "ms" 1 -}}
@@ -87,19 +95,28 @@ subjects:
 {{- end -}}
 
 {{/*
-The controllers that run, as entries of files/controllers.yaml under the key `items`. For each controller, the first item of
-.Values.controllers that names it decides, otherwise `*`. In mode `replace` the items may also name upstream's other controllers, because
-kube-controller-manager's flag accepts them.
+The values of `controllers`, or their default. kubeadm's list turns the controllers of bootstrap tokens on.
 */}}
-{{- define "steersman.controllers" -}}
-{{- $known := .Files.Get "files/controllers.yaml" | fromYamlArray -}}
+{{- define "steersman.wanted" -}}
 {{- $wanted := .Values.controllers -}}
 {{- if not $wanted -}}
   {{- if ne .Values.mode "replace" -}}
     {{- fail "mode beside: name in `controllers` the ones that Steersman runs, such as {deployment,replicaset}, and remove them from kube-controller-manager" -}}
   {{- end -}}
-  {{- $wanted = list "*" -}}
+  {{- $wanted = ternary (list "*" "bootstrapsigner" "tokencleaner") (list "*") (eq .Values.preset "kubeadm") -}}
 {{- end -}}
+{{- dict "items" $wanted | toJson -}}
+{{- end -}}
+
+{{/*
+The controllers that are selected, as entries of files/controllers.yaml: those that run under the key `items`, and those without their
+feature gate under `gated`. For each controller, the first item of .Values.controllers that names it decides, otherwise `*`. In mode
+`replace` the items may also name upstream's other controllers, because kube-controller-manager's flag accepts them. A gate without a
+value of its own follows AllAlpha or AllBeta, as in the manager.
+*/}}
+{{- define "steersman.controllers" -}}
+{{- $known := .Files.Get "files/controllers.yaml" | fromYamlArray -}}
+{{- $wanted := (include "steersman.wanted" . | fromJson).items -}}
 {{- $names := list "*" -}}
 {{- range $known }}{{ $names = concat $names (list .name) .aliases }}{{ end -}}
 {{- $mode := .Values.mode -}}
@@ -111,7 +128,9 @@ kube-controller-manager's flag accepts them.
     {{- fail (printf "mode %s: %q in `controllers` is not one of %s" $mode . (join ", " $names)) -}}
   {{- end -}}
 {{- end -}}
+{{- $gates := .Values.featureGates -}}
 {{- $items := list -}}
+{{- $gated := list -}}
 {{- range $controller := $known -}}
   {{- $own := append .aliases .name -}}
   {{- $decision := "" -}}
@@ -121,13 +140,34 @@ kube-controller-manager's flag accepts them.
     {{- end -}}
   {{- end -}}
   {{- if or (eq $decision "on") (and (not $decision) .enabledByDefault (has "*" $wanted)) -}}
-    {{- $items = append $items $controller -}}
+    {{- $isOn := true -}}
+    {{- with .gate -}}
+      {{- $ofStage := ternary "AllAlpha" "AllBeta" (eq .stage "ALPHA") -}}
+      {{- $isOn = .default -}}
+      {{- if hasKey $gates $ofStage }}{{ $isOn = get $gates $ofStage }}{{ end -}}
+      {{- if hasKey $gates .name }}{{ $isOn = get $gates .name }}{{ end -}}
+    {{- end -}}
+    {{- if $isOn -}}
+      {{- $items = append $items $controller -}}
+    {{- else -}}
+      {{- $gated = append $gated $controller -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- if not $items -}}
+  {{- with $gated -}}
+    {{- fail (printf "%s in `controllers` needs featureGates.%s=true" (first .).name (first .).gate.name) -}}
+  {{- end -}}
   {{- fail "`controllers` selects no controller" -}}
 {{- end -}}
-{{- dict "items" $items | toJson -}}
+{{- dict "items" $items "gated" $gated | toJson -}}
+{{- end -}}
+
+{{/* The names of the controllers that run. */}}
+{{- define "steersman.names" -}}
+{{- $names := list -}}
+{{- range (include "steersman.controllers" . | fromJson).items }}{{ $names = append $names .name }}{{ end -}}
+{{- dict "items" $names | toJson -}}
 {{- end -}}
 
 {{/*
@@ -136,10 +176,124 @@ both managers.
 */}}
 {{- define "steersman.controllersFlag" -}}
 {{- if eq .Values.mode "replace" -}}
-{{- .Values.controllers | default (list "*") | join "," -}}
+{{- (include "steersman.wanted" . | fromJson).items | join "," -}}
 {{- else -}}
-{{- $names := list -}}
-{{- range (include "steersman.controllers" . | fromJson).items }}{{ $names = append $names .name }}{{ end -}}
-{{- $names | join "," -}}
+{{- (include "steersman.names" . | fromJson).items | join "," -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+Fails for values that contradict each other.
+
+Beside kube-controller-manager, a controller that makes the managers' own pods would wait for itself: the other manager has given it
+up, and ours starts with the first pod. The ConfigMap kube-root-ca.crt is a part of each pod's credentials, and kube-system has it since
+the cluster began.
+*/}}
+{{- define "steersman.check" -}}
+{{- include "steersman.checkElection" . -}}
+{{- $names := (include "steersman.names" . | fromJson).items -}}
+{{- if eq .Values.mode "beside" -}}
+  {{- if eq .Values.kind "DaemonSet" -}}
+    {{- if has "daemonset-controller" $names -}}
+      {{- fail "mode beside, kind DaemonSet: daemonset-controller in `controllers` would have to make the pod that it runs in. Leave it to kube-controller-manager (-daemonset), or set kind=Deployment" -}}
+    {{- end -}}
+  {{- else -}}
+    {{- range list "deployment-controller" "replicaset-controller" -}}
+      {{- if has . $names -}}
+        {{- fail (printf "mode beside, kind Deployment: %s in `controllers` would have to make the pod that it runs in. Leave it to kube-controller-manager, or set kind=DaemonSet" .) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if and (has "root-ca-certificate-publisher-controller" $names) (ne .Release.Namespace "kube-system") -}}
+    {{- fail "mode beside: root-ca-certificate-publisher-controller in `controllers` needs --namespace kube-system. Elsewhere it would have to create the ConfigMap kube-root-ca.crt that its own pod mounts" -}}
+  {{- end -}}
+{{- end -}}
+{{- $own := dict
+  "controllers" "controllers" "feature-gates" "featureGates" "use-service-account-credentials" "useServiceAccountCredentials"
+  "secure-port" "securePort" "leader-elect-resource-name" "leaderElection.leaseName"
+  "leader-elect-resource-namespace" "leaderElection.leaseNamespace" "leader-elect-lease-duration" "leaderElection.leaseDuration"
+  "leader-elect-renew-deadline" "leaderElection.renewDeadline" "leader-elect-retry-period" "leaderElection.retryPeriod"
+  "kube-api-qps" "clientQPS" "kube-api-burst" "clientBurst" "v" "verbosity" "logging-format" "logFormat" -}}
+{{- range .Values.extraArgs -}}
+  {{- $flag := trimPrefix "--" . | splitList "=" | first -}}
+  {{- if hasKey $own $flag -}}
+    {{- fail (printf "--%s in `extraArgs`: use the value %s" $flag (get $own $flag)) -}}
+  {{- end -}}
+{{- end -}}
+{{- if and .Values.controlPlaneNodes .Values.affinity.nodeAffinity -}}
+  {{- fail "affinity.nodeAffinity needs controlPlaneNodes=false" -}}
+{{- end -}}
+{{- if and .Values.serviceMonitor.scraper (not .Values.serviceMonitor.scrapeClass) -}}
+  {{- fail "serviceMonitor.scraper needs serviceMonitor.scrapeClass: without it, Prometheus uses the account that the chart creates" -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The files that controllers need, as `flags` and `paths` of the node. The preset gives each controller its own files only: the token
+controller runs as soon as there is a key, whatever --controllers says. Without a preset, the authority of the managers' own
+credentials is the root CA. Otherwise the publisher would put an empty one into every new namespace.
+*/}}
+{{- define "steersman.files" -}}
+{{- $names := (include "steersman.names" . | fromJson).items -}}
+{{- $flags := dict -}}
+{{- $paths := list -}}
+{{- $pki := "/etc/kubernetes/pki" -}}
+{{- $isPreset := eq .Values.preset "kubeadm" -}}
+{{- $args := .Values.extraArgs -}}
+{{- if and $isPreset (has "certificatesigningrequest-signing-controller" $names) (not (include "steersman.hasFlag" (list $args "--cluster-signing-"))) -}}
+  {{- $flags = merge $flags (dict "cluster-signing-cert-file" (printf "%s/ca.crt" $pki) "cluster-signing-key-file" (printf "%s/ca.key" $pki)) -}}
+  {{- $paths = concat $paths (list (printf "%s/ca.crt" $pki) (printf "%s/ca.key" $pki)) -}}
+{{- end -}}
+{{- $wantsRoot := or (has "root-ca-certificate-publisher-controller" $names) (has "serviceaccount-token-controller" $names) -}}
+{{- if and $wantsRoot (not (include "steersman.hasFlag" (list $args "--root-ca-file="))) -}}
+  {{- if $isPreset -}}
+    {{- $_ := set $flags "root-ca-file" (printf "%s/ca.crt" $pki) -}}
+    {{- $paths = append $paths (printf "%s/ca.crt" $pki) -}}
+  {{- else -}}
+    {{- $_ := set $flags "root-ca-file" "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" -}}
+  {{- end -}}
+{{- end -}}
+{{- if and $isPreset (has "serviceaccount-token-controller" $names) (not (include "steersman.hasFlag" (list $args "--service-account-private-key-file="))) -}}
+  {{- $_ := set $flags "service-account-private-key-file" (printf "%s/sa.key" $pki) -}}
+  {{- $paths = append $paths (printf "%s/sa.key" $pki) -}}
+{{- end -}}
+{{- dict "flags" $flags "paths" (uniq $paths) | toJson -}}
+{{- end -}}
+
+{{/* The selected controllers that have no work to do as they are configured: name and what is missing. */}}
+{{- define "steersman.missing" -}}
+{{- $names := (include "steersman.names" . | fromJson).items -}}
+{{- $flags := (include "steersman.files" . | fromJson).flags -}}
+{{- $args := .Values.extraArgs -}}
+{{- $missing := list -}}
+{{- if and (has "certificatesigningrequest-signing-controller" $names) (not (hasKey $flags "cluster-signing-key-file")) (not (include "steersman.hasFlag" (list $args "--cluster-signing-"))) -}}
+  {{- $missing = append $missing (dict "name" "certificatesigningrequest-signing-controller" "what" "certificate and key: preset=kubeadm, or --cluster-signing-cert-file and --cluster-signing-key-file") -}}
+{{- end -}}
+{{- if and (has "serviceaccount-token-controller" $names) (not (hasKey $flags "service-account-private-key-file")) (not (include "steersman.hasFlag" (list $args "--service-account-private-key-file="))) -}}
+  {{- $missing = append $missing (dict "name" "serviceaccount-token-controller" "what" "key: preset=kubeadm, or --service-account-private-key-file") -}}
+{{- end -}}
+{{- if and (has "node-ipam-controller" $names) (not (include "steersman.hasFlag" (list $args "--allocate-node-cidrs"))) -}}
+  {{- $missing = append $missing (dict "name" "node-ipam-controller" "what" "--allocate-node-cidrs and --cluster-cidr, if the network plugin wants a range of addresses per node") -}}
+{{- end -}}
+{{- range (include "steersman.controllers" . | fromJson).gated -}}
+  {{- $missing = append $missing (dict "name" .name "what" (printf "featureGates.%s=true, here and on the API server" .gate.name)) -}}
+{{- end -}}
+{{- dict "items" $missing | toJson -}}
+{{- end -}}
+
+{{/*
+The arguments of kube-controller-manager that leave our controllers to Steersman: those of kubeadm without ours, or the others by name,
+whichever is shorter.
+*/}}
+{{- define "steersman.othersControllers" -}}
+{{- $names := (include "steersman.names" . | fromJson).items -}}
+{{- $without := list "*" "bootstrapsigner" "tokencleaner" -}}
+{{- range $names }}{{ $without = append $without (printf "-%s" .) }}{{ end -}}
+{{- $others := list -}}
+{{- range .Files.Get "files/controllers.yaml" | fromYamlArray -}}
+  {{- if and (not (has .name $names)) (or .enabledByDefault (has "bootstrapsigner" .aliases) (has "tokencleaner" .aliases)) -}}
+    {{- $others = append $others .name -}}
+  {{- end -}}
+{{- end -}}
+{{- dict "items" (ternary $others $without (lt (len $others) (len $without))) | toJson -}}
 {{- end -}}

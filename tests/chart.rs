@@ -294,10 +294,15 @@ fn manager_works_with_the_arguments_of_the_chart() {
 fn managers_of_the_chart_work_beside_kube_controller_manager_and_in_its_place() {
     let programs = ["etcd", "kube-apiserver", "kube-controller-manager"];
     let folder = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-    let has_all =
-        |folder: &PathBuf| programs.iter().all(|program| folder.join(program).is_file());
+    let has_all = |folder: &PathBuf| {
+        programs
+            .iter()
+            .all(|program| folder.join(program).is_file())
+    };
     if !folder.as_ref().is_some_and(has_all) {
-        skip("KUBEBUILDER_ASSETS is no folder with etcd, kube-apiserver and kube-controller-manager");
+        skip(
+            "KUBEBUILDER_ASSETS is no folder with etcd, kube-apiserver and kube-controller-manager",
+        );
         return;
     }
     helm("real.py", "RealServer");

@@ -12,7 +12,7 @@ use steersman_values::clock::Clock;
 
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 use crate::support::{
-    Clients, LIMIT, Program, api_server, ask, free_port, get, kubeconfig, split, tls,
+    Clients, LIMIT, Program, api_server, ask, free_port, get, kubeconfig, split, steersman, tls,
 };
 
 /// A manager without controllers that serves HTTPS. Its API server only reports that it is healthy.
@@ -67,6 +67,40 @@ pub(crate) fn start(directory: &Path, flags: &[&str]) -> Serving {
         address: SocketAddr::from(([127, 0, 0, 1], port)),
         certificate,
         clients,
+    }
+}
+
+#[test]
+fn a_server_that_is_not_verified_needs_no_authorities_of_the_system() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = start(directory.path(), &[]);
+    let unverified = directory.path().join("unverified");
+    let content = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {
+            "server": format!("https://{}", first.address), "insecure-skip-tls-verify": true,
+        }}],
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+    });
+    std::fs::write(&unverified, content.to_string()).unwrap();
+    let plain = kubeconfig(directory.path(), api_server("200 OK"));
+    for server in [&plain, unverified.to_str().unwrap()] {
+        let port = format!("--secure-port={}", free_port());
+        let arguments = [
+            "--kubeconfig",
+            server,
+            "--leader-elect=false",
+            "--controllers=",
+            &port,
+        ];
+        let mut command = steersman(&arguments);
+        // An image with nothing but the program has no authorities.
+        command
+            .args(["--bind-address=127.0.0.1", "--cert-dir"])
+            .arg(directory.path())
+            .env("SSL_CERT_FILE", "/dev/null")
+            .env("SSL_CERT_DIR", "/dev/null");
+        Program::spawn(&mut command).wait_for_line("Serving securely");
     }
 }
 

@@ -6,6 +6,7 @@
 //! Each controller's `explain.rs` is beside its decisions and calls them, so that an explanation and
 //! a sync agree.
 
+mod ask;
 mod deletion;
 mod stuck;
 
@@ -20,6 +21,7 @@ use crate::{
     tainteviction,
 };
 
+pub use ask::{AskError, ask};
 pub use stuck::{KINDS, stuck};
 
 /// Namespace and name of the Lease of controller managers.

@@ -3,7 +3,8 @@
 //! Tools compare codes, so a code never changes its meaning. The text of a reason is for people and
 //! may change.
 
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The weight of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +162,18 @@ codes! {
 impl Serialize for Code {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let known = Self::ALL.iter().find(|code| code.name() == name);
+        known.copied().ok_or_else(|| {
+            D::Error::custom(format!(
+                "unknown code {name:?}; the manager is of another release"
+            ))
+        })
     }
 }
 

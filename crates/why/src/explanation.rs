@@ -2,13 +2,13 @@
 //! waits for.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use steersman_values::resource::ResourceType;
 
 use crate::{Code, Reason, Role};
 
 /// The object of an explanation.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
     /// API version, such as `apps/v1`.
@@ -16,7 +16,7 @@ pub struct Subject {
     /// Kind.
     pub kind: String,
     /// Namespace; empty for cluster-scoped objects.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name.
     pub name: String,
@@ -49,7 +49,7 @@ impl Subject {
 }
 
 /// The answer about one object.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The object.
@@ -57,13 +57,13 @@ pub struct Explanation {
     /// Its state in a few words, such as `does not progress (2 of 3 new pods available)`.
     pub state: String,
     /// Start of the state, if the API tells it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The reasons, causes first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Reason>,
     /// The answers about the objects that this object waits for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<Self>,
 }
 

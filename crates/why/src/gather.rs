@@ -67,6 +67,9 @@ pub async fn gather<T>(
 pub struct ClientReader {
     client: ApiClient,
     guard: Option<Arc<dyn Guard>>,
+    /// Whether one object is read as a list of one: the role of controller managers has the right to
+    /// list all types, and not to get them.
+    lists: bool,
     types: OnceCell<Option<Discovery>>,
 }
 
@@ -76,15 +79,28 @@ impl ClientReader {
         Self {
             client,
             guard: None,
+            lists: false,
             types: OnceCell::new(),
         }
     }
 
-    /// The same for a caller with fewer rights than `client`.
+    /// The same for a caller with fewer rights than `client`, which is that of a controller manager.
     #[must_use]
     pub fn guarded(mut self, guard: Arc<dyn Guard>) -> Self {
         self.guard = Some(guard);
+        self.lists = true;
         self
+    }
+
+    async fn object(&self, of: &ResourceType, namespace: &str, name: &str) -> Loaded {
+        if !self.lists {
+            return self.request(of, namespace, Some(name), "").await;
+        }
+        let fields = format!("metadata.name={name}");
+        match self.request(of, namespace, None, &fields).await {
+            Loaded::Objects(found) if found.is_empty() => Loaded::Absent,
+            outcome => outcome,
+        }
     }
 
     async fn type_of(&self, group: &str, name: &str) -> Loaded {
@@ -179,7 +195,7 @@ impl Reader for ClientReader {
                     name,
                 } => {
                     if self.may_get(of, namespace, name).await {
-                        self.request(of, namespace, Some(name), "").await
+                        self.object(of, namespace, name).await
                     } else {
                         Loaded::Denied
                     }

@@ -18,6 +18,11 @@ const MANY: u32 = 5;
 /// Time after a change of the spec for which a controller may not have seen it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
+/// Whether failures of this category are races that the next sync settles.
+pub fn is_race(category: &str) -> bool {
+    RACES.contains(&category)
+}
+
 /// The reasons that the queues of `controller` have about `key`. Empty outside the leader.
 pub fn of_key(world: &World, controller: &str, key: &str, namespace: &str) -> Vec<Reason> {
     let Some(inside) = &world.inside else {
@@ -36,7 +41,7 @@ fn of_state(state: &KeyState, now: Timestamp, namespace: &str) -> Vec<Reason> {
     let by = state.controller;
     let mut found = Vec::new();
     if let Some(failure) = &state.failure
-        && (!RACES.contains(&failure.category) || failure.count >= MANY)
+        && (!is_race(failure.category) || failure.count >= MANY)
     {
         let mut reason = refusal(&failure.error, namespace, by);
         if reason.code == Code::RequestFailed && failure.request.is_none() {

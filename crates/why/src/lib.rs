@@ -19,6 +19,7 @@ pub mod keys;
 pub mod pod;
 mod reason;
 mod refusal;
+mod report;
 mod text;
 mod world;
 
@@ -29,5 +30,6 @@ pub use gather::{ClientReader, Guard, Reader, gather};
 pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, StuckKey};
 pub use reason::Reason;
 pub use refusal::refusal;
+pub use report::{Question, Report};
 pub use text::{age, ordinal};
 pub use world::{Doc, Explain, Known, Loaded, Need, World};

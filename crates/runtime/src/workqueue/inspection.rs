@@ -2,13 +2,18 @@
 //!
 //! A read formats and compares keys under the lock of the queue. It happens only if somebody asks.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGaugeVec, Opts};
 use tokio::time::Instant;
 
-use steersman_why::{KeyState, StuckKey};
+use steersman_why::{KeyState, StuckKey, keys, refusal};
 
 use super::{QueueMetrics, Shared, WorkQueue};
 
@@ -128,6 +133,56 @@ impl QueueMetrics {
             .filter_map(|(name, queue)| Some(queue.upgrade()?.stuck(name)))
             .flatten()
             .collect()
+    }
+}
+
+/// The gauge of keys that have failed for a minute, by controller and reason. Computed at each
+/// scrape, so that it costs nothing else.
+struct StuckObjects {
+    metrics: QueueMetrics,
+    gauge: IntGaugeVec,
+}
+
+/// Keys count after this time of failures.
+const LONG: Duration = Duration::from_secs(60);
+
+impl QueueMetrics {
+    /// The collector of `steersman_stuck_objects`.
+    pub(super) fn stuck_objects(&self) -> Result<Box<dyn Collector>, prometheus::Error> {
+        let opts = Opts::new(
+            "steersman_stuck_objects",
+            "[ALPHA] Objects whose syncs have failed for a minute or longer, by controller and reason.",
+        );
+        Ok(Box::new(StuckObjects {
+            metrics: self.clone(),
+            gauge: IntGaugeVec::new(opts, &["controller", "reason"])?,
+        }))
+    }
+}
+
+impl Collector for StuckObjects {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut counts: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        for stuck in self.metrics.stuck() {
+            let failure = stuck.failure;
+            if failure.first < LONG && !failure.is_dropped || keys::is_race(failure.category) {
+                continue;
+            }
+            let reason = refusal(&failure.error, "", stuck.controller).code.name();
+            *counts.entry((stuck.controller, reason)).or_default() += 1;
+        }
+        // A gauge of a solved problem goes away, so that an alert ends.
+        self.gauge.reset();
+        for ((controller, reason), count) in counts {
+            self.gauge
+                .with_label_values(&[controller, reason])
+                .set(count);
+        }
+        self.gauge.collect()
     }
 }
 

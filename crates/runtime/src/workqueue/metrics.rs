@@ -124,6 +124,7 @@ impl QueueMetrics {
         registry.register(Box::new(metrics.queue_duration.clone()))?;
         registry.register(Box::new(metrics.work_duration.clone()))?;
         registry.register(Box::new(metrics.work.clone()))?;
+        registry.register(metrics.stuck_objects()?)?;
         Ok(metrics)
     }
 

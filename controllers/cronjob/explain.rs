@@ -62,7 +62,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.add(Reason::new(Code::NextRun, NAME, message).next(next));
             missed(&cron_job, world, answer);
         }
-        Action::Start(run) if !answer.is_stuck() => match warning(world, doc, &["FailedCreate"]) {
+        Action::Start(run) if !answer.knows_cause() => match warning(world, doc, &["FailedCreate"])
+        {
             Some(event) => {
                 let text = event
                     .message

@@ -54,7 +54,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             .any(|doc| place(doc).is_some_and(|at| *at == **node))
     };
     let missing: Vec<String> = wanted.into_iter().filter(|node| !has_pod(node)).collect();
-    if !missing.is_empty() && !answer.is_stuck() {
+    if !missing.is_empty() && !answer.knows_cause() {
         creation(world, doc, &missing, answer);
     }
     for about in pod::unavailable(world, &pods, ds.spec.min_ready_seconds) {

@@ -1,13 +1,18 @@
 //! Why a Deployment does not progress: the step that its rollout waits for, by the same functions
 //! that decide the steps.
 
-use steersman_objects::{Deployment, ReplicaSet, Strategy};
+use std::sync::Arc;
+
+use steersman_objects::{Deployment, Pod, ReplicaSet, Strategy};
 use steersman_values::resource::{PODS, REPLICA_SETS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
 
 use super::conditions::{self, PROGRESSING, reason};
 use super::replica_sets::ReplicaSets;
 use super::{NAME, limits, progress, recreate, rolling};
+
+/// Old pods that one answer looks into.
+const SHOWN: usize = 3;
 
 /// Adds the reasons about `doc`, and the answers about its ReplicaSets.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -79,7 +84,7 @@ fn creation(
     sets: &ReplicaSets,
     answer: &mut Explanation,
 ) {
-    if sets.new.is_some() || answer.is_stuck() {
+    if sets.new.is_some() || answer.knows_cause() {
         return;
     }
     let condition = conditions::find(&d.status.conditions, PROGRESSING)
@@ -116,7 +121,8 @@ fn step(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
         ""
     };
     let message = format!(
-        "rolling update: at most {surge} pods beyond {} (maxSurge), at least {least} available{waits}",
+        "rolling update: at most {} beyond {} (maxSurge), at least {least} available{waits}",
+        steersman_why::count(usize::try_from(surge).unwrap_or(0), "pod"),
         d.spec.replicas
     );
     let reason = Reason::new(Code::RolloutWindow, NAME, message)
@@ -157,12 +163,13 @@ fn follow(
     answer: &mut Explanation,
 ) {
     let doc_of = |rs: &ReplicaSet| owned.iter().find(|doc| *doc.name() == *rs.meta.name);
-    if d.spec.strategy == Strategy::Recreate && recreate::old_pods_running(sets, &[]) {
-        let message = "strategy Recreate: the old pods must end before new ones start";
-        answer.add(Reason::new(Code::OldPodsRunning, NAME, message));
-        for doc in sets.old.iter().filter_map(|rs| doc_of(rs)) {
-            terminating(world, doc, answer);
-        }
+    if d.spec.strategy == Strategy::Recreate {
+        old_pods(
+            world,
+            sets.old.iter().filter_map(|rs| doc_of(rs)),
+            sets,
+            answer,
+        );
     }
     if let Some(doc) = sets.new.as_ref().and_then(|rs| doc_of(rs)) {
         answer.follow(world.explain(&REPLICA_SETS, doc));
@@ -178,10 +185,22 @@ fn follow(
     }
 }
 
-/// Follows the pods of an old ReplicaSet that have not ended.
-fn terminating(world: &World, replica_set: &Doc, answer: &mut Explanation) {
-    let pods = world.controlled(&PODS, replica_set.namespace(), replica_set.uid());
-    for pod in pods.unwrap_or_default().iter().take(3) {
+/// The old pods for which the strategy Recreate waits.
+fn old_pods<'a>(
+    world: &World,
+    old: impl Iterator<Item = &'a Doc>,
+    sets: &ReplicaSets,
+    answer: &mut Explanation,
+) {
+    let pods = old.filter_map(|rs| world.controlled(&PODS, rs.namespace(), rs.uid()));
+    let pods: Vec<Doc> = pods.flatten().collect();
+    let views: Vec<Arc<Pod>> = pods.iter().filter_map(Doc::view).collect();
+    if !recreate::old_pods_running(sets, &views) {
+        return;
+    }
+    let message = "strategy Recreate: the old pods must end before new ones start";
+    answer.add(Reason::new(Code::OldPodsRunning, NAME, message));
+    for pod in pods.iter().take(SHOWN) {
         answer.follow(world.explain(&PODS, pod));
     }
 }

@@ -52,33 +52,26 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);
     }
-    if let Some(failed) = doc
-        .condition("DisruptionAllowed")
-        .filter(|condition| condition.text("/reason") == "SyncFailed")
-    {
-        let unmanaged = docs.iter().filter(|doc| {
-            let owners = doc.items("/metadata/ownerReferences").iter();
-            !owners.into_iter().any(|owner| owner["controller"] == true)
-        });
-        let unmanaged: Vec<&str> = unmanaged.map(|doc| doc.name()).collect();
-        let code = if unmanaged.is_empty() {
-            Code::SyncFailed
-        } else {
-            Code::UnmanagedPods
-        };
-        let mut message = failed.text("/message").to_owned();
-        if !unmanaged.is_empty() {
-            message = format!(
-                "{message}; pods without a controller: {}",
-                unmanaged.join(", ")
-            );
-        }
-        let who = "owner of the budget (minAvailable as a number counts any pods)";
-        answer.add(
-            Reason::new(code, NAME, message)
-                .who(who)
-                .since(failed.time("/lastTransitionTime")),
-        );
+    let is_unmanaged = |doc: &&&Doc| {
+        let owners = doc.items("/metadata/ownerReferences").iter();
+        !owners.into_iter().any(|owner| owner["controller"] == true)
+    };
+    let unmanaged: Vec<&str> = docs
+        .iter()
+        .filter(is_unmanaged)
+        .map(|doc| doc.name())
+        .collect();
+    if !by_pods && !unmanaged.is_empty() {
+        let names = unmanaged.join(", ");
+        let message = format!("pods without a controller are not counted: {names}");
+        let who = "owner of the budget: minAvailable as a number counts any pods";
+        answer.add(Reason::new(Code::UnmanagedPods, NAME, message).who(who));
+    }
+    let failed = doc.condition("DisruptionAllowed");
+    if let Some(failed) = failed.filter(|condition| condition.text("/reason") == "SyncFailed") {
+        let reason = Reason::new(Code::SyncFailed, NAME, failed.text("/message"));
+        let who = "owner of the budget";
+        answer.add(reason.who(who).since(failed.time("/lastTransitionTime")));
     }
     if allowed > 0 {
         return;
@@ -88,8 +81,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         desired_healthy,
         healthy,
     } = numbers;
-    let message = if expected == 0 {
+    let message = if pods.is_empty() {
         "the selector matches no pods, so the budget expects none".to_owned()
+    } else if expected == 0 {
+        "the budget expects no pods, so it allows no disruption".to_owned()
     } else if desired_healthy >= expected {
         format!(
             "{desired_healthy} of {expected} pods must stay healthy, so the budget never allows a disruption"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steersman_helpers::endpointslice::pods::{is_endpoint, target_port};
 use steersman_objects::{Pod, Service};
 use steersman_values::resource::{ENDPOINT_SLICES, PODS};
-use steersman_why::{Code, Doc, Explanation, Reason, World, pod};
+use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod};
 
 use super::NAME;
 
@@ -52,8 +52,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     let ready = selected.iter().filter(|(_, pod)| serving(pod)).count();
     answer.state = format!(
-        "has {ready_in_slices} ready endpoints, and selects {} pods",
-        selected.len()
+        "has {}, and selects {}",
+        count(ready_in_slices, "ready endpoint"),
+        count(selected.len(), "pod")
     );
     if selected.is_empty() {
         nothing_selected(doc, pods, &service, answer);

@@ -182,6 +182,6 @@ pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
             "all owners are gone: {}; the garbage collector deletes the object",
             gone.join(", ")
         );
-        answer.add(Reason::new(Code::PodsSurplus, NAME, message));
+        answer.add(Reason::new(Code::OwnersGone, NAME, message));
     }
 }

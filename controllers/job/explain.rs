@@ -154,7 +154,7 @@ fn decide(
                     .who("owner of the container's program"),
             );
         }
-        Action::Create(pods) if !answer.is_stuck() => {
+        Action::Create(pods) if !answer.knows_cause() => {
             match warning(world, doc, &["FailedCreate"]) {
                 Some(event) => {
                     let text = event

@@ -19,6 +19,13 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     };
     answer.since = Some(deleted);
+    // The controller counts each pass that leaves content as a failure; the content is the cause.
+    for reason in &mut answer.reasons {
+        if reason.code == Code::SyncFailed {
+            reason.code = Code::RetryScheduled;
+            reason.who.clear();
+        }
+    }
     let failing = |kind: &str| {
         let condition = doc.condition(kind);
         condition.filter(|condition| condition.text("/status") == "True")
@@ -33,7 +40,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     if let Some(condition) = failing(CONTENT) {
         let refused = refusal(condition.text("/message"), doc.name(), NAME);
-        answer.add(refused.since(condition.time("/lastTransitionTime")));
+        // The queue has the same failure, with its next try.
+        if !answer.has(refused.code) {
+            answer.add(refused.since(condition.time("/lastTransitionTime")));
+        }
     }
     let left = failing(REMAINING)
         .map(|condition| types(condition.text("/message")))

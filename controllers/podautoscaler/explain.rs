@@ -45,7 +45,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 _ => Code::RequestFailed,
             };
             let message = format!("{why}: {}", able.text("/message"));
-            answer.add(
+            answer.name_failure(
                 Reason::new(code, NAME, message)
                     .who(format!("owner of {about}"))
                     .since(since),
@@ -140,7 +140,7 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
             .collect();
         message = format!("{message}; other autoscalers here: {}", others.join(", "));
     }
-    answer.add(
+    answer.name_failure(
         Reason::new(code, NAME, message)
             .who(who)
             .since(active.time("/lastTransitionTime")),

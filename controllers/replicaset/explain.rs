@@ -63,7 +63,7 @@ pub(crate) fn explain<O: PodOwner>(world: &World, doc: &Doc, by: &str, answer: &
 
 /// The reason why `missing` pods are not created.
 fn creation(world: &World, doc: &Doc, missing: usize, by: &str, answer: &mut Explanation) {
-    if doc.deleted().is_some() || answer.is_stuck() {
+    if doc.deleted().is_some() || answer.knows_cause() {
         return;
     }
     let event = warning(world, doc, &["FailedCreate"]);

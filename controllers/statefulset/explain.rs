@@ -98,9 +98,8 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     });
     let waiting = others.count();
     if plan.is_ordered() && waiting > 0 {
-        let message = format!(
-            "pods are created in order: {waiting} further pods wait until {name} is available"
-        );
+        let further = steersman_why::count(waiting, "further pod");
+        let message = format!("pods are created in order: {further} after {name} is available");
         let reason = Reason::new(Code::OrdinalBlocks, NAME, message)
             .who(format!("see pod {name}"))
             .field("pod", name.as_str());
@@ -110,12 +109,7 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     let wants_pod = turns
         .flat_map(|turn| turn.actions)
         .any(|action| matches!(action, Action::Create { ordinal, .. } if ordinal == number));
-    if wants_pod
-        && !answer
-            .reasons
-            .iter()
-            .any(|reason| !reason.who.is_empty() && reason.code != Code::OrdinalBlocks)
-    {
+    if wants_pod && !answer.knows_cause() {
         match warning(world, doc, &["FailedCreate"]) {
             Some(event) => {
                 let mut reason =

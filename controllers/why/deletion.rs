@@ -123,26 +123,14 @@ fn other(doc: &Doc, name: &str, answer: &mut Explanation) {
         return;
     }
     let set_by = doc.set_by(name);
-    let owner = FOREIGN
-        .iter()
-        .find(starts)
-        .map(|(_, owner)| (*owner).to_owned());
-    let owner = owner.or_else(|| {
-        // Programs of people set finalizers by hand, and remove none.
-        let manager = set_by.filter(|manager| !manager.starts_with("kubectl"))?;
-        Some(manager.to_owned())
-    });
+    let owner = FOREIGN.iter().find(starts).map(|(_, owner)| *owner);
+    // The domain names the controller. The program that set the finalizer may have been a person's.
     let domain = name.split_once('/').map(|(domain, _)| domain);
-    let (by, who) = match (&owner, domain) {
-        (Some(owner), _) => (owner.clone(), format!("operator of {owner}")),
-        (None, Some(domain)) => (
-            String::new(),
-            format!("operator of the controller of {domain}"),
-        ),
-        (None, None) => (
-            String::new(),
-            "operator of the controller that set it".to_owned(),
-        ),
+    let (by, who) = match (owner, domain, set_by) {
+        (Some(owner), _, _) => (owner, format!("operator of {owner}")),
+        (None, Some(domain), _) => (domain, format!("operator of the controller of {domain}")),
+        (None, None, Some(manager)) => (manager, format!("operator of {manager}")),
+        (None, None, None) => ("", "operator of the controller that set it".to_owned()),
     };
     let set = set_by
         .map(|manager| format!(" (set by {manager})"))

@@ -84,6 +84,31 @@ impl Explanation {
         self.reasons.push(reason);
     }
 
+    /// Adds a reason that names the failure of a sync better than its error does. The error leaves
+    /// only its times.
+    pub fn name_failure(&mut self, mut reason: Reason) {
+        let is_vague = |known: &Reason| {
+            known.by == reason.by
+                && matches!(
+                    known.code,
+                    Code::SyncFailed | Code::RequestFailed | Code::RetryScheduled
+                )
+        };
+        if let Some(at) = self.reasons.iter().position(is_vague) {
+            let vague = self.reasons.remove(at);
+            reason.last_try = vague.last_try;
+            reason.attempts = vague.attempts;
+            reason.next_try = vague.next_try;
+        }
+        self.reasons.push(reason);
+    }
+
+    /// Whether a cause is known, other than the mere lack of a reaction.
+    pub fn knows_cause(&self) -> bool {
+        self.causes()
+            .any(|(_, reason)| !matches!(reason.code, Code::NotObserved | Code::OrdinalBlocks))
+    }
+
     /// Adds the answer about an object that this object waits for, unless it has no reason.
     pub fn follow(&mut self, other: Self) {
         if !other.reasons.is_empty() || !other.waits_for.is_empty() {
@@ -119,6 +144,17 @@ impl Explanation {
     /// Puts causes before waits and facts, here and in all answers below, and drops repetitions.
     #[must_use]
     pub fn sorted(mut self) -> Self {
+        let knows_cause = self.knows_cause();
+        let others = self
+            .reasons
+            .iter()
+            .filter(|reason| reason.code != Code::RetryScheduled)
+            .count();
+        self.reasons.retain(|reason| match reason.code {
+            Code::NotObserved => !knows_cause,
+            Code::RetryScheduled => others == 0 || reason.attempts > 0,
+            _ => true,
+        });
         let mut seen = Vec::new();
         self.reasons.retain(|reason| {
             let key = (reason.code, reason.message.clone());

@@ -31,5 +31,5 @@ pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, StuckKey};
 pub use reason::Reason;
 pub use refusal::refusal;
 pub use report::{Question, Report};
-pub use text::{age, ordinal};
+pub use text::{age, count, ordinal};
 pub use world::{Doc, Explain, Known, Loaded, Need, World};

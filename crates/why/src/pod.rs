@@ -463,7 +463,11 @@ fn of_group(mut about: Explanation, names: &[String]) -> Explanation {
         } else {
             format!(" and {more} more")
         };
-        about.state = format!("{}; so are {}{rest}", about.state, shown.join(", "));
+        about.state = format!(
+            "{}; the same holds for {}{rest}",
+            about.state,
+            shown.join(", ")
+        );
     }
     about
 }

@@ -26,6 +26,12 @@ pub fn age(seconds: i64) -> String {
     }
 }
 
+/// `1 pod`, `2 pods`.
+pub fn count(number: usize, noun: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{end}")
+}
+
 /// `9th`.
 pub fn ordinal(number: u32) -> String {
     let end = match (number % 10, number % 100) {

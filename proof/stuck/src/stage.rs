@@ -148,7 +148,9 @@ impl Stage {
     pub async fn ask(&self, story: &Story, with_leader: bool) -> Result<Report, StageError> {
         let (kind, name) = story.about;
         let question = Question::object(kind, "default", name);
-        let inside = with_leader.then(|| Arc::clone(&self.inside));
+        // Without controllers there is no manager to ask.
+        let has_leader = with_leader && story.run != Run::Nothing;
+        let inside = has_leader.then(|| Arc::clone(&self.inside));
         let reader = ClientReader::new((self.clients)("why"));
         Ok(ask(&reader, self.cluster.clock().now(), inside, &question).await?)
     }

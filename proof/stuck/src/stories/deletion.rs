@@ -171,19 +171,12 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
     Story {
         question: 6,
         title: "the owner is in another namespace",
-        run: Run::All,
-        steps: &[
-            Step::Apply(
-                r#"{apiVersion: v1, kind: Namespace, metadata: {name: other}}
-"#,
-            ),
-            Step::Load(
-                r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "parent", "namespace": "other", "uid": "11111111-1111-1111-1111-111111111111"}}
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "namespace": "default", "uid": "22222222-2222-2222-2222-222222222222", "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": "11111111-1111-1111-1111-111111111111"}]}}
 ---
-{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "namespace": "default", "uid": "22222222-2222-2222-2222-222222222222", "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": "11111111-1111-1111-1111-111111111111", "blockOwnerDeletion": true, "controller": true}]}}
-"#,
-            ),
-        ],
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "child.1", "namespace": "default"}, "type": "Warning", "reason": "OwnerRefInvalidNamespace", "message": "ownerRef [v1/ConfigMap, namespace: default, name: parent] does not exist in namespace \"default\"", "involvedObject": {"kind": "ConfigMap", "namespace": "default", "name": "child", "uid": "22222222-2222-2222-2222-222222222222"}, "lastTimestamp": "2026-11-28T11:59:00Z"}"#,
+        )],
         about: ("configmap", "child"),
         truth: Truth::Cause(Code::OwnerElsewhere, "namespace", "same namespace"),
     },

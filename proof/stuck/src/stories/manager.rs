@@ -4,6 +4,18 @@ use steersman_why::Code;
 
 use crate::{Run, Step, Story, Truth};
 
+const DEPLOYMENT: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: registry/web:1}]}
+"#;
+
 pub(super) const STORIES: &[Story] = &[
     Story {
         question: 16,
@@ -66,34 +78,44 @@ spec:
     },
     Story {
         question: 16,
-        title: "the API server fails to write the status",
+        title: "the API server fails to create ReplicaSets",
         run: Run::All,
         steps: &[
             Step::Reject(
-                "update",
-                "deployments",
+                "create",
+                "replicasets",
                 500,
                 "InternalError",
                 "etcdserver: request timed out",
             ),
+            Step::Apply(DEPLOYMENT),
+        ],
+        about: ("deployment", "web"),
+        truth: Truth::Cause(Code::RequestFailed, "etcdserver", "API server"),
+    },
+    Story {
+        question: 16,
+        title: "the API server fails to create EndpointSlices",
+        run: Run::All,
+        steps: &[
+            Step::Reject(
+                "create",
+                "endpointslices",
+                500,
+                "InternalError",
+                "etcdserver: request timed out",
+            ),
+            Step::Apply(DEPLOYMENT),
             Step::Apply(
-                r#"apiVersion: apps/v1
-kind: Deployment
+                r#"
+apiVersion: v1
+kind: Service
 metadata: {name: web}
-spec:
-  replicas: 3
-  
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata:
-      labels: {app: web}
-    spec:
-      
-      containers: [{name: main, image: registry/web:1}]
+spec: {selector: {app: web}, ports: [{port: 80}]}
 "#,
             ),
         ],
-        about: ("deployment", "web"),
+        about: ("service", "web"),
         truth: Truth::Inside(Code::RequestFailed, "etcdserver", "API server"),
     },
     Story {
@@ -123,6 +145,6 @@ spec:
             ),
         ],
         about: ("deployment", "web"),
-        truth: Truth::Cause(Code::NotObserved, "generation", "controller manager"),
+        truth: Truth::Cause(Code::NoLeader, "node-a_1", "controller manager"),
     },
 ];

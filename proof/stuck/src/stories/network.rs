@@ -225,7 +225,7 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
             ),
         ],
         about: ("pdb", "web"),
-        truth: Truth::Cause(Code::DisruptionBlocked, "", "budget"),
+        truth: Truth::Cause(Code::UnmanagedPods, "lone", "minAvailable"),
     },
     Story {
         question: 15,

@@ -163,11 +163,12 @@ spec:
     },
     Story {
         question: 3,
-        title: "strategy Recreate waits for an old pod with a finalizer",
+        title: "strategy Recreate waits for a pod on a dead node",
         run: Run::All,
         steps: &[
             Step::Apply(
-                r#"apiVersion: apps/v1
+                r#"
+apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
 spec:
@@ -175,15 +176,21 @@ spec:
   strategy: {type: Recreate}
   selector: {matchLabels: {app: web}}
   template:
-    metadata:
-      labels: {app: web}
-      finalizers: [example.com/drain]
+    metadata: {labels: {app: web}}
     spec:
-      
+      nodeName: node-0
+      tolerations: [{operator: Exists}]
       containers: [{name: main, image: registry/web:1}]
 "#,
             ),
             Step::Wait(30),
+            Step::Patch(
+                "nodes",
+                "",
+                "node-0",
+                r#"{"metadata":{"annotations":{"simulate.steersman.dev/behaviour":"dead"}}}"#,
+            ),
+            Step::Wait(120),
             Step::Patch(
                 "deployments",
                 "default",
@@ -192,7 +199,7 @@ spec:
             ),
         ],
         about: ("deployment", "web"),
-        truth: Truth::Cause(Code::ForeignFinalizer, "example.com/drain", "example.com"),
+        truth: Truth::Cause(Code::NodeNotReady, "node-0", "node node-0"),
     },
     Story {
         question: 3,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_why::{Inside, Known, Question, Reader, Report, gather};
+use steersman_why::{Explanation, Inside, Known, Question, Reader, Report, gather};
 
 use super::{about, explain, stuck};
 
@@ -37,8 +37,10 @@ pub async fn ask(
 ) -> Result<Report, AskError> {
     let leader = inside.as_ref().map(|inside| inside.manager().identity);
     let leader = leader.unwrap_or_default();
-    let report = |answers, is_list, withheld| Report {
+    let report = |answers: Vec<Explanation>, is_list, withheld| Report {
         time: now,
+        stuck: answers.iter().any(Explanation::is_stuck),
+        absent: answers.iter().any(|answer| answer.is_absent),
         leader: leader.clone(),
         answers,
         is_list,

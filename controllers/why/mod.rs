@@ -94,6 +94,7 @@ pub fn about(world: &World, of: &ResourceType, namespace: &str, name: &str) -> O
         Known::Yes(doc) => doc,
         Known::Absent => {
             let mut answer = Explanation::new(Subject::new(of, namespace, name), "does not exist");
+            answer.is_absent = true;
             absent(world, of, namespace, &mut answer);
             return Some(answer);
         }

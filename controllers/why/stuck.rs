@@ -6,7 +6,7 @@ use steersman_values::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
     ResourceType, SERVICES, STATEFUL_SETS,
 };
-use steersman_why::{Doc, Explanation, World};
+use steersman_why::{Code, Doc, Explanation, World};
 
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
@@ -41,11 +41,18 @@ pub fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
         found.extend(
             roots
                 .map(|doc| world.explain(of, doc))
-                .filter(Explanation::is_stuck),
+                .filter(|answer| answer.is_stuck() && !is_deliberate(answer)),
         );
     }
     found.sort_by_key(|answer| answer.oldest().unwrap_or(Timestamp::MAX));
     found
+}
+
+/// Whether a person stopped the object by its spec, and nothing else holds it.
+fn is_deliberate(answer: &Explanation) -> bool {
+    answer
+        .causes()
+        .all(|(_, cause)| cause.code == Code::Suspended)
 }
 
 /// Whether no answer about another kind covers the object. An object that is being deleted may wait

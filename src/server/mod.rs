@@ -632,6 +632,13 @@ mod tests {
                 Some("404 page not found\n"),
             ),
             (
+                "GET",
+                "/debug/why/deployments/default/web",
+                404,
+                text,
+                Some("404 page not found\n"),
+            ),
+            (
                 "DELETE",
                 "/metrics/slis",
                 200,

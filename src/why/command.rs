@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
         Err(error) => return failed(&format!("cannot start threads: {error}")),
     };
     match runtime.block_on(answer(&args)) {
-        Ok(is_stuck) => ExitCode::from(if is_stuck { STUCK } else { MOVES }),
+        Ok(code) => ExitCode::from(code),
         Err(error) => failed(&error),
     }
 }
@@ -92,7 +92,7 @@ fn failed(error: &str) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-async fn answer(args: &Args) -> Result<bool, String> {
+async fn answer(args: &Args) -> Result<u8, String> {
     let path = args.kubeconfig.as_deref().map(Path::new);
     let config =
         steersman_client::load_config_as_kubectl(path).map_err(|error| error.to_string())?;
@@ -144,7 +144,11 @@ async fn answer(args: &Args) -> Result<bool, String> {
             print(&text);
         }
         if !args.watch {
-            return Ok(report.is_stuck());
+            return Ok(match (report.absent, report.stuck) {
+                (true, _) => FAILED,
+                (false, true) => STUCK,
+                (false, false) => MOVES,
+            });
         }
         last = text;
         tokio::time::sleep(PAUSE).await;

@@ -21,6 +21,9 @@ pub struct LastEvent {
     pub count: u32,
 }
 
+/// The start of the message of an Event that the correlator joins with others.
+const COMBINED: &str = "(combined from similar events): ";
+
 /// The time of the last occurrence.
 pub(crate) fn time(event: &Doc) -> Option<Timestamp> {
     [
@@ -43,13 +46,14 @@ pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEven
         "" => event.text("/reportingComponent"),
         component => component,
     };
+    let message = event.text("/message");
     let count = event
         .number("/count")
         .max(event.number("/series/count"))
         .max(1);
     Some(LastEvent {
         reason: event.text("/reason").to_owned(),
-        message: event.text("/message").to_owned(),
+        message: message.strip_prefix(COMBINED).unwrap_or(message).to_owned(),
         from: from.to_owned(),
         at: time(event),
         first: event.time("/firstTimestamp").or_else(|| time(event)),

@@ -59,6 +59,9 @@ pub struct Explanation {
     /// Start of the state, if the API tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// Whether the API server has no such object.
+    #[serde(skip)]
+    pub is_absent: bool,
     /// The reasons, causes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Reason>,
@@ -74,6 +77,7 @@ impl Explanation {
             object,
             state: state.into(),
             since: None,
+            is_absent: false,
             reasons: Vec::new(),
             waits_for: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Code, Doc, KeyState, Reason, World, refusal};
+use crate::{Code, Doc, Failure, KeyState, Reason, World, refusal};
 
 /// Times below this are no reason: every key waits in its queue for a moment.
 const MOMENT: Duration = Duration::from_secs(2);
@@ -17,6 +17,19 @@ const MANY: u32 = 5;
 
 /// Time after a change of the spec for which a controller may not have seen it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The reason for a failure of `by`, without its times.
+pub fn of_failure(failure: &Failure, namespace: &str, by: &str) -> Reason {
+    let mut reason = refusal(&failure.error, namespace, by);
+    if reason.code == Code::RequestFailed && failure.request.is_none() {
+        reason.code = Code::SyncFailed;
+        reason.who = "owner of the object".to_owned();
+    }
+    if failure.is_dropped && matches!(reason.code, Code::RequestFailed | Code::SyncFailed) {
+        reason.code = Code::SyncDropped;
+    }
+    reason
+}
 
 /// Whether failures of this category are races that the next sync settles.
 pub fn is_race(category: &str) -> bool {
@@ -43,17 +56,7 @@ fn of_state(state: &KeyState, now: Timestamp, namespace: &str) -> Vec<Reason> {
     if let Some(failure) = &state.failure
         && (!is_race(failure.category) || failure.count >= MANY)
     {
-        let mut reason = refusal(&failure.error, namespace, by);
-        if reason.code == Code::RequestFailed && failure.request.is_none() {
-            reason.code = Code::SyncFailed;
-            reason.who = "owner of the object".to_owned();
-        }
-        if failure.is_dropped {
-            reason.code = match reason.code {
-                Code::RequestFailed | Code::SyncFailed => Code::SyncDropped,
-                known => known,
-            };
-        }
+        let mut reason = of_failure(failure, namespace, by);
         reason.attempts = failure.count;
         reason.last_try = before(failure.last);
         reason = reason

@@ -112,6 +112,10 @@ impl Question {
 pub struct Report {
     /// The time of the answer.
     pub time: Timestamp,
+    /// Whether an object stands still.
+    pub stuck: bool,
+    /// Whether the API server has no such object.
+    pub absent: bool,
     /// The identity of the leader that answered; empty for an answer from API objects alone.
     pub leader: String,
     /// The answers. A question about one object has one.
@@ -124,11 +128,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether an object stands still.
-    pub fn is_stuck(&self) -> bool {
-        self.answers.iter().any(Explanation::is_stuck)
-    }
-
     /// The text for a terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -156,7 +155,13 @@ impl Report {
     /// One line for each object that stands still, with its first cause.
     fn list(&self, text: &mut String) {
         if self.answers.is_empty() {
-            text.push_str("nothing is stuck\n");
+            let seen = if self.withheld.is_empty() {
+                ""
+            } else {
+                " among the objects that were seen"
+            };
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "nothing is stuck{seen}");
         }
         for answer in &self.answers {
             let since = answer

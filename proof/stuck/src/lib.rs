@@ -12,7 +12,7 @@ pub mod stories;
 mod verdict;
 
 pub use stage::{Stage, StageError};
-pub use verdict::{Verdict, table, tell};
+pub use verdict::{Verdict, codes, outputs, table, tell};
 
 use steersman_why::Code;
 

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use steersman_why::{Code, Report};
+use steersman_why::{Code, Report, Role};
 
 use crate::{QUESTIONS, Stage, StageError, Story, Truth};
 
 /// The answers to one story.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Whether `kubectl describe` of the object names the cause, with its Events.
-    pub describe: bool,
+    /// Whether `kubectl describe` of the object names the cause, with its Events. `None` if nothing is
+    /// wrong.
+    pub describe: Option<bool>,
     /// Whether the leader names it.
     pub with_leader: Result<(), String>,
     /// Whether an answer from API objects alone names it.
@@ -26,8 +27,10 @@ pub async fn tell(story: &Story) -> Result<Verdict, StageError> {
     let without_leader = stage.ask(story, false).await?;
     let described = stage.described(story, &with_leader);
     let describe = match story.truth {
-        Truth::Cause(_, message, _) | Truth::Inside(_, message, _) => described.contains(message),
-        Truth::Moves(_) | Truth::Fine => true,
+        Truth::Cause(_, message, _) | Truth::Inside(_, message, _) => {
+            Some(described.contains(message))
+        }
+        Truth::Moves(_) | Truth::Fine => None,
     };
     Ok(Verdict {
         describe,
@@ -85,24 +88,65 @@ pub fn table(stories: &[(&Story, Verdict)]) -> String {
             "| {} | {} | {who} | {} | {} | {} |",
             QUESTIONS[usize::from(story.question) - 1],
             story.title,
-            mark(verdict.describe),
+            verdict.describe.map_or("", mark),
             mark(verdict.with_leader.is_ok()),
             mark(verdict.without_leader.is_ok()),
         );
     }
-    let count = |is_right: &dyn Fn(&Verdict) -> bool| {
-        stories
-            .iter()
-            .filter(|(_, verdict)| is_right(verdict))
-            .count()
+    let (wrong, fine): (Vec<_>, Vec<_>) = stories
+        .iter()
+        .partition(|(_, verdict)| verdict.describe.is_some());
+    let count = |of: &[&(&Story, Verdict)], is_right: &dyn Fn(&Verdict) -> bool| {
+        of.iter().filter(|(_, verdict)| is_right(verdict)).count()
     };
     let _ = writeln!(
         text,
-        "\n{} stories: `describe` names {}, `why` {}, and `why` without the leader {}.",
-        stories.len(),
-        count(&|verdict| verdict.describe),
-        count(&|verdict| verdict.with_leader.is_ok()),
-        count(&|verdict| verdict.without_leader.is_ok()),
+        "\nOf {} stories with a cause, `kubectl describe` of the object names {}, `why` {}, and `why` without \
+         the leader {}. In {} stories nothing is wrong; `why` names no cause in {} of them.",
+        wrong.len(),
+        count(&wrong, &|verdict| verdict.describe == Some(true)),
+        count(&wrong, &|verdict| verdict.with_leader.is_ok()),
+        count(&wrong, &|verdict| verdict.without_leader.is_ok()),
+        fine.len(),
+        count(&fine, &|verdict| verdict.with_leader.is_ok()
+            && verdict.without_leader.is_ok()),
     );
+    text
+}
+
+/// The table of all codes, for the documentation.
+pub fn codes() -> String {
+    let mut text = String::from("| code | role | meaning |\n|---|---|---|\n");
+    for code in Code::ALL {
+        let role = match code.role() {
+            Role::Cause => "cause",
+            Role::Wait => "wait",
+            Role::Fact => "fact",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| `{}` | {role} | {} |", code.name(), code.meaning());
+    }
+    text
+}
+
+/// The leader's answers to some stories, for the documentation.
+pub fn outputs(stories: &[(&Story, Verdict)], titles: &[&str]) -> String {
+    let mut text = String::new();
+    for (story, verdict) in stories
+        .iter()
+        .filter(|(story, _)| titles.contains(&story.title))
+    {
+        let (kind, name) = story.about;
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "The state: {}.\n\n    $ steersman why {kind}/{name}",
+            story.title
+        );
+        for line in verdict.text.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+        text.push('\n');
+    }
     text
 }

@@ -13,7 +13,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts};
 use tokio::time::Instant;
 
-use steersman_why::{KeyState, StuckKey, keys, refusal};
+use steersman_why::{KeyState, StuckKey, keys};
 
 use super::{QueueMetrics, Shared, WorkQueue};
 
@@ -172,7 +172,7 @@ impl Collector for StuckObjects {
             if failure.first < LONG && !failure.is_dropped || keys::is_race(failure.category) {
                 continue;
             }
-            let reason = refusal(&failure.error, "", stuck.controller).code.name();
+            let reason = keys::of_failure(&failure, "", stuck.controller).code.name();
             *counts.entry((stuck.controller, reason)).or_default() += 1;
         }
         // A gauge of a solved problem goes away, so that an alert ends.

@@ -50,6 +50,7 @@ pub mod tokencleaner;
 pub mod ttl;
 pub mod ttlafterfinished;
 pub mod validatingadmissionpolicystatus;
+pub mod why;
 
 use steersman_runtime::controller::Descriptor;
 

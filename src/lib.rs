@@ -41,6 +41,7 @@ mod stall;
 mod subcommands;
 mod tls;
 pub mod version;
+mod why;
 pub mod zpages;
 
 pub use api::{Connection, Delegate};
@@ -49,4 +50,4 @@ pub use config::Config;
 pub use manager::{Manager, RunError};
 pub use options::Options;
 pub use registry::ControllerRegistry;
-pub use subcommands::main;
+pub use subcommands::{main, main_as};

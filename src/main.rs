@@ -3,10 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    steersman::main(
-        std::env::args_os()
-            .skip(1)
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect(),
-    )
+    let mut arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let program = arguments.next().unwrap_or_default();
+    steersman::main_as(&program, arguments.collect())
 }

@@ -6,7 +6,7 @@ use crate::command::{print, run_beside};
 #[cfg(feature = "dev")]
 use crate::dev;
 use crate::registry::ControllerRegistry;
-use crate::version;
+use crate::{version, why};
 
 const HELP: (&str, &str) = (
     "help",
@@ -16,6 +16,13 @@ const VERSION: (&str, &str) = (
     "version",
     "Shows the versions of Steersman and of the Kubernetes that it is equal to.",
 );
+
+const WHY: (&str, &str) = (
+    "why",
+    "Says why an object does not move: kubectl-why KIND/NAME, or all that stands still.",
+);
+/// The name of the program as a plug-in of kubectl.
+const PLUGIN: &str = "kubectl-why";
 
 /// Subcommands that exist only in builds with the feature `dev`.
 const DEV_COMMANDS: [&str; 5] = ["apiserver", "completion", "dev", "manual", "nodes"];
@@ -32,6 +39,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     match name.as_str() {
         "help" => help(rest),
         "version" => show_version(rest),
+        "why" => why::command::run(rest.to_vec()),
         _ => match run_dev_command(name, rest) {
             Some(code) => code,
             None if is_unknown(name) => ExitCode::FAILURE,
@@ -41,9 +49,18 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     }
 }
 
+/// Runs the program under the name `program`: the plug-in of kubectl, or [`main`].
+pub fn main_as(program: &str, arguments: Vec<String>) -> ExitCode {
+    let name = std::path::Path::new(program).file_stem();
+    if name.is_some_and(|name| name == PLUGIN) {
+        return why::command::run(arguments);
+    }
+    main(arguments)
+}
+
 /// Names and summaries of the subcommands in the help text, sorted by name.
 pub(crate) fn commands() -> Vec<(&'static str, &'static str)> {
-    let mut commands = vec![HELP, VERSION];
+    let mut commands = vec![HELP, VERSION, WHY];
     #[cfg(feature = "dev")]
     commands.extend(
         dev::SUBCOMMANDS
@@ -100,6 +117,9 @@ fn help(arguments: &[String]) -> ExitCode {
             &commands(),
         );
     };
+    if name == WHY.0 {
+        return why::command::run(vec!["--help".to_owned()]);
+    }
     let own = [HELP, VERSION].into_iter().find(|(known, _)| known == name);
     if let Some((name, about)) = own {
         return print(&format!(

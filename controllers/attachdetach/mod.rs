@@ -30,6 +30,7 @@
 mod actual;
 mod attachment;
 mod desired;
+pub(crate) mod explain;
 mod handlers;
 mod messages;
 mod metrics;

@@ -18,6 +18,7 @@
 
 mod due;
 mod error;
+pub(crate) mod explain;
 mod handlers;
 mod history;
 mod job;

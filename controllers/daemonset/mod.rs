@@ -27,6 +27,7 @@
 
 mod changes;
 mod error;
+pub(crate) mod explain;
 mod failed_pods;
 mod handlers;
 mod history;

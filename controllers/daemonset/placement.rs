@@ -27,32 +27,55 @@ impl Placement {
     }
 }
 
+/// The reason why a node gets no pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Obstacle<'a> {
+    /// The pods are for another node.
+    Name,
+    /// The node selector or the required affinity does not match.
+    Labels,
+    /// The pods do not tolerate this taint.
+    Taint(&'a Taint),
+}
+
 /// The placement of pods with these constraints on `node`.
 ///
 /// A taint `NoSchedule` that the pod does not tolerate keeps an existing pod, and a taint
 /// `NoExecute` removes it.
 pub(super) fn place(constraints: &Constraints, node: &Node, comparisons: Comparisons) -> Placement {
+    match obstacle(constraints, node, comparisons) {
+        None => Placement::Run,
+        Some(Obstacle::Taint(taint)) if taint.effect == *"NoSchedule" => Placement::Keep,
+        Some(_) => Placement::Remove,
+    }
+}
+
+/// The reason why pods with these constraints do not run on `node`.
+pub(super) fn obstacle<'a>(
+    constraints: &Constraints,
+    node: &'a Node,
+    comparisons: Comparisons,
+) -> Option<Obstacle<'a>> {
     #[cfg(test)]
     evaluations::count();
     let is_other = |name: &str| *name != *node.meta.name;
-    if constraints.node_name.as_deref().is_some_and(is_other) || !constraints.selects(node) {
-        return Placement::Remove;
+    if constraints.node_name.as_deref().is_some_and(is_other) {
+        return Some(Obstacle::Name);
     }
-    let repels = |effect: &str| {
-        let is_relevant = |taint: &&Taint| {
+    if !constraints.selects(node) {
+        return Some(Obstacle::Labels);
+    }
+    let repelling = |effect: &str| {
+        let is_relevant = |taint: &&'a Taint| {
             taint.effect == *effect
                 && !tolerations::tolerates(constraints.host_network, &taint.key, effect)
         };
         let taints = node.spec.taints.iter().filter(is_relevant);
-        untolerated(taints, &constraints.tolerations, comparisons).is_some()
+        untolerated(taints, &constraints.tolerations, comparisons)
     };
-    if repels("NoExecute") {
-        Placement::Remove
-    } else if repels("NoSchedule") {
-        Placement::Keep
-    } else {
-        Placement::Run
-    }
+    repelling("NoExecute")
+        .or_else(|| repelling("NoSchedule"))
+        .map(Obstacle::Taint)
 }
 
 /// The number of evaluations on this thread, for tests of the amount of work.

@@ -31,6 +31,7 @@ mod cleanup;
 mod conditions;
 mod document;
 mod error;
+pub(crate) mod explain;
 mod handlers;
 mod limits;
 mod new_replica_set;

@@ -21,6 +21,7 @@
 mod disrupted;
 mod events;
 mod expected;
+pub(crate) mod explain;
 mod handlers;
 mod scales;
 mod stale;

@@ -30,7 +30,7 @@ impl Numbers {
     /// The number of pods that may be evicted now.
     ///
     /// It is 0 for a budget without expected pods: its first pods may run before the next sync.
-    fn disruptions_allowed(&self) -> i32 {
+    pub(super) fn disruptions_allowed(self) -> i32 {
         if self.expected <= 0 {
             0
         } else {

@@ -26,6 +26,7 @@
 mod address_types;
 mod desired;
 mod error;
+pub(crate) mod explain;
 mod handlers;
 mod hints;
 mod labels;

@@ -312,6 +312,19 @@ impl Graph {
         self.dependents_where(key, |node| node.blocks(&key.uid))
     }
 
+    /// The identities of the dependents that block the deletion of the object with this UID.
+    pub(super) fn blockers(&self, uid: &Uid) -> Vec<Coordinates> {
+        let Some(slot) = self.slot(uid) else {
+            return Vec::new();
+        };
+        let dependents = self.node(slot).dependents.iter();
+        dependents
+            .map(|slot| self.node(slot))
+            .filter(|node| node.blocks(uid))
+            .map(|node| node.coordinates.clone())
+            .collect()
+    }
+
     /// Whether the graph has this reference. A blocking reference counts as missing if the graph
     /// has it as a non-blocking one.
     pub(super) fn knows(

@@ -27,6 +27,7 @@ mod coordinates;
 mod dependents;
 mod dump;
 mod error;
+pub(crate) mod explain;
 mod foreground;
 mod graph;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use steersman_objects::Uid;
 use steersman_runtime::controller::{
     Controller, ControllerContext, DebugAnswer, DebugPage, Descriptor, InitError,
 };
@@ -52,6 +54,7 @@ use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_why::Dependent;
 
 use self::monitors::Monitors;
 use self::sync::{Collector, Deleting, Orphaning};
@@ -108,6 +111,19 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         }
     });
     ctx.debug.add(format!("{NAME}/graph"), page);
+    let asked = Arc::downgrade(&collector);
+    ctx.debug.set_dependents(Arc::new(move |uid| {
+        let collector = asked.upgrade();
+        let blockers = collector.map(|collector| collector.graph().blockers(&Uid::new(uid)));
+        let blockers = blockers.unwrap_or_default().into_iter();
+        let dependents = blockers.map(|found| Dependent {
+            api_version: found.api_version.to_string(),
+            kind: found.kind.to_string(),
+            namespace: found.namespace.to_string(),
+            name: found.name.to_string(),
+        });
+        dependents.collect()
+    }));
     let discovery = ctx.client(IDENTITY).rethrottled(1.0, DISCOVERY_BURST);
     let monitors = Monitors::new(
         ctx.informers.clone(),

@@ -20,6 +20,7 @@
 mod backoff;
 mod conditions;
 mod end_state;
+pub(crate) mod explain;
 mod finalizers;
 mod handlers;
 mod indexes;

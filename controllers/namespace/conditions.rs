@@ -43,11 +43,11 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-const DISCOVERY: &str = "NamespaceDeletionDiscoveryFailure";
-const PARSING: &str = "NamespaceDeletionGroupVersionParsingFailure";
-const CONTENT: &str = "NamespaceDeletionContentFailure";
-const REMAINING: &str = "NamespaceContentRemaining";
-const FINALIZERS: &str = "NamespaceFinalizersRemaining";
+pub(super) const DISCOVERY: &str = "NamespaceDeletionDiscoveryFailure";
+pub(super) const PARSING: &str = "NamespaceDeletionGroupVersionParsingFailure";
+pub(super) const CONTENT: &str = "NamespaceDeletionContentFailure";
+pub(super) const REMAINING: &str = "NamespaceContentRemaining";
+pub(super) const FINALIZERS: &str = "NamespaceFinalizersRemaining";
 
 /// The findings of one pass over a namespace.
 #[derive(Debug, Default)]

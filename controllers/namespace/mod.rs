@@ -20,6 +20,7 @@
 mod conditions;
 mod content;
 mod discovery;
+pub(crate) mod explain;
 mod handlers;
 mod removal;
 mod sync;

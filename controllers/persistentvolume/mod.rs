@@ -30,6 +30,7 @@ mod classes;
 mod config;
 mod edits;
 mod error;
+pub(crate) mod explain;
 mod host_path;
 mod known;
 mod matching;

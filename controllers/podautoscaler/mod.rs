@@ -20,6 +20,7 @@ mod behavior;
 mod config;
 mod error;
 mod evaluate;
+pub(crate) mod explain;
 mod handlers;
 mod history;
 mod limits;

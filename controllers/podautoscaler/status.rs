@@ -18,7 +18,7 @@ pub(super) const ABLE_TO_SCALE: &str = "AbleToScale";
 /// Whether the controller computes sizes from metrics.
 pub(super) const SCALING_ACTIVE: &str = "ScalingActive";
 /// Whether a limit changed the computed size.
-const SCALING_LIMITED: &str = "ScalingLimited";
+pub(super) const SCALING_LIMITED: &str = "ScalingLimited";
 /// Whether the controller scaled the target to zero.
 const SCALED_TO_ZERO: &str = "ScaledToZero";
 

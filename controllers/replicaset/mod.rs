@@ -15,6 +15,7 @@
 //! - If a cache lacks an own write, the sync waits for that cache. Upstream backs off.
 //! - Expired expectations enqueue their owner. Upstream waits for the next event.
 
+pub(crate) mod explain;
 mod handlers;
 mod metrics;
 mod owner;

@@ -23,6 +23,7 @@ mod batches;
 mod claims;
 mod current;
 mod error;
+pub(crate) mod explain;
 mod handlers;
 mod identity;
 mod metrics;

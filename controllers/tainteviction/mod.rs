@@ -14,6 +14,7 @@
 //! - A pod that was evicted and terminates is not evicted once more, for example by a new leader.
 
 mod evict;
+pub(crate) mod explain;
 mod handlers;
 mod sync;
 #[cfg(test)]

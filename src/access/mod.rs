@@ -34,6 +34,7 @@ use steersman_client::{ApiClient, ApiError};
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use steersman_values::clock::Clock;
+use steersman_values::resource::ResourceType;
 use tokio::time::Instant;
 
 pub(crate) use answers::{NOSNIFF, not_acceptable, request_target, text};
@@ -75,6 +76,34 @@ pub enum AccessError {
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificates: Option<Arc<Chain>>,
+}
+
+/// The user of an allowed request, for decisions about single objects.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    access: Arc<Access>,
+    /// `None` without access control.
+    user: Option<User>,
+}
+
+impl Caller {
+    /// Whether the user may get the object, or all objects of the namespace if `name` is empty. A
+    /// failed review is a refusal.
+    pub(crate) async fn may_get(&self, of: &ResourceType, namespace: &str, name: &str) -> bool {
+        let (Access::Delegated(delegated), Some(user)) = (&*self.access, &self.user) else {
+            return true;
+        };
+        if user.is_in(MASTERS) {
+            return true;
+        }
+        let Some(permissions) = &delegated.permissions else {
+            return false;
+        };
+        let decided = permissions
+            .decide_on(user, "get", of, namespace, name)
+            .await;
+        matches!(decided, Ok(Decision::Allow))
+    }
 }
 
 /// [`crate::fuzzing::client_chain`].
@@ -193,17 +222,25 @@ impl Access {
         }
     }
 
-    /// Returns `Ok` if the request is allowed, else the response that refuses it.
-    pub(crate) async fn check(&self, request: &Parts, peer: &Peer) -> Result<(), Response> {
-        match self {
-            Self::Open => Ok(()),
-            Self::Delegated(delegated) => delegated.check(request, peer).await,
-        }
+    /// Returns the caller if the request is allowed, else the response that refuses it.
+    pub(crate) async fn check(
+        self: &Arc<Self>,
+        request: &Parts,
+        peer: &Peer,
+    ) -> Result<Caller, Response> {
+        let user = match &**self {
+            Self::Open => None,
+            Self::Delegated(delegated) => Some(delegated.check(request, peer).await?),
+        };
+        Ok(Caller {
+            access: Arc::clone(self),
+            user,
+        })
     }
 }
 
 impl Delegated {
-    async fn check(&self, request: &Parts, peer: &Peer) -> Result<(), Response> {
+    async fn check(&self, request: &Parts, peer: &Peer) -> Result<User, Response> {
         let began = Instant::now();
         let authenticated = self.authenticate(request, peer).await;
         self.metrics.authenticated(
@@ -229,7 +266,7 @@ impl Delegated {
         };
         self.metrics.authorized(result, began.elapsed());
         match decided {
-            Ok(Decision::Allow) => Ok(()),
+            Ok(Decision::Allow) => Ok(user),
             Ok(Decision::Deny(reason) | Decision::NoOpinion(reason)) => {
                 tracing::debug!(target: REFUSALS, URI = request_target(&request.uri), user = user.name, reason, "Forbidden");
                 Err(answers::forbidden(request, &user.name, &verb, &reason))

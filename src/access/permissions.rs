@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_client::ApiClient;
-use steersman_values::resource::SUBJECT_ACCESS_REVIEWS;
+use steersman_values::resource::{ResourceType, SUBJECT_ACCESS_REVIEWS};
 use tokio::sync::Semaphore;
 
 use super::cache::Expiring;
@@ -83,7 +83,35 @@ impl Permissions {
         verb: &str,
         path: &str,
     ) -> Result<Decision, String> {
-        let spec = spec(user, verb, path);
+        self.review(spec(
+            user,
+            "nonResourceAttributes",
+            json!({"path": path, "verb": verb}),
+        ))
+        .await
+    }
+
+    /// Decides whether `user` may `verb` an object, or all objects of `namespace` if `name` is empty.
+    pub(super) async fn decide_on(
+        &self,
+        user: &User,
+        verb: &str,
+        of: &ResourceType,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Decision, String> {
+        let mut attributes =
+            json!({"verb": verb, "group": of.group, "version": of.version, "resource": of.plural});
+        for (field, value) in [("namespace", namespace), ("name", name)] {
+            if !value.is_empty() {
+                attributes[field] = json!(value);
+            }
+        }
+        self.review(spec(user, "resourceAttributes", attributes))
+            .await
+    }
+
+    async fn review(&self, spec: Value) -> Result<Decision, String> {
         let key = spec.to_string();
         if let Some(decision) = self.known.get(&key) {
             return Ok(decision);
@@ -126,9 +154,8 @@ impl Permissions {
 }
 
 /// The `spec` of the review. As upstream, it omits empty fields. Its text is also the cache key.
-fn spec(user: &User, verb: &str, path: &str) -> Value {
-    let mut spec =
-        json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
+fn spec(user: &User, kind: &str, attributes: Value) -> Value {
+    let mut spec = json!({kind: attributes, "user": user.name});
     if !user.groups.is_empty() {
         spec["groups"] = json!(user.groups);
     }

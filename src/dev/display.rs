@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use console::Term;
+use console::{Term, truncate_str};
 use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{Object, ObjectKey};
 use steersman_runtime::informer::Change;
@@ -24,6 +24,9 @@ use super::row::{Colour, Columns, cut, facts, image_changes, painted, printable,
 
 /// Interval between two draws. A resized terminal looks wrong for at most this time.
 const FRAME: Duration = Duration::from_millis(100);
+
+/// Time without progress after which a row shows its cause.
+const STILL: Duration = Duration::from_secs(5);
 
 /// Height and width if the terminal does not report its size.
 const USUAL_SIZE: (u16, u16) = (24, 80);
@@ -69,6 +72,10 @@ struct Entry {
     progress: Progress,
     /// Start of the current rollout; `None` when the workload is complete.
     began: Option<Instant>,
+    /// The time of the last progress.
+    changed: Instant,
+    /// The cause, if it stands still.
+    why: Option<String>,
     /// Images at the last time when it was complete.
     settled: Images,
 }
@@ -90,6 +97,27 @@ impl Display {
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock()
+    }
+
+    /// Kind and key of the rows that stand still. None without a terminal, which has no rows.
+    pub(super) fn standing_still(&self) -> Vec<(String, ObjectKey)> {
+        let shown = self.shown();
+        let is_still = |entry: &Entry| {
+            matches!(entry.progress.state, State::Rolling(_)) && entry.changed.elapsed() >= STILL
+        };
+        let still = shown.workloads.iter().filter(|(_, entry)| is_still(entry));
+        let still = still.filter(|_| self.terminal.is_some());
+        still
+            .map(|(workload, _)| (workload.kind.clone(), workload.key.clone()))
+            .collect()
+    }
+
+    /// Shows `why` below the row of a workload that stands still.
+    pub(super) fn explain(&self, kind: String, key: ObjectKey, why: Option<String>) {
+        let mut shown = self.shown();
+        if let Some(entry) = shown.workloads.get_mut(&Workload { kind, key }) {
+            entry.why = why.map(|why| printable(&why));
+        }
     }
 
     /// Prints a line above the rows.
@@ -225,6 +253,8 @@ impl Shown {
                 began.or_else(|| Some(Instant::now()))
             },
             progress,
+            changed: Instant::now(),
+            why: None,
         };
         self.workloads.insert(workload, entry);
         Some(line).filter(|_| !is_row)
@@ -256,21 +286,27 @@ impl Shown {
         let draw = |((_, entry), name): (&(&Workload, &Entry), &&str)| {
             let changes = image_changes(&entry.settled, &entry.progress.images);
             let elapsed = entry.began.map(|began| began.elapsed()).unwrap_or_default();
-            row(
+            let row = row(
                 &cut(name, columns.name, &names),
                 &entry.progress,
                 &changes,
                 columns,
                 colours,
                 elapsed,
-            )
+            );
+            let why = entry.why.as_ref();
+            let why =
+                why.map(|why| truncate_str(&format!("  {why}"), width.into(), "…").into_owned());
+            [Some(row), why]
         };
-        let all = under_way.len();
+        let whys = under_way.iter().filter(|(_, entry)| entry.why.is_some());
+        let all = under_way.len() + whys.count();
         let drawn = under_way
             .iter()
             .zip(&names)
             .take(height.into())
-            .map(draw)
+            .flat_map(draw)
+            .flatten()
             .collect();
         fitting(drawn, all, height.into())
     }
@@ -401,6 +437,21 @@ mod tests {
             tell(stuck, "web:2").unwrap(),
             "deployment default/web stuck after 0.0s: quota [2J"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cause_is_below_its_row_until_the_next_progress() {
+        let mut shown = Shown::default();
+        let web = || workload("deployment", "web");
+        shown.update(web(), progress(rolling(), "web:1"), true, false);
+        let why = "exceeded quota: team, which is a long text".to_owned();
+        shown.workloads.get_mut(&web()).unwrap().why = Some(why);
+        let rows = shown.rows((24, 30), false);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[1], "  exceeded quota: team, which…");
+        assert_eq!(shown.rows((2, 30), false), ["… and 2 more"]);
+        shown.update(web(), progress(State::Complete, "web:1"), true, false);
+        assert!(shown.rows((24, 30), false).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

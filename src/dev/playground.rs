@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use prometheus::Registry;
+use steersman_client::ApiClient;
+use steersman_controllers::why;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::manifests::{Manifest, ManifestError};
 use steersman_devcluster::nodes::Latency;
 use steersman_objects::{Object, ObjectKey};
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
+use steersman_runtime::tasks::CancellationToken;
+use steersman_values::clock::Clock;
+use steersman_why::{ClientReader, Question};
 use tokio::sync::Notify;
 
 use steersman_options::duration::GoDuration;
@@ -212,6 +217,11 @@ impl Watch {
         embedded
             .tasks
             .spawn("display", Arc::clone(&display).run(embedded.stop.clone()));
+        let (shown, client) = (Arc::clone(&display), embedded.client.clone());
+        let (clock, stop) = (embedded.cluster.clock().clone(), embedded.stop.clone());
+        embedded
+            .tasks
+            .spawn("why", explain_rows(shown, client, clock, stop));
         informers.start(&embedded.tasks, &embedded.stop);
         informers.wait_synced(&embedded.stop).await;
         Ok(Self {
@@ -229,6 +239,34 @@ impl Watch {
                 Outcome::Impossible(missing) => return Err(missing),
                 Outcome::Pending(_) => self.changed.notified().await,
             }
+        }
+    }
+}
+
+/// Puts the cause below each row that stands still, until `stop`.
+async fn explain_rows(
+    display: Arc<Display>,
+    client: ApiClient,
+    clock: Clock,
+    stop: CancellationToken,
+) {
+    let reader = ClientReader::new(client);
+    loop {
+        for (kind, key) in display.standing_still() {
+            let question = Question::object(&kind, &key.namespace, &key.name);
+            let answer = why::ask(&reader, clock.now(), None, &question).await;
+            let answer = answer
+                .ok()
+                .and_then(|report| report.answers.into_iter().next());
+            let cause = answer.and_then(|answer| {
+                let (object, cause) = answer.causes().last()?;
+                Some(format!("{}: {}", object.short(), cause.message))
+            });
+            display.explain(kind, key, cause);
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
 }

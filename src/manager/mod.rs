@@ -31,6 +31,7 @@ use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::logs::Verbosity;
 use crate::server::{Endpoints, Server};
 use crate::stall::StallDetector;
+use crate::why::Why;
 use crate::zpages::Zpages;
 use crate::{metrics, version};
 
@@ -51,6 +52,7 @@ pub struct Manager {
     registry: Registry,
     queue_metrics: QueueMetrics,
     debug: DebugPages,
+    why: Why,
     health: HealthChecks,
     progress: Progress,
     stall: StallDetector,
@@ -81,6 +83,7 @@ impl Manager {
         let started = clock.now().as_second();
         let health = HealthChecks::new(&slis, &registry, started, config.strict_health_checks)?;
         let debug = DebugPages::default();
+        let why = why(&clients, &config, &clock);
         let mut address = None;
         let server = match &config.serving {
             Some(settings) => {
@@ -98,6 +101,7 @@ impl Manager {
                     zpages: Zpages::new(config.options(), &config.features, clock.clone()),
                     releases: config.features.releases,
                     debug: debug.clone(),
+                    why: Some(why.clone()),
                     verbosity: None,
                     started,
                 };
@@ -114,6 +118,7 @@ impl Manager {
             registry,
             queue_metrics,
             debug,
+            why,
             health,
             progress,
             stall,
@@ -275,6 +280,20 @@ impl Manager {
         );
         Ok(elector)
     }
+}
+
+/// The page that explains objects. It works on the thread of the server, and its requests use the
+/// connections of the manager's runtime.
+fn why(clients: &Clients, config: &Config, clock: &Clock) -> Why {
+    let connection = clients.connection();
+    let delegate = Delegate {
+        client: connection.client.clone(),
+        host: connection.host.clone(),
+    };
+    let client = clients.make_for(&delegate.on(&Handle::current()), "why");
+    let lease = config.election.as_ref();
+    let lease = lease.map(|lease| (lease.namespace.clone(), lease.name.clone()));
+    Why::new(client, clock.clone(), lease)
 }
 
 /// The access control of the HTTPS server.

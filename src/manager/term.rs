@@ -16,6 +16,7 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::leader::{Elector, TermEnd};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use steersman_why::Inside;
 use tokio::sync::mpsc;
 
 use super::{Manager, RunError, jittered};
@@ -23,6 +24,7 @@ use crate::api::{check_lock, wait_for_api_server};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 use crate::registry::Selection;
+use crate::why::ManagerInside;
 
 /// Time limit of one attempt of a controller's request. kube-apiserver ends a request itself after
 /// a minute (`--request-timeout`). This limit is longer, because that answer names the cause and
@@ -59,6 +61,8 @@ pub(super) struct Term<'a> {
     /// Resource version at which this term began; 0 without leader election. Earlier writes may
     /// come from the previous leader.
     term_start_rv: u64,
+    /// The identity in the Lease; the name of the program without leader election.
+    identity: String,
 }
 
 /// A controller with its name.
@@ -80,6 +84,9 @@ impl<'a> Term<'a> {
             stop_senders: CancellationToken::new(),
             gates: Gates::new(elector.map(Elector::gate), stop),
             term_start_rv: 0,
+            identity: elector
+                .map_or(crate::version::COMPONENT, Elector::identity)
+                .to_owned(),
         }
     }
 
@@ -161,6 +168,7 @@ impl<'a> Term<'a> {
             );
         }
         informers.start(tasks, background);
+        manager.why.lead(Some(self.inside(&built)));
 
         let running = tasks.beside();
         let work = stop.child_token();
@@ -208,6 +216,7 @@ impl<'a> Term<'a> {
         if manager.stall.stalled().is_some() {
             self.gates.abandon();
         }
+        manager.why.lead(None);
         self.gates.close();
         work.cancel();
         let shutdown = match &outcome {
@@ -221,6 +230,27 @@ impl<'a> Term<'a> {
         join(&running, shutdown).await?;
         self.gates.work_is_done();
         outcome
+    }
+
+    /// The state of this leader for explanations.
+    fn inside(&self, built: &[Built]) -> Arc<dyn Inside> {
+        let Selection {
+            enabled,
+            disabled,
+            gated,
+            ..
+        } = &self.manager.config.controllers;
+        let enabled = enabled.iter().map(|descriptor| descriptor.name);
+        let not_built = enabled.filter(|name| built.iter().all(|(running, _)| running != name));
+        let off = disabled.iter().chain(gated).copied().chain(not_built);
+        let inside = ManagerInside {
+            identity: self.identity.clone(),
+            switched_off: off.map(str::to_owned).collect(),
+            queues: self.manager.queue_metrics.clone(),
+            informers: self.shared.informers.clone(),
+            debug: self.manager.debug.clone(),
+        };
+        inside.shared()
     }
 
     /// The context that controllers are initialised with.

@@ -47,6 +47,7 @@ use crate::logs::{REQUESTS, Verbosity};
 use crate::metrics::with_metric_counts;
 use crate::tls::TlsError;
 use crate::version;
+use crate::why::{self, Why};
 use crate::zpages::{Page, Zpages};
 
 /// Maximum size of a request body, in bytes.
@@ -96,6 +97,8 @@ pub struct Endpoints {
     pub releases: Releases,
     /// Debug pages of controllers, `/debug/controllers/`.
     pub debug: DebugPages,
+    /// `/debug/why`; `None` disables the path.
+    pub(crate) why: Option<Why>,
     /// The verbosity that `/debug/flags/v` sets; `None` disables the path.
     pub verbosity: Option<Verbosity>,
     /// Start of the process, in Unix seconds.
@@ -197,6 +200,8 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
         .route("/debug/flags", any(flags))
         .route("/debug/flags/", any(flags))
         .route("/debug/flags/v", any(set_verbosity))
+        .route("/debug/why", any(explain))
+        .route("/debug/why/{*object}", any(explain))
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(
             (access, Unread::default()),
@@ -223,7 +228,11 @@ async fn guard(
             .cloned()
             .unwrap_or_else(|| unreachable!("every connection notes its peer"));
         match access.check(&head, &peer).await {
-            Ok(()) => next.run(Request::from_parts(head, body)).await,
+            Ok(caller) => {
+                let mut request = Request::from_parts(head, body);
+                request.extensions_mut().insert(caller);
+                next.run(request).await
+            }
             Err(refusal) => refusal,
         }
     };
@@ -314,6 +323,11 @@ async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Resp
         }
     }
     text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// `/debug/why`: why an object does not move.
+async fn explain(State(endpoints): State<Endpoints>, request: Request) -> Response {
+    why::answer(endpoints.why.as_ref(), &request.into_parts().0).await
 }
 
 async fn probe(probe: Probe, State(endpoints): State<Endpoints>, request: Request) -> Response {
@@ -481,6 +495,7 @@ mod tests {
             zpages: Zpages::new(&options, &features, Clock::system()),
             releases: features.releases,
             debug: debug_pages(),
+            why: None,
             verbosity: None,
             started: 7,
         }
@@ -612,6 +627,13 @@ mod tests {
             (
                 "GET",
                 "/debug/controllers/other/graph",
+                404,
+                text,
+                Some("404 page not found\n"),
+            ),
+            (
+                "GET",
+                "/debug/why/deployments/default/web",
                 404,
                 text,
                 Some("404 page not found\n"),

@@ -13,6 +13,7 @@
 //! - After the write of the condition, the claim returns to the queue. Upstream continues with the
 //!   older object, whose next write conflicts.
 
+pub(crate) mod explain;
 mod handlers;
 mod live_pods;
 mod sync;

@@ -19,6 +19,7 @@ use steersman_options::Options;
 use steersman_client::{ApiClient, WriteGate};
 use steersman_options::features::FeatureGates;
 use steersman_values::clock::Clock;
+use steersman_why::Dependent;
 
 use crate::events::EventRecorder;
 use crate::informer::InformerFactory;
@@ -156,12 +157,28 @@ pub struct DebugAnswer {
 #[derive(Clone, Default)]
 pub struct DebugPages {
     pages: Arc<Mutex<HashMap<String, DebugPage>>>,
+    dependents: Arc<Mutex<Option<DependentsOf>>>,
 }
+
+/// Answers which dependents block the foreground deletion of the object with a UID.
+pub type DependentsOf = Arc<dyn Fn(&str) -> Vec<Dependent> + Send + Sync>;
 
 impl DebugPages {
     /// Serves `page` from now on.
     pub fn add(&self, path: String, page: DebugPage) {
         self.pages.lock().insert(path, page);
+    }
+
+    /// Answers questions about dependents from now on.
+    pub fn set_dependents(&self, of: DependentsOf) {
+        *self.dependents.lock() = Some(of);
+    }
+
+    /// The dependents that block the foreground deletion of the object with this UID, if the garbage
+    /// collector runs.
+    pub fn dependents(&self, uid: &str) -> Vec<Dependent> {
+        let of = self.dependents.lock().clone();
+        of.map(|of| of(uid)).unwrap_or_default()
     }
 
     /// The page at `path`.

@@ -19,7 +19,7 @@ use steersman_objects::ObjectKey;
 use steersman_values::capacity::RemoveAndRelease;
 use steersman_values::sync::{Mutex, MutexGuard};
 
-use crate::own_writes::Memory;
+use crate::own_writes::{self, Memory};
 
 /// The age at which an expectation counts as lost. Upstream: `ExpectationsTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -163,6 +163,20 @@ impl Memory for Expectations {
 
     fn history_went_back(&self) {
         self.forget_all();
+    }
+
+    fn outstanding(&self, owner: &ObjectKey) -> Option<own_writes::Outstanding> {
+        let expire = self.expires_in(owner);
+        let records = self.records();
+        let Outstanding {
+            creations,
+            deletions,
+        } = &records.get(owner)?.outstanding;
+        Some(own_writes::Outstanding {
+            creations: *creations,
+            deletions: deletions.len(),
+            expire,
+        })
     }
 }
 

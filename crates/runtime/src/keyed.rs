@@ -12,16 +12,17 @@
 //! lines of `syncX`.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use steersman_client::ApiError;
 use steersman_objects::{Object, ObjectKey};
+use steersman_why::KeyState;
 
 use crate::controller::{Controller, ControllerContext};
 use crate::informer::{SharedInformer, Store, VersionedCache};
 use crate::own_writes::{Behind, Memory, OwnWrites, WritesTo};
 use crate::workers::{Requeue, Retry, Syncer, boxed};
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Waits, WorkQueue};
 
 /// The decisions and writes of a controller, for one object at a time.
 pub trait ObjectSyncer: Send + Sync + 'static {
@@ -153,14 +154,18 @@ impl<O: Object> Keyed<O> {
                 }
             }));
         }
-        Arc::new(Runner {
+        let metrics = self.queue.metrics().clone();
+        let runner = Arc::new(Runner {
             objects: self.objects.store(),
             queue: self.queue,
             writes: self.writes,
             memories: self.memories,
             on_stale_cache: self.on_stale_cache,
             syncer,
-        })
+        });
+        let waits: Weak<Runner<S>> = Arc::downgrade(&runner);
+        metrics.waits(self.controller, waits);
+        runner
     }
 }
 
@@ -192,6 +197,23 @@ impl<S: ObjectSyncer> Runner<S> {
     fn forget(&self, key: &ObjectKey) {
         self.writes.forget(key);
         self.memories.iter().for_each(|memory| memory.forget(key));
+    }
+}
+
+impl<S: ObjectSyncer> Waits for Runner<S> {
+    fn add_to(&self, key: &str, state: &mut KeyState) -> bool {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let key = ObjectKey::new(namespace, name);
+        // `behind` also drops a record that all caches have reached, as the next sync would.
+        state.awaits_cache = self.writes.behind(&key).map(|behind| behind.resource);
+        for memory in &self.memories {
+            if let Some(outstanding) = memory.outstanding(&key) {
+                state.creations += outstanding.creations;
+                state.deletions += outstanding.deletions;
+                state.expire = state.expire.max(outstanding.expire);
+            }
+        }
+        state.awaits_cache.is_some() || state.creations + state.deletions > 0
     }
 }
 

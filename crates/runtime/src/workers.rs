@@ -28,7 +28,7 @@ use steersman_objects::ObjectKey;
 use crate::controller::Controller;
 use crate::panics;
 use crate::tasks::CancellationToken;
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Failed, WorkQueue};
 
 /// The target of the spans of syncs, for filters of traces. The spans have the fields `controller`
 /// and `key`.
@@ -257,27 +257,40 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 self.error_pace.wait().await;
                 let category = Category::of(&error).as_str();
                 tracing::error!(category, request = refused(&error), %error, "sync failed");
+                self.keep(key, &error, Retry::BackOff);
                 Retry::BackOff
             }
             Ok(Err((error, Retry::Quietly))) => {
                 let category = Category::of(&error).as_str();
                 tracing::debug!(category, request = refused(&error), %error, "sync failed, which is no error, and is retried");
+                self.keep(key, &error, Retry::Quietly);
                 Retry::Quietly
             }
             Ok(Err((error, Retry::Drop))) => {
                 self.error_pace.wait().await;
                 let category = Category::of(&error).as_str();
                 tracing::warn!(category, request = refused(&error), %error, "sync failed, key dropped until its object changes");
-                Retry::Drop
+                // The failure stays known: it is the reason why the object does not move.
+                self.queue.forget(key);
+                self.keep(key, &error, Retry::Drop);
+                return;
             }
             Ok(Err((error, Retry::After(delay)))) => {
                 tracing::trace!(%error, ?delay, "sync has to wait");
+                self.keep(key, &error, Retry::After(delay));
                 Retry::After(delay)
             }
             Err(panic) => {
                 self.queue.count_panic();
                 self.error_pace.wait().await;
                 tracing::error!(%panic, "sync panicked");
+                let failed = Failed {
+                    error: format!("the sync panicked: {panic}"),
+                    category: "panic",
+                    request: None,
+                    is_dropped: false,
+                };
+                self.queue.failed(key, failed);
                 Retry::BackOff
             }
         };
@@ -286,6 +299,17 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             Retry::Drop => self.queue.forget(key),
             Retry::After(delay) => self.queue.add_after(key.clone(), delay),
         }
+    }
+
+    /// Keeps `error` for explanations of `key`.
+    fn keep(&self, key: &K, error: &S::Error, retry: Retry) {
+        let failed = Failed {
+            error: error.to_string(),
+            category: Category::of(error).as_str(),
+            request: refused(error).map(str::to_owned),
+            is_dropped: retry == Retry::Drop,
+        };
+        self.queue.failed(key, failed);
     }
 
     async fn sync(&self, key: &K) -> Result<Requeue, (S::Error, Retry)> {

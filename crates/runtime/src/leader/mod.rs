@@ -266,6 +266,11 @@ impl Elector {
         Arc::clone(&self.standing) as Arc<dyn WriteGate>
     }
 
+    /// The identity of this process in the Lease.
+    pub fn identity(&self) -> &str {
+        &self.config.identity
+    }
+
     /// The resource version of the Lease as last seen, or 0. For a leader, this is the version of
     /// its own last write; all writes of earlier leaders have lower versions.
     pub fn term_version(&self) -> u64 {

@@ -12,6 +12,7 @@ mod objects;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 pub use objects::WrittenObjects;
 
@@ -32,6 +33,22 @@ pub trait Memory: Send + Sync + 'static {
     /// Handles a rewind, for example after an etcd restore: awaited versions and objects may never
     /// come.
     fn history_went_back(&self);
+
+    /// The writes for `owner` whose watch events are outstanding, for explanations.
+    fn outstanding(&self, _owner: &ObjectKey) -> Option<Outstanding> {
+        None
+    }
+}
+
+/// Writes whose watch events are outstanding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Number of creations.
+    pub creations: usize,
+    /// Number of deletions.
+    pub deletions: usize,
+    /// Time until the record expires; `None` if it has expired.
+    pub expire: Option<Duration>,
 }
 
 /// The resource versions that writes for an owner produced. Clones share the record.

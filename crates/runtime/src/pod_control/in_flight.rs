@@ -15,7 +15,7 @@ use steersman_client::ApiError;
 use steersman_objects::ObjectKey;
 
 use crate::expectations::Expectations;
-use crate::own_writes::Memory;
+use crate::own_writes::{Memory, Outstanding};
 
 /// The pods in flight of all owners of one kind.
 #[derive(Debug, Default)]
@@ -36,6 +36,10 @@ impl Memory for PodsInFlight {
             .forget_all()
             .iter()
             .for_each(|owner| self.doubt(owner));
+    }
+
+    fn outstanding(&self, owner: &ObjectKey) -> Option<Outstanding> {
+        self.expectations.outstanding(owner)
     }
 }
 

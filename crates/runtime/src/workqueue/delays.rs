@@ -65,6 +65,16 @@ impl<K: Clone + Eq + Hash> Delays<K> {
         Some(key)
     }
 
+    /// The deadline of `key`.
+    pub(super) fn due(&self, key: &K) -> Option<Instant> {
+        self.slots.get(key).map(|(due, _)| *due)
+    }
+
+    /// The delayed keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.slots.keys()
+    }
+
     /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first_key_value().map(|((due, _), _)| *due)

@@ -16,14 +16,15 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-use steersman_values::sync::Mutex;
+use steersman_values::sync::{Mutex, MutexGuard};
 
+use super::inspection::Inspected;
 use crate::metrics::Registry;
 
 const LABELS: &[&str] = &["name"];
 
 /// Metric handles of all queues (`workqueue_*`), one label value per queue.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct QueueMetrics {
     depth: IntGaugeVec,
     adds: IntCounterVec,
@@ -34,6 +35,13 @@ pub struct QueueMetrics {
     syncs: HistogramVec,
     skips: IntCounterVec,
     work: InProcessCollector,
+    inspected: Arc<Mutex<Inspected>>,
+}
+
+impl fmt::Debug for QueueMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QueueMetrics")
+    }
 }
 
 /// The handles of one queue.
@@ -105,6 +113,7 @@ impl QueueMetrics {
                 &["name", "resource"],
             )?,
             work: InProcessCollector::new()?,
+            inspected: Arc::default(),
         };
         registry.register(Box::new(metrics.syncs.clone()))?;
         registry.register(Box::new(metrics.skips.clone()))?;
@@ -115,6 +124,7 @@ impl QueueMetrics {
         registry.register(Box::new(metrics.queue_duration.clone()))?;
         registry.register(Box::new(metrics.work_duration.clone()))?;
         registry.register(Box::new(metrics.work.clone()))?;
+        registry.register(metrics.stuck_objects()?)?;
         Ok(metrics)
     }
 
@@ -154,6 +164,13 @@ impl QueueMetrics {
         let mut work = self.work.controllers.lock();
         work.retain(|(_, queue)| queue.strong_count() > 0);
         work.push((controller, queue));
+    }
+
+    /// The queues and records that explanations read.
+    pub(super) fn inspected(&self) -> MutexGuard<'_, Inspected> {
+        let mut inspected = self.inspected.lock();
+        inspected.tidy();
+        inspected
     }
 
     /// The problems of `controller`'s queues, one sentence each: an endless sync, queued keys that

@@ -13,6 +13,8 @@
 
 mod backoff;
 mod delays;
+mod failures;
+mod inspection;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 mod metrics;
@@ -30,6 +32,9 @@ use tokio::time::Instant;
 
 use backoff::Backoff;
 use delays::Delays;
+pub(crate) use failures::Failed;
+use failures::Failures;
+pub(crate) use inspection::Waits;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
 
@@ -68,6 +73,8 @@ struct State<K> {
     marks: HashMap<K, Marks>,
     delays: Delays<K>,
     backoff: Backoff<K>,
+    /// The last failures, for explanations.
+    failures: Failures<K>,
     /// The task that adds due keys. It runs only while keys are delayed.
     timer: Option<AbortHandle>,
     /// When a worker last took or finished a key.
@@ -131,6 +138,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             marks: HashMap::new(),
             delays: Delays::default(),
             backoff,
+            failures: Failures::default(),
             timer: None,
             moved: Instant::now(),
             panicked: None,
@@ -182,7 +190,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Resets the back-off of a key. Workers call it after a successful sync.
     pub fn forget(&self, key: &K) {
-        self.shared.lock().backoff.forget(key);
+        let mut state = self.shared.lock();
+        state.backoff.forget(key);
+        state.failures.forget(key);
+    }
+
+    /// Keeps the failure of a sync until [`WorkQueue::forget`], for explanations.
+    pub(crate) fn failed(&self, key: &K, failed: Failed) {
+        let mut state = self.shared.lock();
+        state.failures.record(key, failed, Instant::now());
     }
 
     /// The number of [`WorkQueue::add_rate_limited`] calls for a key since its last
@@ -252,12 +268,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     pub(crate) fn count_panic(&self) {
         self.shared.metrics.panics.inc();
         self.shared.lock().panicked = Some(Instant::now());
-    }
-
-    /// Assigns this queue to `controller`, for its health check.
-    pub(crate) fn assign(&self, controller: &'static str) {
-        let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
-        self.shared.all.assign(controller, queue);
     }
 
     /// The metric handles of all queues.

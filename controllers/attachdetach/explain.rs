@@ -1,0 +1,71 @@
+//! Why a volume of a pod is not attached to its node.
+
+use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS};
+use steersman_why::{Code, Doc, Explanation, Reason, World};
+
+use super::NAME;
+
+/// Adds the state of the attachments of `doc`, a pod whose containers wait.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let node = doc.text("/spec/nodeName");
+    let claims: Vec<&str> = doc
+        .items("/spec/volumes")
+        .iter()
+        .filter_map(|volume| volume.pointer("/persistentVolumeClaim/claimName")?.as_str())
+        .collect();
+    if node.is_empty() || claims.is_empty() || doc.text("/status/phase") != "Pending" {
+        return;
+    }
+    let Some(attachments) = world.list(&VOLUME_ATTACHMENTS, "") else {
+        return;
+    };
+    for name in claims {
+        let Some(claim) = world
+            .get(&PERSISTENT_VOLUME_CLAIMS, doc.namespace(), name)
+            .found()
+        else {
+            continue;
+        };
+        let volume = claim.text("/spec/volumeName");
+        let of_volume = attachments.iter().filter(|at| {
+            !volume.is_empty() && at.text("/spec/source/persistentVolumeName") == volume
+        });
+        let is_shared = claim.texts("/spec/accessModes").contains(&"ReadWriteMany");
+        for at in of_volume {
+            attachment(at, (volume, node), is_shared, answer);
+        }
+    }
+}
+
+fn attachment(at: &Doc, (volume, node): (&str, &str), is_shared: bool, answer: &mut Explanation) {
+    let (holder, attacher) = (at.text("/spec/nodeName"), at.text("/spec/attacher"));
+    let is_attached = at
+        .at("/status/attached")
+        .is_some_and(|attached| attached == true);
+    let since = at.deleted().or(at.time("/metadata/creationTimestamp"));
+    if holder != node && !is_shared {
+        let detaching = match at.text("/status/detachError/message") {
+            "" if at.deleted().is_some() => ", and is being detached".to_owned(),
+            "" => String::new(),
+            error => format!(", and detaching failed: {error}"),
+        };
+        let message = format!("volume {volume} is attached to node {holder}{detaching}");
+        let who = format!("owner of the pod on {holder}, or administrator of that node");
+        answer.add(
+            Reason::new(Code::AttachedElsewhere, NAME, message)
+                .who(who)
+                .since(since),
+        );
+    } else if holder == node && !is_attached {
+        let message = match at.text("/status/attachError/message") {
+            "" => format!("{attacher} has not attached volume {volume} to {node}"),
+            error => format!("{attacher} cannot attach volume {volume} to {node}: {error}"),
+        };
+        let who = format!("operator of the storage driver {attacher}");
+        answer.add(
+            Reason::new(Code::AttachPending, attacher, message)
+                .who(who)
+                .since(since),
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a DaemonSet has no pod on a node, or does not update its pods.
+
+use std::collections::BTreeMap;
+
+use steersman_helpers::scheduling::Comparisons;
+use steersman_objects::{DaemonSet, DaemonSetStrategy, Node, Pod};
+use steersman_values::resource::{NODES, PODS};
+use steersman_why::{Code, Doc, Explanation, Reason, World, keys, pod, refusal, warning};
+
+use super::placement::{Obstacle, obstacle};
+use super::{NAME, layout, limits};
+
+/// Names of nodes in one sentence.
+const NAMES: usize = 5;
+
+/// Adds the reasons about `doc`, and the answers about its pods.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let Some(ds) = doc.view::<DaemonSet>() else {
+        return;
+    };
+    let nodes = world.list(&NODES, "");
+    let pods = world.controlled(&PODS, doc.namespace(), doc.uid());
+    let (Some(nodes), Some(pods)) = (nodes, pods) else {
+        return;
+    };
+    let mut wanted = Vec::new();
+    let mut excluded: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in nodes.iter().filter_map(Doc::view::<Node>) {
+        let name = node.meta.name.to_string();
+        match obstacle(&ds.spec.constraints, &node, Comparisons::Disabled) {
+            None => wanted.push(name),
+            Some(why) => excluded.entry(words(why)).or_default().push(name),
+        }
+    }
+    let available = pods.iter().filter(|doc| {
+        let view = doc.view::<Pod>();
+        view.is_some_and(|pod| pod.is_available(ds.spec.min_ready_seconds, world.now))
+    });
+    let (available, desired) = (available.count(), wanted.len());
+    let updated = usize::try_from(ds.status.updated_number_scheduled).unwrap_or(0);
+    answer.state = format!("has {available} of {desired} pods available, {updated} updated");
+    for (why, names) in &excluded {
+        let message = format!("no pod on {}: {why}", list(names));
+        answer.add(Reason::new(Code::NodeExcluded, NAME, message).field("nodes", names.len()));
+    }
+    if let Some(reason) = keys::not_observed(world, doc, NAME) {
+        answer.add(reason);
+    } else if available >= desired && updated >= desired {
+        return;
+    }
+    let place = |doc: &Doc| layout::target_node(&*doc.view::<Pod>()?);
+    let has_pod = |node: &String| {
+        pods.iter()
+            .any(|doc| place(doc).is_some_and(|at| *at == **node))
+    };
+    let missing: Vec<String> = wanted.into_iter().filter(|node| !has_pod(node)).collect();
+    if !missing.is_empty() && !answer.knows_cause() {
+        creation(world, doc, &missing, answer);
+    }
+    for about in pod::unavailable(world, &pods, ds.spec.min_ready_seconds) {
+        answer.follow(about);
+    }
+    if updated < desired {
+        update(&ds, desired, updated, answer);
+    }
+}
+
+fn words(why: Obstacle<'_>) -> String {
+    match why {
+        Obstacle::Name => "the pod template names another node".to_owned(),
+        Obstacle::Labels => {
+            "the node selector or affinity of the pod template does not match its labels".to_owned()
+        }
+        Obstacle::Taint(taint) => {
+            format!(
+                "the pods do not tolerate the taint {}:{}",
+                taint.key, taint.effect
+            )
+        }
+    }
+}
+
+fn list(names: &[String]) -> String {
+    let shown = names
+        .iter()
+        .take(NAMES)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more nodes"),
+    }
+}
+
+fn creation(world: &World, doc: &Doc, missing: &[String], answer: &mut Explanation) {
+    if let Some(event) = warning(world, doc, &["FailedDaemonPod"]) {
+        let message = format!("a pod fails again and again: {}", event.message);
+        let reason = Reason::new(Code::DaemonBackOff, NAME, message)
+            .who("administrator of the node, or owner of the pod template")
+            .since(event.first);
+        answer.add(reason);
+    } else if let Some(event) = warning(world, doc, &["FailedCreate"]) {
+        let text = event
+            .message
+            .strip_prefix("Error creating: ")
+            .unwrap_or(&event.message);
+        let mut reason = refusal(text, doc.namespace(), NAME).since(event.first);
+        reason.last_try = event.at;
+        reason.attempts = event.count;
+        answer.add(reason);
+    } else {
+        let message = format!("pods have to be created on {}", list(missing));
+        answer.add(Reason::new(Code::PodsMissing, NAME, message));
+    }
+}
+
+/// The limits of a rolling update.
+fn update(ds: &DaemonSet, desired: usize, updated: usize, answer: &mut Explanation) {
+    match &ds.spec.update_strategy {
+        DaemonSetStrategy::RollingUpdate(_) => {
+            let Ok(limits) = limits::resolve(&ds.spec.update_strategy, desired) else {
+                return;
+            };
+            let message = format!(
+                "rolling update: {updated} of {desired} updated, at most {} nodes without an available pod (maxUnavailable), \
+                 {} with a second one (maxSurge)",
+                limits.max_unavailable, limits.max_surge
+            );
+            answer.add(Reason::new(Code::RolloutWindow, NAME, message));
+        }
+        _ => {
+            let message = format!(
+                "strategy OnDelete: a pod is updated after its deletion; {updated} of {desired} are"
+            );
+            answer.add(Reason::new(Code::UpdateOnDelete, NAME, message));
+        }
+    }
+}

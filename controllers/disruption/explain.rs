@@ -1,0 +1,116 @@
+//! Why a PodDisruptionBudget refuses evictions: the arithmetic of its status.
+
+use std::sync::Arc;
+
+use steersman_objects::{Pod, PodDisruptionBudget};
+use steersman_values::resource::PODS;
+use steersman_why::{Code, Doc, Explanation, Reason, World, keys, pod};
+
+use super::disrupted;
+use super::expected::{self, Basis};
+use super::{NAME, status::Numbers};
+
+/// Adds the reasons about `doc`, and the answers about its pods that are not healthy.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let Some(budget) = doc.view::<PodDisruptionBudget>() else {
+        return;
+    };
+    let Ok(selector) = &budget.spec.selector else {
+        answer.add(
+            Reason::new(Code::SelectorInvalid, NAME, "the selector cannot be read")
+                .who("owner of the budget"),
+        );
+        return;
+    };
+    let Some(all) = world.list(&PODS, doc.namespace()) else {
+        return;
+    };
+    let docs: Vec<&Doc> = all
+        .iter()
+        .filter(|doc| {
+            doc.view::<Pod>()
+                .is_some_and(|pod| selector.matches(&pod.meta.labels))
+        })
+        .collect();
+    let pods: Vec<Arc<Pod>> = docs.iter().filter_map(|doc| doc.view()).collect();
+    let review = disrupted::review(&budget.status.disrupted_pods, &pods, world.now);
+    let by_pods = expected::basis(&budget.spec) == Basis::Pods;
+    // The sizes of the pods' controllers are in the status; counting them again needs their scales.
+    let expected = if by_pods {
+        i32::try_from(pods.len()).unwrap_or(i32::MAX)
+    } else {
+        budget.status.expected_pods
+    };
+    let numbers = Numbers {
+        expected,
+        desired_healthy: expected::desired_healthy(&budget.spec, expected)
+            .unwrap_or(budget.status.desired_healthy),
+        healthy: disrupted::healthy(&pods, &review.pending, world.now),
+    };
+    let allowed = numbers.disruptions_allowed();
+    answer.state = format!("allows {allowed} disruptions");
+    if let Some(reason) = keys::not_observed(world, doc, NAME) {
+        answer.add(reason);
+    }
+    let is_unmanaged = |doc: &&&Doc| {
+        let owners = doc.items("/metadata/ownerReferences").iter();
+        !owners.into_iter().any(|owner| owner["controller"] == true)
+    };
+    let unmanaged: Vec<&str> = docs
+        .iter()
+        .filter(is_unmanaged)
+        .map(|doc| doc.name())
+        .collect();
+    if !by_pods && !unmanaged.is_empty() {
+        let names = unmanaged.join(", ");
+        let message = format!("pods without a controller are not counted: {names}");
+        let who = "owner of the budget: minAvailable as a number counts any pods";
+        answer.add(Reason::new(Code::UnmanagedPods, NAME, message).who(who));
+    }
+    let failed = doc.condition("DisruptionAllowed");
+    if let Some(failed) = failed.filter(|condition| condition.text("/reason") == "SyncFailed") {
+        let reason = Reason::new(Code::SyncFailed, NAME, failed.text("/message"));
+        let who = "owner of the budget";
+        answer.add(reason.who(who).since(failed.time("/lastTransitionTime")));
+    }
+    if allowed > 0 {
+        return;
+    }
+    let Numbers {
+        expected,
+        desired_healthy,
+        healthy,
+    } = numbers;
+    let message = if pods.is_empty() {
+        "the selector matches no pods, so the budget expects none".to_owned()
+    } else if expected == 0 {
+        "the budget expects no pods, so it allows no disruption".to_owned()
+    } else if desired_healthy >= expected {
+        format!(
+            "{desired_healthy} of {expected} pods must stay healthy, so the budget never allows a disruption"
+        )
+    } else {
+        format!("{healthy} of {expected} pods are healthy, and {desired_healthy} must stay healthy")
+    };
+    let reason = Reason::new(Code::DisruptionBlocked, NAME, message)
+        .who("owner of the budget, or of the pods that are not healthy")
+        .field("healthy", healthy)
+        .field("desiredHealthy", desired_healthy)
+        .field("expected", expected)
+        .since(
+            doc.condition("DisruptionAllowed")
+                .and_then(|condition| condition.time("/lastTransitionTime")),
+        );
+    answer.add(reason);
+    if !review.pending.is_empty() {
+        let names: Vec<&str> = review.pending.keys().map(String::as_str).collect();
+        let message = format!("evictions of {} are under way", names.join(", "));
+        answer.add(Reason::new(Code::SyncQueued, NAME, message).next(review.recheck));
+    }
+    if healthy < expected {
+        let docs: Vec<Doc> = docs.into_iter().cloned().collect();
+        for about in pod::unavailable(world, &docs, 0) {
+            answer.follow(about);
+        }
+    }
+}

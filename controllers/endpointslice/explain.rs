@@ -1,0 +1,144 @@
+//! Why a Service has no endpoints: the pods that it selects, and why each of them is left out.
+
+use std::sync::Arc;
+
+use steersman_helpers::endpointslice::pods::{is_endpoint, target_port};
+use steersman_objects::{Pod, Service};
+use steersman_values::resource::{ENDPOINT_SLICES, PODS};
+use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod};
+
+use super::NAME;
+
+/// Adds the reasons about `doc`, and the answers about the pods that it selects.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let Some(service) = doc.view::<Service>() else {
+        return;
+    };
+    if &*service.spec.service_type == "ExternalName" {
+        answer.state = "is of type ExternalName, which has no endpoints".to_owned();
+        return;
+    }
+    if service.spec.selector.is_empty() {
+        answer.state = "has no selector".to_owned();
+        let message = "spec.selector is empty, so no controller makes its EndpointSlices";
+        answer
+            .add(Reason::new(Code::NoSelector, NAME, message).who("creator of its EndpointSlices"));
+        return;
+    }
+    let slices = world.list(&ENDPOINT_SLICES, doc.namespace());
+    let pods = world.list(&PODS, doc.namespace());
+    let (Some(slices), Some(pods)) = (slices, pods) else {
+        return;
+    };
+    let selected: Vec<(&Doc, Arc<Pod>)> = pods
+        .iter()
+        .filter_map(|doc| Some((doc, doc.view::<Pod>()?)))
+        .filter(|(_, pod)| pod.meta.labels.contains_all(&service.spec.selector))
+        .collect();
+    let own = slices
+        .iter()
+        .filter(|slice| slice.text("/metadata/labels/kubernetes.io~1service-name") == doc.name());
+    let ready_in_slices: usize = own
+        .map(|slice| {
+            slice
+                .items("/endpoints")
+                .iter()
+                .filter(|end| end["conditions"]["ready"] == true)
+                .count()
+        })
+        .sum();
+    let serving = |pod: &Pod| {
+        is_endpoint(pod, false) && (pod.is_ready() || service.spec.publish_not_ready_addresses)
+    };
+    let ready = selected.iter().filter(|(_, pod)| serving(pod)).count();
+    answer.state = format!(
+        "has {}, and selects {}",
+        count(ready_in_slices, "ready endpoint"),
+        count(selected.len(), "pod")
+    );
+    if selected.is_empty() {
+        nothing_selected(doc, pods, &service, answer);
+        return;
+    }
+    ports(&service, &selected, answer);
+    if ready > ready_in_slices {
+        let message =
+            format!("{ready} pods are ready, and the EndpointSlices have {ready_in_slices}");
+        answer.add(Reason::new(Code::SlicesBehind, NAME, message));
+    }
+    if ready > 0 && !answer.is_stuck() {
+        return;
+    }
+    if ready == 0 {
+        let message = format!("none of the {} selected pods is ready", selected.len());
+        answer.add(Reason::new(Code::EndpointOut, NAME, message).who("see the pods"));
+    }
+    let out: Vec<Doc> = selected
+        .iter()
+        .filter(|(_, pod)| !serving(pod))
+        .map(|(doc, _)| (*doc).clone())
+        .collect();
+    for about in pod::unavailable(world, &out, 0) {
+        answer.follow(about);
+    }
+}
+
+/// The selector matches no pod; perhaps a single label differs.
+fn nothing_selected(doc: &Doc, pods: &[Doc], service: &Service, answer: &mut Explanation) {
+    let selector: Vec<String> = service
+        .spec
+        .selector
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let mut message = format!(
+        "no pod in {} has the labels {}",
+        doc.namespace(),
+        selector.join(",")
+    );
+    let near = pods.iter().find_map(|doc| {
+        let pod = doc.view::<Pod>()?;
+        let mut missing = service
+            .spec
+            .selector
+            .iter()
+            .filter(|(key, value)| pod.meta.labels.get(key) != Some(*value));
+        let (key, _) = missing
+            .next()
+            .filter(|_| service.spec.selector.iter().count() > 1)?;
+        let found = pod
+            .meta
+            .labels
+            .get(key)
+            .map_or("no value".to_owned(), |value| format!("{value:?}"));
+        missing
+            .next()
+            .is_none()
+            .then(|| format!("; pod {} differs in {key} alone ({found})", doc.name()))
+    });
+    message.push_str(&near.unwrap_or_default());
+    answer.add(
+        Reason::new(Code::NoPodSelected, NAME, message)
+            .who("owner of the Service, or of the labels of the pods"),
+    );
+}
+
+/// Named target ports that a pod lacks.
+fn ports(service: &Service, selected: &[(&Doc, Arc<Pod>)], answer: &mut Explanation) {
+    for port in &service.spec.ports {
+        let lacking = selected
+            .iter()
+            .find(|(_, pod)| target_port(&pod.spec, port).is_none());
+        if let Some((doc, _)) = lacking {
+            let message = format!(
+                "port {} has a named target port that no container of pod {} has",
+                port.port,
+                doc.name()
+            );
+            answer.add(
+                Reason::new(Code::PortMissing, NAME, message)
+                    .who("owner of the Service, or of the pod template"),
+            );
+        }
+    }
+}

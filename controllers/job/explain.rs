@@ -1,0 +1,227 @@
+//! Why a Job does not start or finish.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use steersman_objects::{JOB_TRACKING, Job, Pod};
+use steersman_values::resource::{JOBS, PODS};
+use steersman_why::{Code, Doc, Explanation, Reason, World, keys, pod, refusal, warning};
+
+use super::backoff::Backoff;
+use super::manage::{self, Action};
+use super::pods::JobPod;
+use super::snapshot::Snapshot;
+use super::{BUILT_IN, NAME};
+
+/// Time after which uncounted pods are worth a look: the controller counts them at once.
+const COUNTED_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
+/// Adds the reasons about `doc`, and the answers about its pods.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let Some(job) = doc.view::<Job>() else {
+        return;
+    };
+    let status = &job.status;
+    let total = job.spec.completions.unwrap_or(job.spec.parallelism);
+    answer.state = format!(
+        "has {} of {total} completions, {} active, {} failed",
+        status.succeeded, status.active, status.failed
+    );
+    if let Some(end) = job.finished() {
+        if job.is_complete() {
+            answer.reasons.clear();
+            answer.state = "is complete".to_owned();
+            return;
+        }
+        answer.state = "has failed".to_owned();
+        let message = format!("{}: {}", end.reason, end.message);
+        let reason = Reason::new(Code::JobFailed, NAME, message).who("owner of the Job");
+        answer.add(reason.since(end.last_transition_time));
+        return;
+    }
+    if let Some(manager) = job
+        .spec
+        .managed_by
+        .as_deref()
+        .filter(|name| *name != BUILT_IN)
+    {
+        let message = format!("spec.managedBy gives the Job to {manager}");
+        answer.add(
+            Reason::new(Code::ManagedElsewhere, manager, message)
+                .who(format!("operator of {manager}")),
+        );
+        return;
+    }
+    if job.spec.suspend {
+        let since = doc
+            .condition("Suspended")
+            .and_then(|condition| condition.time("/lastTransitionTime"));
+        let who = match doc.text("/metadata/labels/kueue.x-k8s.io~1queue-name") {
+            "" => "owner of the Job (spec.suspend)".to_owned(),
+            queue => format!("Kueue, in queue {queue}, or owner of the Job (spec.suspend)"),
+        };
+        answer.add(
+            Reason::new(
+                Code::Suspended,
+                NAME,
+                "spec.suspend is true, so no pod runs",
+            )
+            .who(who)
+            .since(since),
+        );
+        return;
+    }
+    let Some(docs) = world.controlled(&PODS, doc.namespace(), doc.uid()) else {
+        return;
+    };
+    let pods: Vec<JobPod> = docs.iter().filter_map(tracked).collect();
+    let snapshot = Snapshot::new(&job, pods);
+    let backoff = Backoff::default()
+        .after(&[], &failures(&snapshot))
+        .remaining(world.now);
+    decide(world, doc, &snapshot, backoff, answer);
+    if snapshot.has_uncounted() {
+        let message = "pods have ended, and the status of the Job does not count them yet";
+        answer.add(Reason::new(Code::JobUncounted, NAME, message));
+    }
+    let active: Vec<Doc> = docs
+        .iter()
+        .filter(|doc| {
+            snapshot
+                .active
+                .iter()
+                .any(|pod| *pod.meta.name == *doc.name())
+        })
+        .cloned()
+        .collect();
+    for about in pod::unavailable(world, &active, 0) {
+        answer.follow(about);
+    }
+    let ending = docs.iter().filter(|doc| doc.deleted().is_some());
+    for pod in ending.take(3) {
+        let about = world.explain(&PODS, pod);
+        if about.is_stuck() {
+            answer.follow(about);
+        }
+    }
+}
+
+fn tracked(doc: &Doc) -> Option<JobPod> {
+    let has_finalizer = doc.texts("/metadata/finalizers").contains(&JOB_TRACKING);
+    Some(JobPod {
+        pod: doc.view::<Pod>()?,
+        has_finalizer,
+        is_tracked: has_finalizer,
+    })
+}
+
+/// The ends of failed pods after the last success, from the pods that still exist.
+///
+/// The controller's own record also has pods that are gone; its queue tells the real delay.
+fn failures(snapshot: &Snapshot<'_>) -> Vec<Timestamp> {
+    let failed = |pod: &&JobPod| super::pods::has_failed(pod, &snapshot.job.spec);
+    let failed = snapshot.pods.iter().filter(failed);
+    failed.map(|pod| super::backoff::finished_at(pod)).collect()
+}
+
+fn decide(
+    world: &World,
+    doc: &Doc,
+    snapshot: &Snapshot<'_>,
+    backoff: Duration,
+    answer: &mut Explanation,
+) {
+    match manage::decide(snapshot, backoff, world.now) {
+        Action::Steady if snapshot.active.is_empty() => {}
+        Action::Steady => {
+            let (active, ready) = (snapshot.active.len(), snapshot.ready);
+            let message = format!("{active} pods run, {ready} of them ready");
+            answer.add(Reason::new(Code::JobPodsActive, NAME, message));
+        }
+        Action::Delete(victims) => {
+            let message = format!("{} pods have to be deleted", victims.len());
+            answer.add(Reason::new(Code::PodsSurplus, NAME, message));
+        }
+        Action::Wait(delay) => {
+            let message = format!(
+                "after {} failed pods, the next pod is created after a back-off",
+                snapshot.failed
+            );
+            let next = world.now.checked_add(delay).ok();
+            answer.add(
+                Reason::new(Code::JobBackOff, NAME, message)
+                    .next(next)
+                    .who("owner of the container's program"),
+            );
+        }
+        Action::Create(pods) if !answer.knows_cause() => {
+            match warning(world, doc, &["FailedCreate"]) {
+                Some(event) => {
+                    let text = event
+                        .message
+                        .strip_prefix("Error creating: ")
+                        .unwrap_or(&event.message);
+                    let mut reason = refusal(text, doc.namespace(), NAME).since(event.first);
+                    reason.last_try = event.at;
+                    reason.attempts = event.count;
+                    answer.add(reason);
+                }
+                None => {
+                    let message = format!("{} pods have to be created", pods.len());
+                    answer.add(Reason::new(Code::PodsMissing, NAME, message));
+                }
+            }
+        }
+        Action::Create(_) => {}
+    }
+}
+
+/// The reason why a pod that is being deleted keeps the finalizer of Jobs.
+pub(crate) fn tracking(world: &World, pod: &Doc, answer: &mut Explanation) {
+    let owners = pod.items("/metadata/ownerReferences").iter();
+    let owner = owners
+        .into_iter()
+        .find(|owner| owner["kind"] == "Job" && owner["controller"] == true);
+    let name = owner.and_then(|owner| owner["name"].as_str());
+    let since = pod.deleted();
+    let Some(name) = name else {
+        let message = format!("finalizer {JOB_TRACKING}, and the pod has no Job any more");
+        let reason =
+            Reason::new(Code::JobTracking, NAME, message).who("operator of the controller manager");
+        answer.add(reason.since(since));
+        return;
+    };
+    let key = format!("{}/{name}", pod.namespace());
+    let mut causes = keys::of_key(world, NAME, &key, pod.namespace());
+    causes.retain(|reason| reason.code.role() == steersman_why::Role::Cause);
+    let job = world.get(&JOBS, pod.namespace(), name);
+    let managed = job
+        .clone()
+        .found()
+        .map(|job| job.text("/spec/managedBy").to_owned());
+    let managed = managed.filter(|by| !by.is_empty() && by != BUILT_IN);
+    let is_new = since.is_some_and(|at| world.now.duration_since(at) < COUNTED_AFTER);
+    let message = match (&managed, job.is_absent()) {
+        (Some(by), _) => {
+            format!("finalizer {JOB_TRACKING}: {by} has not counted the pod for Job {key}")
+        }
+        (None, true) => {
+            format!("finalizer {JOB_TRACKING}: Job {key} is gone, and the pod is released next")
+        }
+        (None, false) => format!(
+            "finalizer {JOB_TRACKING}: the pod is not counted in the status of Job {key} yet"
+        ),
+    };
+    let code = if is_new && causes.is_empty() && managed.is_none() {
+        Code::JobUncounted
+    } else {
+        Code::JobTracking
+    };
+    let by = managed.as_deref().unwrap_or(NAME);
+    answer.add(
+        Reason::new(code, by, message)
+            .who(format!("operator of {by}"))
+            .since(since),
+    );
+    answer.reasons.extend(causes);
+}

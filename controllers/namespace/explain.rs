@@ -1,0 +1,174 @@
+//! Why a namespace is still being deleted.
+
+use std::collections::BTreeMap;
+
+use steersman_why::{Code, Doc, Explanation, Reason, World, refusal};
+
+use super::NAME;
+use super::conditions::{CONTENT, DISCOVERY, FINALIZERS, PARSING, REMAINING};
+
+/// Types of left objects that one answer looks into, and objects of each.
+const TYPES: usize = 4;
+const OBJECTS: usize = 3;
+
+/// Adds the reasons about `doc`, and the answers about objects that are left in it.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let phase = doc.text("/status/phase");
+    answer.state = format!("is {phase}");
+    let Some(deleted) = doc.deleted() else {
+        return;
+    };
+    answer.since = Some(deleted);
+    // The controller counts each pass that leaves content as a failure; the content is the cause.
+    for reason in &mut answer.reasons {
+        if reason.code == Code::SyncFailed {
+            reason.code = Code::RetryScheduled;
+            reason.who.clear();
+        }
+    }
+    let failing = |kind: &str| {
+        let condition = doc.condition(kind);
+        condition.filter(|condition| condition.text("/status") == "True")
+    };
+    for kind in [DISCOVERY, PARSING] {
+        let Some(condition) = failing(kind) else {
+            continue;
+        };
+        let reason = Reason::new(Code::DiscoveryFailed, NAME, condition.text("/message"))
+            .who("owner of the APIService that these groups belong to (kubectl get apiservice)");
+        answer.add(reason.since(condition.time("/lastTransitionTime")));
+    }
+    if let Some(condition) = failing(CONTENT) {
+        let refused = refusal(condition.text("/message"), doc.name(), NAME);
+        // The queue has the same failure, with its next try.
+        if !answer.has(refused.code) {
+            answer.add(refused.since(condition.time("/lastTransitionTime")));
+        }
+    }
+    let left = failing(REMAINING)
+        .map(|condition| types(condition.text("/message")))
+        .unwrap_or_default();
+    for (group, plural, count) in left.iter().take(TYPES) {
+        content(world, doc, group, plural, *count, answer);
+    }
+    if left.is_empty()
+        && let Some(condition) = failing(FINALIZERS)
+    {
+        let reason = Reason::new(Code::ContentRemains, NAME, condition.text("/message"));
+        answer.add(
+            reason
+                .who("owner of these finalizers")
+                .since(condition.time("/lastTransitionTime")),
+        );
+    }
+    let finalizers = doc.texts("/spec/finalizers");
+    let foreign: Vec<&str> = finalizers
+        .iter()
+        .copied()
+        .filter(|name| *name != "kubernetes")
+        .collect();
+    if !foreign.is_empty() {
+        let message = format!("spec.finalizers has {}", foreign.join(", "));
+        let who = format!("operator of {}", foreign.join(", "));
+        answer.add(
+            Reason::new(Code::NamespaceFinalizer, NAME, message)
+                .who(who)
+                .since(Some(deleted)),
+        );
+    }
+    if answer.reasons.is_empty() {
+        let late = world.now.duration_since(deleted).as_secs() > 60;
+        let code = if late {
+            Code::NotObserved
+        } else {
+            Code::SyncQueued
+        };
+        let who = "operator of the controller manager: it does not run, lacks rights, or is behind";
+        answer.add(
+            Reason::new(code, NAME, "the controller has not removed the content yet")
+                .who(who)
+                .since(Some(deleted)),
+        );
+    }
+}
+
+/// The types in the message of the condition: `pods. has 1 resource instances, x.group has 2 ...`.
+fn types(message: &str) -> Vec<(String, String, u64)> {
+    let list = message.split_once(": ").map_or(message, |(_, list)| list);
+    let parse = |entry: &str| {
+        let (name, rest) = entry.trim().split_once(" has ")?;
+        let (plural, group) = name.split_once('.')?;
+        let count = rest.split(' ').next()?.parse().ok()?;
+        Some((group.to_owned(), plural.to_owned(), count))
+    };
+    list.split(", ").filter_map(parse).collect()
+}
+
+/// The objects of one type that are left.
+fn content(
+    world: &World,
+    doc: &Doc,
+    group: &str,
+    plural: &str,
+    count: u64,
+    answer: &mut Explanation,
+) {
+    let of = world.resource(group, plural).found();
+    let objects = of.as_ref().and_then(|of| world.list(of, doc.name()));
+    let objects = objects.unwrap_or_default();
+    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in objects
+        .iter()
+        .flat_map(|object| object.texts("/metadata/finalizers"))
+    {
+        *finalizers.entry(name).or_default() += 1;
+    }
+    let names: Vec<&str> = objects.iter().take(OBJECTS).map(Doc::name).collect();
+    let named = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", names.join(", "))
+    };
+    let full = if group.is_empty() {
+        plural.to_owned()
+    } else {
+        format!("{plural}.{group}")
+    };
+    let mut message = format!("{count} {full} left{named}");
+    if !finalizers.is_empty() {
+        let held: Vec<String> = finalizers
+            .iter()
+            .map(|(name, count)| format!("{name} in {count}"))
+            .collect();
+        message = format!("{message}, with finalizers {}", held.join(", "));
+    }
+    let reason = Reason::new(Code::ContentRemains, NAME, message)
+        .who("see these objects")
+        .field("resource", full)
+        .field("count", count);
+    answer.add(reason.since(doc.deleted()));
+    if let Some(of) = of {
+        for object in objects
+            .iter()
+            .filter(|object| object.deleted().is_some())
+            .take(OBJECTS)
+        {
+            answer.follow(world.explain(&of, object));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_read_from_the_condition() {
+        let message = "Some resources are remaining: pods. has 1 resource instances, widgets.example.com has 2 resource instances";
+        let expected = [
+            (String::new(), "pods".to_owned(), 1),
+            ("example.com".to_owned(), "widgets".to_owned(), 2),
+        ];
+        assert_eq!(types(message), expected);
+    }
+}

@@ -1,0 +1,217 @@
+//! Why a claim is not bound, by the step of its sync, and why a volume is not free.
+
+use std::sync::Arc;
+
+use steersman_objects::{ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use steersman_runtime::informer::Store;
+use steersman_values::resource::{
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
+};
+use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
+
+use super::NAME;
+use super::claim::{Step, step};
+use super::known::Volumes;
+
+/// Adds the reasons why `doc`, a claim, is not bound.
+pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let Some(claim) = doc.view::<PersistentVolumeClaim>() else {
+        return;
+    };
+    let phase = doc.text("/status/phase");
+    answer.state = format!("is {phase}");
+    if phase == "Bound" {
+        resize(doc, answer);
+        return;
+    }
+    answer.since = doc.time("/metadata/creationTimestamp");
+    let volumes = world.list(&PERSISTENT_VOLUMES, "");
+    let classes = world.list(&STORAGE_CLASSES, "");
+    let (Some(volumes), Some(classes)) = (volumes, classes) else {
+        return;
+    };
+    let known = {
+        let mut known = Volumes::default();
+        for volume in volumes.iter().filter_map(Doc::view::<PersistentVolume>) {
+            known.store(&volume);
+        }
+        known
+    };
+    let stored: Store<StorageClass> = classes
+        .iter()
+        .filter_map(Doc::view::<StorageClass>)
+        .collect();
+    let users = || users(world, doc, &claim);
+    match step(&claim, &known, &stored, users) {
+        Err(error) => {
+            answer.add(
+                Reason::new(Code::SelectorInvalid, NAME, error.to_string())
+                    .who("owner of the claim or its class"),
+            );
+        }
+        Ok(Step::Bind(volume) | Step::Complete(volume)) => {
+            let message = format!("volume {} fits, and is bound next", volume.meta.name);
+            answer.add(Reason::new(Code::SyncQueued, NAME, message));
+        }
+        Ok(Step::Classify(class)) => {
+            let message = format!("the claim gets the default class {class} next");
+            answer.add(Reason::new(Code::SyncQueued, NAME, message));
+        }
+        Ok(Step::Provision) => provision(world, doc, &claim, &stored, answer),
+        Ok(Step::Wait(notice)) => waits(&claim, notice.map(|notice| notice.message), answer),
+        Ok(Step::Lose(notice)) => {
+            let who = "owner of the data: restore the volume, or delete the claim";
+            answer.add(Reason::new(Code::VolumeLost, NAME, notice.message).who(who));
+        }
+        Ok(Step::Refuse(notice, _)) => {
+            answer.add(
+                Reason::new(Code::NoMatchingVolume, NAME, notice.message).who("owner of the claim"),
+            );
+        }
+    }
+}
+
+fn users(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
+    let pods = world
+        .list(&PODS, doc.namespace())
+        .unwrap_or_default()
+        .iter();
+    let uses = |pod: &Arc<Pod>| {
+        let names = steersman_helpers::pods_by_claim::claims_of(pod);
+        names.into_iter().any(|name| *name == *claim.meta.name)
+    };
+    pods.filter_map(Doc::view::<Pod>).filter(uses).collect()
+}
+
+fn waits(claim: &PersistentVolumeClaim, message: Option<String>, answer: &mut Explanation) {
+    let message = message.unwrap_or_else(|| {
+        format!(
+            "volume {} of the claim does not exist",
+            claim.spec.volume_name
+        )
+    });
+    if message.starts_with("waiting for") {
+        answer.add(Reason::new(Code::WaitsForConsumer, NAME, message));
+    } else {
+        let who =
+            "creator of a PersistentVolume that fits, or owner of the claim (storageClassName)";
+        answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
+    }
+}
+
+/// The claim waits for the provisioner of its class.
+fn provision(
+    world: &World,
+    doc: &Doc,
+    claim: &PersistentVolumeClaim,
+    classes: &Store<StorageClass>,
+    answer: &mut Explanation,
+) {
+    let name = claim.class();
+    let Some(class) = classes.get(&ObjectKey::new("", name)) else {
+        let message =
+            format!("StorageClass {name} does not exist, and no volume of that class fits");
+        let who = format!("creator of StorageClass {name}, or owner of the claim");
+        answer.add(Reason::new(Code::ClassMissing, NAME, message).who(who));
+        return;
+    };
+    let provisioner = &class.provisioner;
+    if &**provisioner == "kubernetes.io/no-provisioner" {
+        let message =
+            format!("class {name} provisions no volumes, and no PersistentVolume of it fits");
+        answer.add(
+            Reason::new(Code::NoMatchingVolume, NAME, message)
+                .who("creator of a PersistentVolume that fits"),
+        );
+        return;
+    }
+    let failed = warning(world, doc, &["ProvisioningFailed"]);
+    let since = failed
+        .as_ref()
+        .and_then(|event| event.first)
+        .or(doc.time("/metadata/creationTimestamp"));
+    let message = match &failed {
+        Some(event) => event.message.clone(),
+        None => format!(
+            "waits for provisioner {provisioner}, which is another component, to make a volume of class {name}"
+        ),
+    };
+    let mut reason = Reason::new(Code::ProvisionerPending, &**provisioner, message)
+        .who(format!("operator of the provisioner {provisioner}"))
+        .since(since);
+    if let Some(event) = failed {
+        reason.last_try = event.at;
+        reason.attempts = event.count;
+    }
+    answer.add(reason);
+}
+
+/// A resize of a bound claim that has not ended.
+fn resize(doc: &Doc, answer: &mut Explanation) {
+    for kind in [
+        "Resizing",
+        "FileSystemResizePending",
+        "ControllerResizeError",
+        "NodeResizeError",
+    ] {
+        let Some(condition) = doc
+            .condition(kind)
+            .filter(|condition| condition.text("/status") == "True")
+        else {
+            continue;
+        };
+        let code = if kind.ends_with("Error") {
+            Code::RequestFailed
+        } else {
+            Code::SyncQueued
+        };
+        let message = format!("{kind}: {}", condition.text("/message"));
+        let reason =
+            Reason::new(code, "external-resizer", message).who("operator of the storage driver");
+        answer.add(reason.since(condition.time("/lastTransitionTime")));
+    }
+}
+
+/// Adds the reasons about `doc`, a volume.
+pub(crate) fn volume(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let phase = doc.text("/status/phase");
+    answer.state = format!("is {phase}");
+    if phase == "Failed" {
+        let message = match doc.text("/status/message") {
+            "" => warning(world, doc, &["VolumeFailedDelete", "VolumeFailedRecycle"])
+                .map(|event| event.message),
+            message => Some(message.to_owned()),
+        };
+        let message = message.unwrap_or_else(|| "the volume could not be reclaimed".to_owned());
+        answer.add(
+            Reason::new(Code::RequestFailed, NAME, message).who("administrator of the storage"),
+        );
+    } else if phase == "Released" && doc.text("/spec/persistentVolumeReclaimPolicy") == "Retain" {
+        let message =
+            "the claim is gone and the policy is Retain, so nothing binds the volume again";
+        let who = "owner of the data (delete the volume, or remove spec.claimRef)";
+        answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
+    }
+}
+
+/// Adds the claim that keeps `doc`, a volume that is being deleted.
+pub(crate) fn volume_in_use(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let (namespace, name) = (
+        doc.text("/spec/claimRef/namespace"),
+        doc.text("/spec/claimRef/name"),
+    );
+    let claim = world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, name);
+    let message = format!(
+        "finalizer kubernetes.io/pv-protection: the volume is bound to claim {namespace}/{name}"
+    );
+    let reason = Reason::new(
+        Code::VolumeBound,
+        "persistentvolume-protection-controller",
+        message,
+    )
+    .who(format!("owner of PersistentVolumeClaim {namespace}/{name}"));
+    answer.add(reason.since(doc.deleted()));
+    if let Some(claim) = claim.found().filter(|claim| claim.deleted().is_some()) {
+        answer.follow(world.explain(&PERSISTENT_VOLUME_CLAIMS, &claim));
+    }
+}

@@ -1,0 +1,148 @@
+//! Why a HorizontalPodAutoscaler does not scale.
+
+use steersman_objects::HorizontalPodAutoscaler;
+use steersman_values::resource::HORIZONTAL_POD_AUTOSCALERS;
+use steersman_why::{Code, Doc, Explanation, Reason, World};
+
+use super::NAME;
+use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
+
+/// Adds the reasons about `doc`, and the answer about its target.
+pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let Some(hpa) = doc.view::<HorizontalPodAutoscaler>() else {
+        return;
+    };
+    let (target, status) = (&hpa.spec.scale_target_ref, &hpa.status);
+    answer.state = format!(
+        "has {} replicas and wants {} (limits {} to {})",
+        status.current_replicas,
+        status.desired_replicas,
+        hpa.spec.min_replicas.unwrap_or(1),
+        hpa.spec.max_replicas
+    );
+    let about = format!("{} {}/{}", target.kind, doc.namespace(), target.name);
+    if doc.condition(ABLE_TO_SCALE).is_none() {
+        let message = "the controller has not looked at the autoscaler yet";
+        let age = doc.time("/metadata/creationTimestamp");
+        let late = age.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
+        let code = if late {
+            Code::NotObserved
+        } else {
+            Code::SyncQueued
+        };
+        answer.add(
+            Reason::new(code, NAME, message)
+                .who("operator of the controller manager")
+                .since(age),
+        );
+    }
+    if let Some(able) = doc.condition(ABLE_TO_SCALE) {
+        let (is_true, why) = (able.text("/status") == "True", able.text("/reason"));
+        let since = able.time("/lastTransitionTime");
+        if !is_true {
+            let code = match why {
+                "FailedGetScale" => Code::ScaleTargetMissing,
+                _ => Code::RequestFailed,
+            };
+            let message = format!("{why}: {}", able.text("/message"));
+            answer.name_failure(
+                Reason::new(code, NAME, message)
+                    .who(format!("owner of {about}"))
+                    .since(since),
+            );
+        } else if matches!(
+            why,
+            "ScaleDownStabilized"
+                | "ScaleUpStabilized"
+                | "BackoffBoth"
+                | "BackoffDownscale"
+                | "BackoffUpscale"
+        ) {
+            answer.add(Reason::new(Code::Stabilized, NAME, able.text("/message")).since(since));
+        }
+    }
+    active(world, doc, &about, answer);
+    if let Some(limited) = doc.condition(SCALING_LIMITED)
+        && limited.text("/status") == "True"
+    {
+        let message = format!("{}: {}", limited.text("/reason"), limited.text("/message"));
+        answer.add(
+            Reason::new(Code::ScalingLimited, NAME, message)
+                .since(limited.time("/lastTransitionTime")),
+        );
+    } else if !answer.is_stuck() && status.current_replicas == status.desired_replicas {
+        answer.add(Reason::new(
+            Code::WithinTolerance,
+            NAME,
+            "the metrics ask for the current size",
+        ));
+    }
+    let group = target
+        .api_version
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    if let Some(of) = world.resource(group, &target.kind).found()
+        && let Some(target) = world.get(&of, doc.namespace(), &target.name).found()
+    {
+        let target = world.explain(&of, &target);
+        if target.is_stuck() {
+            answer.follow(target);
+        }
+    }
+}
+
+/// The reason why no metrics decide the size.
+fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
+    let Some(active) = doc.condition(SCALING_ACTIVE) else {
+        return;
+    };
+    if active.text("/status") != "False" {
+        return;
+    }
+    let (why, message) = (active.text("/reason"), active.text("/message"));
+    let (code, who) = match why {
+        "ScalingDisabled" => (
+            Code::ScalingDisabled,
+            format!("owner of {target} (scale it to at least 1)"),
+        ),
+        "AmbiguousSelector" => (
+            Code::AmbiguousSelector,
+            format!("owners of the autoscalers in {}", doc.namespace()),
+        ),
+        "InvalidSelector" => (Code::SelectorInvalid, format!("owner of {target}")),
+        "InvalidMetricSourceType" => (Code::ObjectInvalid, "owner of the autoscaler".to_owned()),
+        _ if message.contains("missing request for") => (
+            Code::MetricsFailed,
+            format!("owner of {target} (set resources.requests of its containers)"),
+        ),
+        _ if message.contains("no metrics returned")
+            || message.contains("did not receive metrics") =>
+        {
+            (
+                Code::MetricsFailed,
+                "operator of the metrics API, or wait until the pods are ready".to_owned(),
+            )
+        }
+        _ => (
+            Code::MetricsFailed,
+            "operator of the metrics API (metrics-server or adapter)".to_owned(),
+        ),
+    };
+    let mut message = format!("{why}: {message}");
+    if code == Code::AmbiguousSelector {
+        let all = world
+            .list(&HORIZONTAL_POD_AUTOSCALERS, doc.namespace())
+            .unwrap_or_default();
+        let others: Vec<&str> = all
+            .iter()
+            .map(Doc::name)
+            .filter(|name| *name != doc.name())
+            .collect();
+        message = format!("{message}; other autoscalers here: {}", others.join(", "));
+    }
+    answer.name_failure(
+        Reason::new(code, NAME, message)
+            .who(who)
+            .since(active.time("/lastTransitionTime")),
+    );
+}

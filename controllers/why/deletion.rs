@@ -1,0 +1,208 @@
+//! Why an object is still being deleted: each finalizer, with the component that removes it.
+
+use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
+use steersman_values::resource::{NODES, ResourceType};
+use steersman_why::{Code, Doc, Explanation, Reason, World};
+
+use crate::{garbagecollector, job, persistentvolume, protection};
+
+/// Finalizers of other components, by their start, and the component.
+const FOREIGN: [(&str, &str); 13] = [
+    (
+        "service.kubernetes.io/load-balancer-cleanup",
+        "cloud-controller-manager",
+    ),
+    (
+        "external-provisioner.volume.kubernetes.io/",
+        "CSI external-provisioner",
+    ),
+    ("external-attacher/", "CSI external-attacher"),
+    ("snapshot.storage.kubernetes.io/", "snapshot-controller"),
+    (
+        "customresourcecleanup.apiextensions.k8s.io",
+        "kube-apiserver, which deletes the custom resources first",
+    ),
+    (
+        "resources-finalizer.argocd.argoproj.io",
+        "Argo CD application controller",
+    ),
+    ("argoproj.io/", "Argo CD"),
+    ("finalizers.fluxcd.io", "Flux"),
+    ("kueue.x-k8s.io/", "Kueue"),
+    ("acme.cert-manager.io", "cert-manager"),
+    ("cluster.x-k8s.io", "Cluster API"),
+    ("karpenter.sh/", "Karpenter"),
+    ("ingress.k8s.aws/", "AWS Load Balancer Controller"),
+];
+
+/// Finalizers of controllers of this manager without an explanation of their own.
+const OWN: [(&str, &str); 6] = [
+    (
+        "resource.kubernetes.io/delete-protection",
+        "resourceclaim-controller",
+    ),
+    (
+        "networking.k8s.io/service-cidr-finalizer",
+        "service-cidr-controller",
+    ),
+    (
+        "scheduling.k8s.io/podgroup-protection",
+        "podgroup-protection-controller",
+    ),
+    (
+        "kubernetes.io/vac-protection",
+        "volumeattributesclass-protection-controller",
+    ),
+    (
+        "kubernetes.io/pv-controller",
+        "persistentvolume-binder-controller",
+    ),
+    (
+        "kubernetes.io/legacy-token-invalid-since",
+        "legacy-serviceaccount-token-cleaner-controller",
+    ),
+];
+
+/// Time after the end of the grace period for which the kubelet may still report.
+const PATIENCE: i64 = 60;
+
+/// Adds the reasons why `doc` is still there.
+pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation) {
+    let deleted = doc.deleted();
+    let is_namespace = of.group.is_empty() && of.plural == "namespaces";
+    if !is_namespace {
+        answer.state = "is being deleted".to_owned();
+        answer.since = deleted;
+    }
+    let finalizers = doc.texts("/metadata/finalizers");
+    for name in &finalizers {
+        finalizer(world, doc, name, answer);
+    }
+    let is_pod = of.group.is_empty() && of.plural == "pods";
+    if is_pod {
+        pod(world, doc, finalizers.is_empty(), answer);
+    } else if finalizers.is_empty() && !is_namespace {
+        let message = "no finalizer is left, and the API server removes the object";
+        answer.add(Reason::new(Code::GracePeriod, "kube-apiserver", message).since(deleted));
+    }
+}
+
+fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
+    match name {
+        CollectorFinalizers::FOREGROUND => {
+            garbagecollector::explain::foreground(world, doc, answer)
+        }
+        CollectorFinalizers::ORPHAN => {
+            let message = "orphaning deletion: the garbage collector removes the owner references of dependents";
+            let reason = Reason::new(
+                Code::OrphanPending,
+                garbagecollector::DESCRIPTOR.name,
+                message,
+            );
+            answer.add(reason.since(doc.deleted()));
+        }
+        "kubernetes.io/pvc-protection" => protection::claims::explain::explain(world, doc, answer),
+        "kubernetes.io/pv-protection" => {
+            persistentvolume::explain::volume_in_use(world, doc, answer)
+        }
+        JOB_TRACKING => job::explain::tracking(world, doc, answer),
+        _ => other(doc, name, answer),
+    }
+}
+
+fn other(doc: &Doc, name: &str, answer: &mut Explanation) {
+    let since = doc.deleted();
+    let starts = |(start, _): &&(&str, &str)| name.starts_with(start);
+    if let Some((_, owner)) = OWN.iter().find(starts) {
+        let message = format!("finalizer {name} is left");
+        answer.add(
+            Reason::new(Code::Finalizer, *owner, message)
+                .who("operator of the controller manager")
+                .since(since),
+        );
+        return;
+    }
+    let set_by = doc.set_by(name);
+    let owner = FOREIGN.iter().find(starts).map(|(_, owner)| *owner);
+    // The domain names the controller. The program that set the finalizer may have been a person's.
+    let domain = name.split_once('/').map(|(domain, _)| domain);
+    let (by, who) = match (owner, domain, set_by) {
+        (Some(owner), _, _) => (owner, format!("operator of {owner}")),
+        (None, Some(domain), _) => (domain, format!("operator of the controller of {domain}")),
+        (None, None, Some(manager)) => (manager, format!("operator of {manager}")),
+        (None, None, None) => ("", "operator of the controller that set it".to_owned()),
+    };
+    let set = set_by
+        .map(|manager| format!(" (set by {manager})"))
+        .unwrap_or_default();
+    let message =
+        format!("finalizer {name}{set} is left; no controller of this manager removes it");
+    let who = format!("{who}; if that program is gone, owner of the object (remove the finalizer)");
+    answer.add(
+        Reason::new(Code::ForeignFinalizer, by, message)
+            .who(who)
+            .since(since)
+            .field("finalizer", name),
+    );
+}
+
+/// The end of a pod: first the kubelet stops its containers, then finalizers go.
+fn pod(world: &World, doc: &Doc, is_free: bool, answer: &mut Explanation) {
+    let is_over = matches!(doc.text("/status/phase"), "Succeeded" | "Failed");
+    let node = doc.text("/spec/nodeName");
+    let Some(due) = doc.deleted() else {
+        return;
+    };
+    if is_over && !is_free {
+        return;
+    }
+    let found = world.get(&NODES, "", node);
+    let ready = found
+        .clone()
+        .found()
+        .and_then(|node| node.condition("Ready"));
+    let is_silent = ready
+        .as_ref()
+        .is_some_and(|ready| ready.text("/status") != "True");
+    let left = due.as_second() - world.now.as_second();
+    let reason = if !node.is_empty() && found.is_absent() {
+        let message =
+            format!("node {node} does not exist, so pod garbage collection deletes the pod");
+        Reason::new(
+            Code::NodeNotReady,
+            "pod-garbage-collector-controller",
+            message,
+        )
+        .who("administrator of the nodes")
+    } else if is_silent {
+        let message = format!(
+            "node {node} is not ready, so its kubelet cannot confirm the end of the containers: {}",
+            ready
+                .map(|ready| ready.text("/message").to_owned())
+                .unwrap_or_default()
+        );
+        let who = format!(
+            "administrator of node {node} (repair, delete, or taint it node.kubernetes.io/out-of-service)"
+        );
+        Reason::new(Code::NodeNotReady, "kubelet", message).who(who)
+    } else if left > 0 {
+        let seconds = doc.number("/metadata/deletionGracePeriodSeconds");
+        let message = format!("the containers may run until the grace period of {seconds} s ends");
+        Reason::new(Code::GracePeriod, "kubelet", message).next(Some(due))
+    } else if -left < PATIENCE {
+        Reason::new(
+            Code::GracePeriod,
+            "kubelet",
+            "the kubelet stops the containers and confirms the end",
+        )
+    } else if is_free {
+        let message = format!(
+            "the grace period is over, and the kubelet of {node} has not confirmed the end"
+        );
+        Reason::new(Code::KubeletSilent, "kubelet", message)
+            .who(format!("administrator of node {node}"))
+    } else {
+        return;
+    };
+    answer.add(reason.since(Some(due)));
+}

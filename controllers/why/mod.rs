@@ -1,0 +1,263 @@
+//! Why an object does not move: the explanations of all controllers, behind one function.
+//!
+//! object -> queues of its controllers -> deletion | owners -> `explain.rs` of its controller ->
+//! answer
+//!
+//! Each controller's `explain.rs` is beside its decisions and calls them, so that an explanation and
+//! a sync agree.
+
+mod ask;
+mod deletion;
+mod stuck;
+
+use jiff::SignedDuration;
+use steersman_objects::{ReplicaSet, ReplicationController};
+use steersman_values::resource::{LEASES, ResourceType};
+use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
+
+use crate::{
+    attachdetach, cronjob, daemonset, deployment, disruption, endpointslice, garbagecollector, job,
+    namespace, persistentvolume, podautoscaler, replicaset, replicationcontroller, statefulset,
+    tainteviction,
+};
+
+pub use ask::{AskError, ask};
+pub use stuck::{KINDS, stuck};
+
+/// Namespace and name of the Lease of controller managers.
+const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
+/// A Lease that was not renewed for this many of its durations has no holder.
+const EXPIRED: i64 = 2;
+
+/// The controllers that sync objects of a type, apart from those that look at all objects.
+///
+/// The keys of their queues are `namespace/name`.
+fn controllers(of: &ResourceType) -> &'static [&'static str] {
+    match (&*of.group, &*of.plural) {
+        ("apps", "deployments") => &["deployment-controller"],
+        ("apps", "replicasets") => &["replicaset-controller"],
+        ("", "replicationcontrollers") => &["replicationcontroller-controller"],
+        ("apps", "statefulsets") => &["statefulset-controller"],
+        ("apps", "daemonsets") => &["daemonset-controller"],
+        ("batch", "jobs") => &["job-controller", "ttl-after-finished-controller"],
+        ("batch", "cronjobs") => &["cronjob-controller"],
+        ("autoscaling", "horizontalpodautoscalers") => &["horizontal-pod-autoscaler-controller"],
+        ("", "namespaces") => &[
+            "namespace-controller",
+            "serviceaccount-controller",
+            "root-ca-certificate-publisher-controller",
+        ],
+        ("", "services") => &["endpointslice-controller", "endpoints-controller"],
+        ("", "persistentvolumeclaims") => &[
+            "persistentvolumeclaim-protection-controller",
+            "persistentvolume-binder-controller",
+            "persistentvolume-expander-controller",
+        ],
+        ("", "persistentvolumes") => &[
+            "persistentvolume-protection-controller",
+            "persistentvolume-binder-controller",
+        ],
+        ("policy", "poddisruptionbudgets") => &["disruption-controller"],
+        ("", "pods") => &[
+            "taint-eviction-controller",
+            "resourceclaim-controller",
+            "ephemeral-volume-controller",
+        ],
+        ("", "nodes") => &[
+            "node-lifecycle-controller",
+            "node-ipam-controller",
+            "ttl-controller",
+        ],
+        ("", "serviceaccounts") => &["serviceaccount-token-controller"],
+        ("", "resourcequotas") => &["resourcequota-controller"],
+        ("certificates.k8s.io", "certificatesigningrequests") => &[
+            "certificatesigningrequest-signing-controller",
+            "certificatesigningrequest-approving-controller",
+        ],
+        ("resource.k8s.io", "resourceclaims") => &["resourceclaim-controller"],
+        ("networking.k8s.io", "servicecidrs") => &["service-cidr-controller"],
+        ("storagemigration.k8s.io", "storageversionmigrations") => {
+            &["storage-version-migrator-controller"]
+        }
+        ("rbac.authorization.k8s.io", "clusterroles") => &["clusterrole-aggregation-controller"],
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            &["validatingadmissionpolicy-status-controller"]
+        }
+        _ => &[],
+    }
+}
+
+/// The answer about the object `namespace/name` of type `of`. `None` until the object was read, or
+/// if the caller may not read it; see [`World::withheld`].
+pub fn about(world: &World, of: &ResourceType, namespace: &str, name: &str) -> Option<Explanation> {
+    let doc = match world.get(of, namespace, name) {
+        Known::Yes(doc) => doc,
+        Known::Absent => {
+            let mut answer = Explanation::new(Subject::new(of, namespace, name), "does not exist");
+            answer.is_absent = true;
+            absent(world, of, namespace, &mut answer);
+            return Some(answer);
+        }
+        Known::Unknown => return None,
+    };
+    let mut answer = world.explain(of, &doc);
+    if doc.deleted().is_none() {
+        garbagecollector::explain::owners(world, &doc, &mut answer);
+    }
+    manager(world, of, &mut answer);
+    Some(answer.sorted())
+}
+
+/// An object that is gone has no further reason, unless its namespace is gone too.
+fn absent(world: &World, of: &ResourceType, namespace: &str, answer: &mut Explanation) {
+    let namespaces = &steersman_values::resource::NAMESPACES;
+    if of.namespaced && world.get(namespaces, "", namespace).is_absent() {
+        answer.state = format!("does not exist, nor does namespace {namespace}");
+    }
+}
+
+/// The answer about `doc`, an object of type `of`.
+pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
+    let mut answer = Explanation::new(
+        doc.subject(of),
+        "is not handled by a controller of this manager",
+    );
+    let key = match doc.namespace() {
+        "" => doc.name().to_owned(),
+        namespace => format!("{namespace}/{}", doc.name()),
+    };
+    let handlers = controllers(of);
+    if !handlers.is_empty() {
+        answer.state = "waits for nothing".to_owned();
+    }
+    for controller in handlers {
+        answer
+            .reasons
+            .extend(keys::of_key(world, controller, &key, doc.namespace()));
+    }
+    // A terminating pod is explained by its end, and a terminating namespace by its content.
+    let is_pod = of.group.is_empty() && of.plural == "pods";
+    if doc.deleted().is_none() || !is_pod {
+        by_kind(world, of, doc, &mut answer);
+    }
+    if doc.deleted().is_some() {
+        deletion::explain(world, of, doc, &mut answer);
+    }
+    answer.sorted()
+}
+
+fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation) {
+    match (&*of.group, &*of.plural) {
+        ("apps", "deployments") => deployment::explain::explain(world, doc, answer),
+        ("apps", "replicasets") => {
+            replicaset::explain::explain::<ReplicaSet>(
+                world,
+                doc,
+                replicaset::DESCRIPTOR.name,
+                answer,
+            );
+        }
+        ("", "replicationcontrollers") => {
+            let by = replicationcontroller::DESCRIPTOR.name;
+            replicaset::explain::explain::<ReplicationController>(world, doc, by, answer);
+        }
+        ("apps", "statefulsets") => statefulset::explain::explain(world, doc, answer),
+        ("apps", "daemonsets") => daemonset::explain::explain(world, doc, answer),
+        ("batch", "jobs") => job::explain::explain(world, doc, answer),
+        ("batch", "cronjobs") => cronjob::explain::explain(world, doc, answer),
+        ("autoscaling", "horizontalpodautoscalers") => {
+            podautoscaler::explain::explain(world, doc, answer)
+        }
+        ("", "namespaces") => namespace::explain::explain(world, doc, answer),
+        ("", "services") => endpointslice::explain::explain(world, doc, answer),
+        ("", "persistentvolumeclaims") => persistentvolume::explain::claim(world, doc, answer),
+        ("", "persistentvolumes") => persistentvolume::explain::volume(world, doc, answer),
+        ("policy", "poddisruptionbudgets") => disruption::explain::explain(world, doc, answer),
+        ("", "pods") => {
+            pod::explain(world, doc, answer);
+            attachdetach::explain::explain(world, doc, answer);
+            if answer.is_stuck() {
+                tainteviction::explain::explain(world, doc, answer);
+            }
+        }
+        ("", "nodes") => node(doc, answer),
+        _ => {}
+    }
+}
+
+fn node(doc: &Doc, answer: &mut Explanation) {
+    let ready = doc.condition("Ready");
+    let is_ready = ready
+        .as_ref()
+        .is_some_and(|ready| ready.text("/status") == "True");
+    answer.state = if is_ready { "is ready" } else { "is not ready" }.to_owned();
+    if let Some(ready) = ready.filter(|_| !is_ready) {
+        let message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
+        let reason =
+            Reason::new(Code::NodeNotReady, "kubelet", message).who("administrator of the node");
+        answer.add(reason.since(ready.time("/lastTransitionTime")));
+    }
+}
+
+/// Adds the state of the manager, if it is itself a cause: no leader, a controller that is switched
+/// off, or a cache that is not filled.
+fn manager(world: &World, of: &ResourceType, answer: &mut Explanation) {
+    let handlers = controllers(of);
+    if let Some(inside) = &world.inside {
+        let state = inside.manager();
+        let who = "operator of the controller manager";
+        for controller in handlers
+            .iter()
+            .filter(|name| state.switched_off.iter().any(|off| off == *name))
+        {
+            let message = format!("{controller} is switched off in this manager");
+            answer.add(
+                Reason::new(Code::ControllerOff, *controller, message)
+                    .who(format!("{who} (--controllers)")),
+            );
+        }
+        if !state.not_synced.is_empty() {
+            let message = format!("caches are not filled: {}", state.not_synced.join(", "));
+            answer.add(
+                Reason::new(Code::InformerNotSynced, state.identity.clone(), message).who(who),
+            );
+        }
+        for problem in &state.watches {
+            answer.add(
+                Reason::new(Code::WatchBroken, state.identity.clone(), problem.as_str()).who(who),
+            );
+        }
+        return;
+    }
+    let waits = !answer.reasons.is_empty() || !answer.waits_for.is_empty();
+    if handlers.is_empty() || !waits {
+        return;
+    }
+    if let Some(reason) = without_leader(world) {
+        answer.add(reason);
+    }
+}
+
+/// The reason if no controller manager holds the Lease.
+fn without_leader(world: &World) -> Option<Reason> {
+    let lease = world.get(&LEASES, LEASE.0, LEASE.1).found()?;
+    let holder = lease.text("/spec/holderIdentity");
+    let renewed = lease.time("/spec/renewTime");
+    let limit = SignedDuration::from_secs(EXPIRED * lease.number("/spec/leaseDurationSeconds"));
+    let is_old = renewed.is_some_and(|at| world.now.duration_since(at) > limit);
+    if !holder.is_empty() && !is_old {
+        return None;
+    }
+    let message = match holder {
+        "" => {
+            "no controller manager holds the Lease kube-system/kube-controller-manager".to_owned()
+        }
+        holder => format!("the Lease kube-system/kube-controller-manager of {holder} has expired"),
+    };
+    let reason = Reason::new(Code::NoLeader, "kube-controller-manager", message);
+    Some(
+        reason
+            .who("operator of the controller manager")
+            .since(renewed),
+    )
+}

@@ -1,0 +1,186 @@
+//! The closed set of reasons.
+//!
+//! Tools compare codes, so a code never changes its meaning. The text of a reason is for people and
+//! may change.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The weight of a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The object stands still until somebody acts, or until another component does.
+    Cause,
+    /// The object waits for a time or an event that comes by itself.
+    Wait,
+    /// A rule or a number that helps to understand the other reasons.
+    Fact,
+}
+
+macro_rules! codes {
+    ($($code:ident $role:ident $meaning:literal,)*) => {
+        /// A reason's code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $meaning] $code,)*
+        }
+
+        impl Code {
+            /// All codes, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$code,)*];
+
+            /// The name in JSON and in metrics.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$code => stringify!($code),)*
+                }
+            }
+
+            /// The meaning in one sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$code => $meaning,)*
+                }
+            }
+
+            /// The weight.
+            pub fn role(self) -> Role {
+                match self {
+                    $(Self::$code => Role::$role,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    QuotaExceeded Cause "A ResourceQuota refuses the object.",
+    WebhookRefused Cause "An admission webhook refuses the object.",
+    WebhookUnreachable Cause "The API server cannot call an admission webhook.",
+    LimitRangeViolated Cause "A LimitRange refuses the object.",
+    ServiceAccountMissing Cause "The ServiceAccount of the pod template does not exist.",
+    PodSecurityViolated Cause "The Pod Security level of the namespace refuses the pod.",
+    PolicyRefused Cause "A ValidatingAdmissionPolicy refuses the object.",
+    NamespaceTerminating Cause "The namespace is being deleted, so it takes no new objects.",
+    ObjectInvalid Cause "The API server rejects the object as invalid.",
+    Forbidden Cause "The client lacks a right.",
+    RequestFailed Cause "A request fails for another reason.",
+    SyncFailed Cause "The last sync of the object failed in the manager.",
+    SyncDropped Cause "The sync failed, and the manager waits for a change of the object.",
+    SyncRunning Wait "A sync of the object is running.",
+    SyncQueued Wait "The object waits in the queue of its controller.",
+    RetryScheduled Fact "The controller returns to the object at a set time.",
+    CacheBehind Wait "The sync waits until a cache shows the manager's own write.",
+    ExpectationsOutstanding Wait "The controller waits for the watch events of its own writes.",
+    ControllerOff Cause "The controller of the object is switched off.",
+    InformerNotSynced Cause "A cache of the manager is not filled.",
+    WatchBroken Cause "A watch of the manager has a problem, so its cache may be old.",
+    NoLeader Cause "No controller manager holds the Lease.",
+    NotObserved Cause "The controller has not seen the latest spec of the object.",
+    Paused Cause "The object is paused by its spec.",
+    Suspended Cause "The object is suspended by its spec.",
+    ManagedElsewhere Cause "The spec gives the object to another controller.",
+    SelectorInvalid Cause "The selector of the object cannot be used.",
+    RolloutWindow Fact "The limits of a rolling update allow no further step now.",
+    RolloutStep Wait "The next step of the rollout is allowed and follows.",
+    DeadlineLeft Fact "The rollout is reported as failed at a later time.",
+    DeadlineExceeded Fact "The rollout took longer than its deadline.",
+    OldPodsRunning Wait "Old pods must end before new pods start.",
+    PodsMissing Wait "Pods have to be created.",
+    PodsSurplus Wait "Pods have to be deleted.",
+    PodUnscheduled Cause "The scheduler finds no node for the pod.",
+    PodGated Cause "A scheduling gate holds the pod.",
+    ImagePull Cause "The kubelet cannot pull an image.",
+    ContainerCrash Cause "A container ends again and again.",
+    ContainerConfig Cause "The kubelet cannot create a container.",
+    SandboxFailed Cause "The kubelet cannot create the pod's sandbox.",
+    VolumeMount Cause "The kubelet cannot mount a volume of the pod.",
+    InitContainer Cause "An init container does not complete.",
+    PodNotReady Cause "The pod runs and is not ready.",
+    ReadinessGate Cause "A readiness gate of the pod is not fulfilled.",
+    PodStarting Wait "The pod starts.",
+    PodFailed Cause "The pod has failed.",
+    MinReadySeconds Wait "The pod is ready, and becomes available after minReadySeconds.",
+    NodeNotReady Cause "The node of the pod does not report.",
+    GracePeriod Wait "The kubelet ends the pod within its grace period.",
+    KubeletSilent Cause "The kubelet has not ended the pod after its grace period.",
+    Finalizer Cause "A finalizer holds the deletion.",
+    ForeignFinalizer Cause "A finalizer that no controller of this manager removes holds the deletion.",
+    JobTracking Cause "The Job controller has not counted the pod, so the pod keeps its finalizer.",
+    ClaimInUse Cause "Pods use the claim, so its deletion waits for them.",
+    VolumeBound Cause "A claim is bound to the volume, so its deletion waits for the claim.",
+    DependentsRemain Cause "Foreground deletion waits for dependents.",
+    OrphanPending Wait "The garbage collector removes owner references before it lets the object go.",
+    OwnerUnresolvable Cause "The garbage collector cannot look up the type of an owner.",
+    OwnersGone Wait "All owners of the object are gone, so the garbage collector deletes it.",
+    OwnerElsewhere Cause "An owner reference names an object of another namespace.",
+    ContentRemains Cause "Objects are left in the namespace.",
+    DiscoveryFailed Cause "The API server cannot list a group of resources.",
+    NamespaceFinalizer Cause "A finalizer in the spec of the namespace is left.",
+    ScheduleInvalid Cause "The schedule or its time zone cannot be read.",
+    NextRun Fact "The next run of the schedule.",
+    RunForbidden Cause "An active Job forbids the next run.",
+    StartDeadlineMissed Cause "The run was missed, and its starting deadline has passed.",
+    TooManyMissedRuns Cause "Too many runs were missed.",
+    OrdinalBlocks Cause "A pod of a lower ordinal blocks the following pods.",
+    PartitionHolds Fact "The partition keeps pods at the old revision.",
+    UpdateOnDelete Fact "The update strategy changes a pod only after its deletion.",
+    ClaimPending Cause "A claim of the pod is not bound.",
+    WaitsForConsumer Wait "The claim is bound when a pod that uses it is scheduled.",
+    ProvisionerPending Cause "An external provisioner has not made the volume.",
+    ClassMissing Cause "The StorageClass of the claim does not exist.",
+    NoMatchingVolume Cause "No PersistentVolume fits the claim, and no class provisions one.",
+    VolumeLost Cause "The volume of the claim is gone.",
+    NodeExcluded Fact "The DaemonSet has no pod on some nodes, by their taints or labels.",
+    DaemonBackOff Cause "A pod of the DaemonSet fails again and again on a node.",
+    NoPodSelected Cause "The selector of the Service matches no pod.",
+    NoSelector Fact "The Service has no selector, so its endpoints are made by hand.",
+    EndpointOut Cause "Pods of the Service are not ready.",
+    PortMissing Cause "No container has the named target port of the Service.",
+    SlicesBehind Wait "The EndpointSlices do not show the pods yet.",
+    JobFailed Cause "The Job has failed.",
+    JobBackOff Wait "The Job creates its next pod after a back-off.",
+    JobPodsActive Wait "Pods of the Job run.",
+    JobUncounted Wait "Pods of the Job have ended and are not counted yet.",
+    ScaleTargetMissing Cause "The target of the autoscaler does not exist, or cannot be scaled.",
+    MetricsFailed Cause "The metrics of the autoscaler cannot be read.",
+    AmbiguousSelector Cause "Several autoscalers select the same pods.",
+    ScalingDisabled Cause "The target has no replicas, so the autoscaler is off.",
+    ScalingLimited Fact "The autoscaler's limit decides the size.",
+    Stabilized Wait "The stabilization window holds a change of the size.",
+    WithinTolerance Fact "The metrics are within the tolerance.",
+    TaintTolerated Fact "The pod tolerates the taint of its node for a time.",
+    DisruptionBlocked Cause "The budget allows no disruption of its pods.",
+    UnmanagedPods Cause "The budget counts pods without a controller, so it cannot compute.",
+    AttachPending Cause "A volume is not attached to the node.",
+    AttachedElsewhere Cause "A volume is attached to another node.",
+    SeveralCauses Fact "Further causes are left out of this answer.",
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let known = Self::ALL.iter().find(|code| code.name() == name);
+        known.copied().ok_or_else(|| {
+            D::Error::custom(format!(
+                "unknown code {name:?}; the manager is of another release"
+            ))
+        })
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Cause => "cause",
+            Self::Wait => "wait",
+            Self::Fact => "fact",
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! The Events of other components, which name the cause of what they refuse.
+
+use jiff::Timestamp;
+
+use crate::{Doc, World};
+
+/// The newest Event of one kind about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastEvent {
+    /// The reason.
+    pub reason: String,
+    /// The message.
+    pub message: String,
+    /// The component that sent it.
+    pub from: String,
+    /// Its last occurrence.
+    pub at: Option<Timestamp>,
+    /// Its first occurrence.
+    pub first: Option<Timestamp>,
+    /// The number of occurrences.
+    pub count: u32,
+}
+
+/// The start of the message of an Event that the correlator joins with others.
+const COMBINED: &str = "(combined from similar events): ";
+
+/// The time of the last occurrence.
+pub(crate) fn time(event: &Doc) -> Option<Timestamp> {
+    [
+        "/series/lastObservedTime",
+        "/lastTimestamp",
+        "/eventTime",
+        "/metadata/creationTimestamp",
+    ]
+    .iter()
+    .find_map(|at| event.time(at))
+}
+
+/// The newest Warning about `object` with one of these reasons.
+pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEvent> {
+    let events = world.events(object);
+    let event = events.iter().find(|event| {
+        event.text("/type") == "Warning" && reasons.contains(&event.text("/reason"))
+    })?;
+    let from = match event.text("/source/component") {
+        "" => event.text("/reportingComponent"),
+        component => component,
+    };
+    let message = event.text("/message");
+    let count = event
+        .number("/count")
+        .max(event.number("/series/count"))
+        .max(1);
+    Some(LastEvent {
+        reason: event.text("/reason").to_owned(),
+        message: message.strip_prefix(COMBINED).unwrap_or(message).to_owned(),
+        from: from.to_owned(),
+        at: time(event),
+        first: event.time("/firstTimestamp").or_else(|| time(event)),
+        count: u32::try_from(count).unwrap_or(u32::MAX),
+    })
+}

@@ -1,0 +1,177 @@
+//! The answer about one object: its state, the reasons, and the answers about the objects that it
+//! waits for.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use steersman_values::resource::ResourceType;
+
+use crate::{Code, Reason, Role};
+
+/// The object of an explanation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// API version, such as `apps/v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Subject {
+    /// The object `namespace/name` of type `of`.
+    pub fn new(of: &ResourceType, namespace: &str, name: &str) -> Self {
+        Self {
+            api_version: of.api_version().into_owned(),
+            kind: of.kind.clone().into_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// `deployment web`, without the namespace.
+    pub fn short(&self) -> String {
+        format!("{} {}", self.kind.to_lowercase(), self.name)
+    }
+
+    /// `deployment default/web`.
+    pub fn long(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        match &*self.namespace {
+            "" => format!("{kind} {}", self.name),
+            namespace => format!("{kind} {namespace}/{}", self.name),
+        }
+    }
+}
+
+/// The answer about one object.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The object.
+    pub object: Subject,
+    /// Its state in a few words, such as `does not progress (2 of 3 new pods available)`.
+    pub state: String,
+    /// Start of the state, if the API tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Whether the API server has no such object.
+    #[serde(skip)]
+    pub is_absent: bool,
+    /// The reasons, causes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
+    /// The answers about the objects that this object waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<Self>,
+}
+
+impl Explanation {
+    /// An answer without reasons.
+    pub fn new(object: Subject, state: impl Into<String>) -> Self {
+        Self {
+            object,
+            state: state.into(),
+            since: None,
+            is_absent: false,
+            reasons: Vec::new(),
+            waits_for: Vec::new(),
+        }
+    }
+
+    /// Adds a reason.
+    pub fn add(&mut self, reason: Reason) {
+        self.reasons.push(reason);
+    }
+
+    /// Adds a reason that names the failure of a sync better than its error does. The error leaves
+    /// only its times.
+    pub fn name_failure(&mut self, mut reason: Reason) {
+        let is_vague = |known: &Reason| {
+            known.by == reason.by
+                && matches!(
+                    known.code,
+                    Code::SyncFailed | Code::RequestFailed | Code::RetryScheduled
+                )
+        };
+        if let Some(at) = self.reasons.iter().position(is_vague) {
+            let vague = self.reasons.remove(at);
+            reason.last_try = vague.last_try;
+            reason.attempts = vague.attempts;
+            reason.next_try = vague.next_try;
+        }
+        self.reasons.push(reason);
+    }
+
+    /// Whether a cause is known, other than the mere lack of a reaction.
+    pub fn knows_cause(&self) -> bool {
+        self.causes()
+            .any(|(_, reason)| !matches!(reason.code, Code::NotObserved | Code::OrdinalBlocks))
+    }
+
+    /// Adds the answer about an object that this object waits for, unless it has no reason.
+    pub fn follow(&mut self, other: Self) {
+        if !other.reasons.is_empty() || !other.waits_for.is_empty() {
+            self.waits_for.push(other);
+        }
+    }
+
+    /// Whether the object, or an object that it waits for, stands still.
+    pub fn is_stuck(&self) -> bool {
+        self.causes().next().is_some()
+    }
+
+    /// All causes with their objects, in the order of the text.
+    pub fn causes(&self) -> Box<dyn Iterator<Item = (&Subject, &Reason)> + '_> {
+        let own = self.reasons.iter().map(|reason| (&self.object, reason));
+        let own = own.filter(|(_, reason)| reason.code.role() == Role::Cause);
+        let others = self.waits_for.iter().flat_map(Self::causes);
+        Box::new(own.chain(others))
+    }
+
+    /// Whether one of the reasons has this code.
+    pub fn has(&self, code: Code) -> bool {
+        self.reasons.iter().any(|reason| reason.code == code)
+            || self.waits_for.iter().any(|other| other.has(code))
+    }
+
+    /// The start of the oldest cause, else of the state.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        let causes = self.causes().filter_map(|(_, reason)| reason.since);
+        causes.chain(self.since).min()
+    }
+
+    /// Puts causes before waits and facts, here and in all answers below, and drops repetitions.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        let knows_cause = self.knows_cause();
+        let others = self
+            .reasons
+            .iter()
+            .filter(|reason| reason.code != Code::RetryScheduled)
+            .count();
+        self.reasons.retain(|reason| match reason.code {
+            Code::NotObserved => !knows_cause,
+            Code::RetryScheduled => others == 0 || reason.attempts > 0,
+            _ => true,
+        });
+        let mut seen = Vec::new();
+        self.reasons.retain(|reason| {
+            let key = (reason.code, reason.message.clone());
+            let is_new = !seen.contains(&key);
+            seen.push(key);
+            is_new
+        });
+        self.reasons.sort_by_key(|reason| match reason.code.role() {
+            Role::Cause => 0,
+            Role::Wait => 1,
+            Role::Fact => 2,
+        });
+        self.waits_for = self.waits_for.into_iter().map(Self::sorted).collect();
+        self
+    }
+}

@@ -1,0 +1,35 @@
+//! Why an object does not move: a closed set of reasons, the objects they rest on, and their text.
+//!
+//! object -> explanation functions of the controllers, over a [`World`] -> [`Explanation`] -> JSON
+//! or text
+//!
+//! An explanation is a pure function of API objects, the time, and the state of a manager if there
+//! is one ([`Inside`]). A function asks the [`World`] for objects. [`gather`] reads the objects that
+//! the world lacks, and calls the function again until it has all of them. So the same function
+//! answers in the leader, in a command beside another controller manager, and in a test.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
+
+mod code;
+mod events;
+mod explanation;
+mod gather;
+mod inside;
+pub mod keys;
+pub mod pod;
+mod reason;
+mod refusal;
+mod report;
+mod text;
+mod world;
+
+pub use code::{Code, Role};
+pub use events::{LastEvent, warning};
+pub use explanation::{Explanation, Subject};
+pub use gather::{ClientReader, Guard, Reader, gather};
+pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, StuckKey};
+pub use reason::Reason;
+pub use refusal::refusal;
+pub use report::{Question, Report};
+pub use text::{age, count, ordinal};
+pub use world::{Doc, Explain, Known, Loaded, Need, World};

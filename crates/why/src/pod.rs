@@ -1,0 +1,473 @@
+//! The state of a pod, as scheduler and kubelet report it.
+//!
+//! Both are other components, so this ends with their own words: conditions, container states and
+//! Events.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde_json::Value;
+use steersman_objects::Pod;
+use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PODS};
+
+use crate::{Code, Doc, Explanation, Reason, World, warning};
+
+const SCHEDULER: &str = "kube-scheduler";
+const KUBELET: &str = "kubelet";
+
+/// Time after which a pod that only starts is worth a look.
+const START: SignedDuration = SignedDuration::from_secs(60);
+
+/// Groups of pods with the same reason in one answer.
+const GROUPS: usize = 4;
+/// Names in the text about such a group.
+const NAMES: usize = 3;
+
+/// Adds the reasons why `doc`, a pod that is not being deleted, is not ready.
+pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let phase = doc.text("/status/phase");
+    let status = match doc.text("/status/reason") {
+        "" => phase.to_owned(),
+        reason => format!("{phase}, {reason}"),
+    };
+    answer.state = format!("is {status}");
+    match phase {
+        "Succeeded" => {}
+        "Failed" => failed(doc, answer),
+        _ if doc.text("/spec/nodeName").is_empty() => unscheduled(world, doc, answer),
+        _ => on_node(world, doc, answer),
+    }
+}
+
+fn failed(doc: &Doc, answer: &mut Explanation) {
+    let said = match doc.text("/status/message") {
+        "" => ended(doc).unwrap_or_else(|| "the pod has failed".to_owned()),
+        message => message.to_owned(),
+    };
+    let message = match doc.text("/status/reason") {
+        "" => said,
+        reason => format!("{reason}: {said}"),
+    };
+    answer.add(Reason::new(Code::PodFailed, KUBELET, message).who("owner of the pod template"));
+}
+
+/// The end of the first container that failed.
+fn ended(doc: &Doc) -> Option<String> {
+    let statuses = doc.items("/status/containerStatuses").iter();
+    let mut all = doc
+        .items("/status/initContainerStatuses")
+        .iter()
+        .chain(statuses);
+    all.find_map(|status| {
+        let end = status.pointer("/state/terminated")?;
+        (end["exitCode"] != 0).then(|| format!("container {} {}", name(status), exit(end)))
+    })
+}
+
+fn name(status: &Value) -> &str {
+    status["name"].as_str().unwrap_or_default()
+}
+
+fn exit(end: &Value) -> String {
+    let (code, reason) = (&end["exitCode"], end["reason"].as_str().unwrap_or("Error"));
+    match end["message"].as_str().unwrap_or_default().lines().last() {
+        Some(last) if !last.is_empty() => format!("ended with exit code {code} ({reason}): {last}"),
+        _ => format!("ended with exit code {code} ({reason})"),
+    }
+}
+
+fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let gates: Vec<&str> = doc
+        .items("/spec/schedulingGates")
+        .iter()
+        .filter_map(|gate| gate["name"].as_str())
+        .collect();
+    if !gates.is_empty() {
+        let message = format!("scheduling gates hold the pod: {}", gates.join(", "));
+        let reason =
+            Reason::new(Code::PodGated, SCHEDULER, message).who("controller that set the gate");
+        answer.add(reason.since(doc.time("/metadata/creationTimestamp")));
+        return;
+    }
+    let created = doc.time("/metadata/creationTimestamp");
+    match doc.condition("PodScheduled") {
+        Some(condition) if condition.text("/status") == "False" => {
+            let message = match condition.text("/message") {
+                "" => condition.text("/reason"),
+                message => message,
+            };
+            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message)
+                .who("owner of the pod template, or administrator of the nodes");
+            answer.add(reason.since(condition.time("/lastTransitionTime")));
+            claims(world, doc, answer);
+        }
+        _ if created.is_some_and(|at| world.now.duration_since(at) > START) => {
+            let scheduler = match doc.text("/spec/schedulerName") {
+                "" => "default-scheduler",
+                name => name,
+            };
+            let message = format!("no scheduler has looked at the pod; it asks for {scheduler:?}");
+            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message)
+                .who(format!("operator of the scheduler {scheduler:?}"));
+            answer.add(reason.since(created));
+        }
+        _ => answer.add(starting("the pod waits for the scheduler")),
+    }
+}
+
+/// Follows the claims of the pod that stand still themselves.
+fn claims(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let (namespace, pod) = (doc.namespace(), doc.name());
+    for volume in doc.items("/spec/volumes") {
+        let claim = match volume.pointer("/persistentVolumeClaim/claimName") {
+            Some(name) => name.as_str().unwrap_or_default().to_owned(),
+            None if volume.get("ephemeral").is_some() => format!("{pod}-{}", name(volume)),
+            None => continue,
+        };
+        let found = world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, &claim);
+        if found.is_absent() {
+            let message = format!("the pod's claim {claim} does not exist");
+            let reason = Reason::new(Code::ClaimPending, SCHEDULER, message).who(format!(
+                "creator of PersistentVolumeClaim {namespace}/{claim}"
+            ));
+            answer.add(reason);
+        }
+        if let Some(claim) = found.found() {
+            let about = world.explain(&PERSISTENT_VOLUME_CLAIMS, &claim);
+            if about.is_stuck() {
+                answer.follow(about);
+            }
+        }
+    }
+}
+
+fn starting(message: &str) -> Reason {
+    Reason::new(Code::PodStarting, KUBELET, message)
+}
+
+fn on_node(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let init = doc
+        .items("/status/initContainerStatuses")
+        .iter()
+        .map(|status| (true, status));
+    let main = doc
+        .items("/status/containerStatuses")
+        .iter()
+        .map(|status| (false, status));
+    let mut waits = false;
+    for (is_init, status) in init.chain(main) {
+        match container(is_init, status) {
+            Some(Ok(reason)) => {
+                answer.add(
+                    reason.since(
+                        doc.condition("Ready")
+                            .and_then(|ready| ready.time("/lastTransitionTime")),
+                    ),
+                );
+            }
+            Some(Err(Waits)) => waits = true,
+            None => {}
+        }
+    }
+    if answer.reasons.iter().any(|reason| reason.by == KUBELET) {
+        return;
+    }
+    let has_statuses = !doc.items("/status/containerStatuses").is_empty();
+    if let Some(reason) = silent_node(world, doc) {
+        answer.add(reason);
+    } else if waits || !has_statuses {
+        answer.add(blocked_start(world, doc));
+    } else if doc
+        .condition("Ready")
+        .is_none_or(|ready| ready.text("/status") != "True")
+    {
+        unready(world, doc, answer);
+    }
+}
+
+struct Waits;
+
+/// The reason of one container; `Err` if it waits without a cause of its own.
+fn container(is_init: bool, status: &Value) -> Option<Result<Reason, Waits>> {
+    let kind = if is_init {
+        "init container"
+    } else {
+        "container"
+    };
+    let name = name(status);
+    let (waiting, last) = (
+        status.pointer("/state/waiting"),
+        status.pointer("/lastState/terminated"),
+    );
+    if let Some(waiting) = waiting {
+        let why = waiting["reason"].as_str().unwrap_or_default();
+        let said = waiting["message"].as_str().unwrap_or_default();
+        let image = status["image"].as_str().unwrap_or_default();
+        let (code, message, who) = match why {
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "InvalidImageName"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "RegistryUnavailable" => (
+                Code::ImagePull,
+                format!("{kind} {name}: image {image:?} cannot be pulled ({why}): {said}"),
+                "owner of the pod template, or of the registry and its pull secret",
+            ),
+            "CrashLoopBackOff" => {
+                let end = last.map(exit).unwrap_or_else(|| said.to_owned());
+                let restarts = &status["restartCount"];
+                (
+                    Code::ContainerCrash,
+                    format!("{kind} {name} {end}; it was restarted {restarts} times"),
+                    "owner of the container's program (kubectl logs --previous)",
+                )
+            }
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "PreStartHookError"
+            | "PostStartHookError" => (
+                Code::ContainerConfig,
+                format!("{kind} {name} cannot be started ({why}): {said}"),
+                "owner of the pod template, or of the ConfigMap or Secret that it names",
+            ),
+            _ => return Some(Err(Waits)),
+        };
+        return Some(Ok(Reason::new(code, KUBELET, message).who(who)));
+    }
+    if let Some(end) = status.pointer("/state/terminated")
+        && end["exitCode"] != 0
+    {
+        let message = format!("{kind} {name} {}", exit(end));
+        let reason = Reason::new(Code::ContainerCrash, KUBELET, message);
+        return Some(Ok(
+            reason.who("owner of the container's program (kubectl logs)")
+        ));
+    }
+    if is_init && status.pointer("/state/running").is_some() && status["started"] != true {
+        return Some(Err(Waits));
+    }
+    None
+}
+
+fn silent_node(world: &World, doc: &Doc) -> Option<Reason> {
+    let node = doc.text("/spec/nodeName");
+    let found = world.get(&NODES, "", node);
+    if found.is_absent() {
+        let message = format!("the node {node} of the pod does not exist");
+        return Some(
+            Reason::new(Code::NodeNotReady, "node-lifecycle-controller", message)
+                .who("administrator of the nodes"),
+        );
+    }
+    let ready = found.found()?.condition("Ready")?;
+    if ready.text("/status") == "True" {
+        return None;
+    }
+    let message = format!("node {node} is not ready: {}", ready.text("/message"));
+    let reason = Reason::new(Code::NodeNotReady, KUBELET, message)
+        .who(format!("administrator of node {node}"));
+    Some(reason.since(ready.time("/lastTransitionTime")))
+}
+
+/// The reason why containers do not start: a volume, the sandbox, an init container, or nothing.
+fn blocked_start(world: &World, doc: &Doc) -> Reason {
+    let volume = warning(
+        world,
+        doc,
+        &["FailedMount", "FailedAttachVolume", "FailedMapVolume"],
+    );
+    let sandbox = warning(world, doc, &["FailedCreatePodSandBox"]);
+    let (code, event, who) = match (volume, sandbox) {
+        (Some(event), _)
+            if event.reason == "FailedAttachVolume" && event.message.contains("Multi-Attach") =>
+        {
+            (
+                Code::AttachedElsewhere,
+                event,
+                "owner of the other pod, or administrator of its node",
+            )
+        }
+        (Some(event), _) if event.reason == "FailedAttachVolume" => {
+            (Code::AttachPending, event, "operator of the storage driver")
+        }
+        (Some(event), _) => (
+            Code::VolumeMount,
+            event,
+            "owner of the volume, Secret or ConfigMap",
+        ),
+        (None, Some(event)) => (
+            Code::SandboxFailed,
+            event,
+            "operator of the network plug-in or container runtime",
+        ),
+        (None, None) => {
+            let started = doc
+                .time("/status/startTime")
+                .or(doc.time("/metadata/creationTimestamp"));
+            let init = doc.items("/status/initContainerStatuses").iter();
+            let running = init
+                .into_iter()
+                .find(|status| status.pointer("/state/running").is_some());
+            return match running {
+                Some(status) => {
+                    let since = status
+                        .pointer("/state/running/startedAt")
+                        .and_then(Value::as_str);
+                    let since = since.and_then(|at| at.parse().ok()).or(started);
+                    let is_long = since.is_some_and(|at| world.now.duration_since(at) > START * 5);
+                    let code = if is_long {
+                        Code::InitContainer
+                    } else {
+                        Code::PodStarting
+                    };
+                    let who = if is_long {
+                        "owner of the init container"
+                    } else {
+                        ""
+                    };
+                    let message = format!("init container {} still runs", name(status));
+                    Reason::new(code, KUBELET, message).who(who).since(since)
+                }
+                None => starting("the containers are being created").since(started),
+            };
+        }
+    };
+    let by = match &*event.from {
+        "" => KUBELET,
+        from => from,
+    };
+    let mut reason = Reason::new(code, by, event.message.trim())
+        .who(who)
+        .since(event.first);
+    reason.last_try = event.at;
+    reason.attempts = event.count;
+    reason
+}
+
+/// The reasons why a pod with running containers is not ready.
+fn unready(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let ready = doc.condition("Ready");
+    let since = ready
+        .as_ref()
+        .and_then(|ready| ready.time("/lastTransitionTime"));
+    let mut gates = Vec::new();
+    for gate in doc.items("/spec/readinessGates") {
+        let kind = gate["conditionType"].as_str().unwrap_or_default();
+        if doc
+            .condition(kind)
+            .is_none_or(|gate| gate.text("/status") != "True")
+        {
+            gates.push(kind);
+        }
+    }
+    let containers = doc.condition("ContainersReady");
+    let containers_ready = containers.is_some_and(|condition| condition.text("/status") == "True");
+    if containers_ready && !gates.is_empty() {
+        let message = format!("readiness gates are not fulfilled: {}", gates.join(", "));
+        let who = "controller that sets these conditions, such as that of a load balancer";
+        answer.add(
+            Reason::new(Code::ReadinessGate, KUBELET, message)
+                .who(who)
+                .since(since),
+        );
+        return;
+    }
+    if let Some(event) = warning(world, doc, &["Unhealthy"]) {
+        let mut reason = Reason::new(Code::PodNotReady, KUBELET, event.message.trim())
+            .who("owner of the container's program and of its probes")
+            .since(since.or(event.first));
+        reason.last_try = event.at;
+        reason.attempts = event.count;
+        answer.add(reason);
+        return;
+    }
+    let message = match ready.as_ref().map(|ready| ready.text("/message")) {
+        None | Some("") => "the pod runs and is not ready",
+        Some(message) => message,
+    };
+    let is_new = since.is_none_or(|at| world.now.duration_since(at) < START);
+    if is_new {
+        answer.add(starting(message).since(since));
+    } else {
+        let who = "owner of the container's program and of its probes";
+        answer.add(
+            Reason::new(Code::PodNotReady, KUBELET, message)
+                .who(who)
+                .since(since),
+        );
+    }
+}
+
+/// The answers about those of `pods` that are not available, grouped by their reasons.
+pub fn unavailable(world: &World, pods: &[Doc], min_ready: i32) -> Vec<Explanation> {
+    let mut groups: BTreeMap<String, (Explanation, Vec<String>)> = BTreeMap::new();
+    for doc in pods {
+        let Some(pod) = doc.view::<Pod>() else {
+            continue;
+        };
+        if pod.is_available(min_ready, world.now) && !pod.meta.is_terminating() {
+            continue;
+        }
+        let mut about = world.explain(&PODS, doc);
+        if about.reasons.is_empty() && pod.is_ready() && !pod.meta.is_terminating() {
+            let next = pod.next_availability_check(min_ready, world.now);
+            let next = next.and_then(|delay| world.now.checked_add(delay).ok());
+            let message = format!("the pod is ready, and counts as available after {min_ready} s");
+            about.add(Reason::new(Code::MinReadySeconds, "", message).next(next));
+        }
+        let key: Vec<String> = about
+            .reasons
+            .iter()
+            .map(|reason| {
+                format!(
+                    "{:?} {}",
+                    reason.code,
+                    reason.message.replace(doc.name(), "")
+                )
+            })
+            .chain(about.waits_for.iter().map(|other| other.state.clone()))
+            .collect();
+        let group = groups.entry(key.join("\n")).or_insert((about, Vec::new()));
+        group.1.push(doc.name().to_owned());
+    }
+    let mut all: Vec<_> = groups.into_values().collect();
+    all.sort_by_key(|(about, names)| (!about.is_stuck(), std::cmp::Reverse(names.len())));
+    let left_out = all.len().saturating_sub(GROUPS);
+    all.truncate(GROUPS);
+    let mut found: Vec<Explanation> = all
+        .into_iter()
+        .map(|(about, names)| of_group(about, &names))
+        .collect();
+    if left_out > 0
+        && let Some(last) = found.last_mut()
+    {
+        let message = format!("{left_out} further groups of pods with other reasons are left out");
+        last.add(Reason::new(Code::SeveralCauses, "", message));
+    }
+    found
+}
+
+fn of_group(mut about: Explanation, names: &[String]) -> Explanation {
+    if names.len() > 1 {
+        let others = names.len() - 1;
+        let shown: Vec<&str> = names[1..]
+            .iter()
+            .take(NAMES - 1)
+            .map(String::as_str)
+            .collect();
+        let more = others - shown.len();
+        let rest = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
+        about.state = format!(
+            "{}; the same holds for {}{rest}",
+            about.state,
+            shown.join(", ")
+        );
+    }
+    about
+}

@@ -1,0 +1,182 @@
+//! The cause of a write that the API server refuses, from the text of the refusal.
+//!
+//! The API server gives these causes only as text, the same one that controllers put into Events and
+//! conditions. Sources of the texts: the admission plugins in `plugin/pkg/admission` and
+//! `staging/src/k8s.io/apiserver/pkg/admission`.
+
+use crate::{Code, Reason};
+
+/// The reason for the refusal `message` of a write in `namespace`; `by` sent the write.
+pub fn refusal(message: &str, namespace: &str, by: &str) -> Reason {
+    let (code, who) = cause(message, namespace);
+    Reason::new(code, by, message.trim()).who(who)
+}
+
+fn cause(message: &str, namespace: &str) -> (Code, String) {
+    if let Some(rest) = after(message, "exceeded quota: ") {
+        let quota = rest.split(',').next().unwrap_or_default();
+        let who =
+            format!("owner of ResourceQuota {namespace}/{quota}, or fewer objects in {namespace}");
+        return (Code::QuotaExceeded, who);
+    }
+    if let Some(rest) = after(message, "failed quota: ") {
+        let quota = rest.split(':').next().unwrap_or_default();
+        let who = format!(
+            "owner of the pod template: ResourceQuota {namespace}/{quota} asks for requests or limits"
+        );
+        return (Code::QuotaExceeded, who);
+    }
+    if let Some(rest) = after(message, "failed calling webhook ") {
+        let who = format!("operator of the admission webhook {}", quoted(rest));
+        return (Code::WebhookUnreachable, who);
+    }
+    if let Some(rest) = after(message, "admission webhook ")
+        && message.contains("denied the request")
+    {
+        let who = format!("operator of the admission webhook {}", quoted(rest));
+        return (Code::WebhookRefused, who);
+    }
+    if message.contains("ValidatingAdmissionPolicy") {
+        let policy = after(message, "ValidatingAdmissionPolicy ").map(quoted);
+        let who = format!(
+            "owner of ValidatingAdmissionPolicy {}",
+            policy.unwrap_or_default()
+        );
+        return (Code::PolicyRefused, who);
+    }
+    if message.contains("violates PodSecurity") {
+        let who = format!(
+            "owner of the pod template, or of the labels pod-security.kubernetes.io/* of namespace {namespace}"
+        );
+        return (Code::PodSecurityViolated, who);
+    }
+    if let Some(rest) = after(message, "error looking up service account ") {
+        let account = rest.split(':').next().unwrap_or_default();
+        return (
+            Code::ServiceAccountMissing,
+            format!("creator of ServiceAccount {account}"),
+        );
+    }
+    if [
+        "usage per Container",
+        "usage per Pod",
+        "usage per PersistentVolumeClaim",
+        "limit to request ratio",
+    ]
+    .iter()
+    .any(|text| message.contains(text))
+    {
+        let who = format!("owner of the LimitRange in {namespace}, or of the template");
+        return (Code::LimitRangeViolated, who);
+    }
+    if message.contains("because it is being terminated") {
+        return (
+            Code::NamespaceTerminating,
+            format!("creator of namespace {namespace}, after it is gone"),
+        );
+    }
+    if message.contains("is invalid: ") {
+        return (
+            Code::ObjectInvalid,
+            "owner of the spec or template".to_owned(),
+        );
+    }
+    if message.contains(" is forbidden: User ") {
+        return (
+            Code::Forbidden,
+            "administrator of the RBAC rules".to_owned(),
+        );
+    }
+    (
+        Code::RequestFailed,
+        "operator of the API server, or owner of the object".to_owned(),
+    )
+}
+
+fn after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
+    message.split_once(start).map(|(_, rest)| rest)
+}
+
+/// The first quoted word of `text`, or its first word.
+fn quoted(text: &str) -> &str {
+    let text = text.trim_start();
+    for quote in ['"', '\''] {
+        if let Some(rest) = text.strip_prefix(quote) {
+            return rest.split(quote).next().unwrap_or_default();
+        }
+    }
+    text.split([' ', ':']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_refusal_is_told_from_its_text() {
+        // (text of the API server, code, part of the text about who can act)
+        let cases = [
+            (
+                "pods \"a\" is forbidden: exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2",
+                Code::QuotaExceeded,
+                "ResourceQuota ns/team",
+            ),
+            (
+                "pods \"a\" is forbidden: failed quota: team: must specify limits.cpu for: main",
+                Code::QuotaExceeded,
+                "ResourceQuota ns/team",
+            ),
+            (
+                "Internal error occurred: failed calling webhook \"pods.example.com\": Post \"https://x.y.svc\": connection refused",
+                Code::WebhookUnreachable,
+                "pods.example.com",
+            ),
+            (
+                "admission webhook \"labels.example.com\" denied the request: no team label",
+                Code::WebhookRefused,
+                "labels.example.com",
+            ),
+            (
+                "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'teams' with binding 'b' denied request: no",
+                Code::PolicyRefused,
+                "teams",
+            ),
+            (
+                "pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false",
+                Code::PodSecurityViolated,
+                "namespace ns",
+            ),
+            (
+                "pods \"a\" is forbidden: error looking up service account ns/robot: serviceaccount \"robot\" not found",
+                Code::ServiceAccountMissing,
+                "ns/robot",
+            ),
+            (
+                "pods \"a\" is forbidden: maximum cpu usage per Container is 1, but limit is 2",
+                Code::LimitRangeViolated,
+                "LimitRange in ns",
+            ),
+            (
+                "pods \"a\" is forbidden: unable to create new content in namespace ns because it is being terminated",
+                Code::NamespaceTerminating,
+                "ns",
+            ),
+            (
+                "Pod \"a\" is invalid: spec.x: Required value",
+                Code::ObjectInvalid,
+                "template",
+            ),
+            (
+                "pods is forbidden: User \"system:serviceaccount:kube-system:replicaset-controller\" cannot create resource",
+                Code::Forbidden,
+                "RBAC",
+            ),
+            ("connection reset", Code::RequestFailed, "API server"),
+        ];
+        for (message, code, who) in cases {
+            let reason = refusal(message, "ns", "replicaset-controller");
+            assert_eq!(reason.code, code, "{message}");
+            assert!(reason.who.contains(who), "{message}: {}", reason.who);
+        }
+    }
+}

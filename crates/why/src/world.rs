@@ -1,0 +1,375 @@
+//! The objects that an explanation rests on.
+//!
+//! An explanation never concludes anything from an object that it did not get: [`Known`] tells an
+//! absent object from an unread one, and the list of an unread type is `None`.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use steersman_objects::Object;
+use steersman_values::resource::{EVENTS, ResourceType};
+
+use crate::{Explanation, Inside, Subject};
+
+/// An object as served.
+#[derive(Debug, Clone)]
+pub struct Doc(Arc<Value>);
+
+impl Doc {
+    /// A document from JSON.
+    pub fn new(value: Value) -> Self {
+        Self(Arc::new(value))
+    }
+
+    /// The value at a JSON pointer such as `/status/phase`.
+    pub fn at(&self, pointer: &str) -> Option<&Value> {
+        self.0.pointer(pointer)
+    }
+
+    /// The text at a JSON pointer; empty if there is none.
+    pub fn text(&self, pointer: &str) -> &str {
+        self.at(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The number at a JSON pointer; 0 if there is none.
+    pub fn number(&self, pointer: &str) -> i64 {
+        self.at(pointer).and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// The time at a JSON pointer.
+    pub fn time(&self, pointer: &str) -> Option<Timestamp> {
+        self.text(pointer).parse().ok()
+    }
+
+    /// The items of the list at a JSON pointer.
+    pub fn items(&self, pointer: &str) -> &[Value] {
+        let list = self.at(pointer).and_then(Value::as_array);
+        list.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The texts of the list at a JSON pointer.
+    pub fn texts(&self, pointer: &str) -> Vec<&str> {
+        self.items(pointer)
+            .iter()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    /// The namespace; empty for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        self.text("/metadata/namespace")
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// The UID.
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    /// `metadata.deletionTimestamp`.
+    pub fn deleted(&self) -> Option<Timestamp> {
+        self.time("/metadata/deletionTimestamp")
+    }
+
+    /// The time of the last recorded change of a field other than the status, else of the creation.
+    pub fn changed(&self) -> Option<Timestamp> {
+        let fields = self.items("/metadata/managedFields").iter();
+        let of_spec = fields
+            .into_iter()
+            .filter(|entry| entry["subresource"].as_str() != Some("status"));
+        let times = of_spec.filter_map(|entry| entry["time"].as_str()?.parse().ok());
+        times
+            .max()
+            .or_else(|| self.time("/metadata/creationTimestamp"))
+    }
+
+    /// The program that set the finalizer `name`, from the managed fields.
+    pub fn set_by(&self, finalizer: &str) -> Option<&str> {
+        let key = format!("v:\"{finalizer}\"");
+        let mut fields = self.items("/metadata/managedFields").iter();
+        let entry = fields.find(|entry| {
+            let set = &entry["fieldsV1"]["f:metadata"]["f:finalizers"];
+            set.get(&key).is_some()
+        })?;
+        entry["manager"].as_str()
+    }
+
+    /// The condition `kind` of the status.
+    pub fn condition(&self, kind: &str) -> Option<Self> {
+        let conditions = self.items("/status/conditions").iter();
+        let found = conditions
+            .into_iter()
+            .find(|condition| condition["type"] == kind);
+        found.map(|condition| Self::new(condition.clone()))
+    }
+
+    /// Whether an owner reference with `controller: true` has this UID.
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        let owners = self.items("/metadata/ownerReferences").iter();
+        owners
+            .into_iter()
+            .any(|owner| owner["uid"] == uid && owner["controller"] == true)
+    }
+
+    /// The cached view of a controller. `None` if the object does not decode as one.
+    pub fn view<T: Object>(&self) -> Option<Arc<T>> {
+        let json = serde_json::to_vec(&*self.0).ok()?;
+        T::decode(&json).ok().map(Arc::new)
+    }
+
+    /// The whole document.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The object as the subject of an explanation.
+    pub fn subject(&self, of: &ResourceType) -> Subject {
+        Subject::new(of, self.namespace(), self.name())
+    }
+}
+
+/// An object, its absence, or the lack of knowledge about it.
+#[derive(Debug, Clone)]
+pub enum Known<T> {
+    /// The object.
+    Yes(T),
+    /// The API server has no such object.
+    Absent,
+    /// The object is unread, or may not be read.
+    Unknown,
+}
+
+impl<T> Known<T> {
+    /// The object, if it is known and exists.
+    pub fn found(self) -> Option<T> {
+        match self {
+            Self::Yes(object) => Some(object),
+            Self::Absent | Self::Unknown => None,
+        }
+    }
+
+    /// Whether the API server has no such object.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+/// A read that an explanation needs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// The type with this group and this kind or plural name.
+    Type {
+        /// API group; `*` for any.
+        group: String,
+        /// Kind or plural name.
+        name: String,
+    },
+    /// One object.
+    Object {
+        /// Its type.
+        of: ResourceType,
+        /// Its namespace; empty for cluster-scoped types.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// All objects of a type.
+    List {
+        /// The type.
+        of: ResourceType,
+        /// The namespace; empty for all.
+        namespace: String,
+        /// The field selector; empty for all.
+        fields: String,
+    },
+}
+
+/// The outcome of a read.
+#[derive(Debug, Clone)]
+pub enum Loaded {
+    /// The type; `None` if the API server does not serve it.
+    Type(Option<ResourceType>),
+    /// The objects: one, or those of a list.
+    Objects(Vec<Doc>),
+    /// No such object.
+    Absent,
+    /// The caller may not read it.
+    Denied,
+    /// The read failed.
+    Failed(String),
+}
+
+/// The answer about an object of a type, by the controllers that handle it.
+pub type Explain = fn(&World, &ResourceType, &Doc) -> Explanation;
+
+/// Objects between the one that was asked about and the last one that is followed.
+const DEPTH: usize = 6;
+
+/// The objects of an explanation, its time, and the state of a manager.
+pub struct World {
+    /// The time of the explanation.
+    pub now: Timestamp,
+    /// The manager that leads; `None` outside its process.
+    pub inside: Option<Arc<dyn Inside>>,
+    explain: Explain,
+    depth: AtomicUsize,
+    loaded: HashMap<Need, Loaded>,
+    asked: Mutex<Vec<Need>>,
+}
+
+impl World {
+    /// A world without objects. `explain` answers about any object.
+    pub fn new(now: Timestamp, inside: Option<Arc<dyn Inside>>, explain: Explain) -> Self {
+        Self {
+            now,
+            inside,
+            explain,
+            depth: AtomicUsize::new(0),
+            loaded: HashMap::new(),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Adds the outcome of a read.
+    pub fn load(&mut self, need: Need, outcome: Loaded) {
+        self.loaded.insert(need, outcome);
+    }
+
+    /// The reads that were asked for and that the world lacks.
+    pub fn take_asked(&self) -> Vec<Need> {
+        std::mem::take(&mut *self.asked.lock())
+    }
+
+    /// The reads that the caller may not do, or that failed, in words.
+    pub fn withheld(&self) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        for (need, outcome) in &self.loaded {
+            let why = match outcome {
+                Loaded::Denied => "the caller may not read them".to_owned(),
+                Loaded::Failed(error) => error.clone(),
+                _ => continue,
+            };
+            found.insert(match need {
+                Need::Type { group, name } => format!("type {name} of group {group:?}: {why}"),
+                Need::Object { of, namespace, .. } | Need::List { of, namespace, .. }
+                    if !namespace.is_empty() =>
+                {
+                    format!("{of} in namespace {namespace}: {why}")
+                }
+                Need::Object { of, .. } | Need::List { of, .. } => format!("{of}: {why}"),
+            });
+        }
+        found.into_iter().collect()
+    }
+
+    /// The answer about `doc`, an object of type `of`, by the controllers that handle it. A chain of
+    /// objects ends after a few steps.
+    pub fn explain(&self, of: &ResourceType, doc: &Doc) -> Explanation {
+        if self.depth.fetch_add(1, Relaxed) >= DEPTH {
+            self.depth.fetch_sub(1, Relaxed);
+            return Explanation::new(doc.subject(of), "");
+        }
+        let answer = (self.explain)(self, of, doc);
+        self.depth.fetch_sub(1, Relaxed);
+        answer
+    }
+
+    /// Whether the answer about the object that was asked about is being made.
+    pub fn is_first(&self) -> bool {
+        self.depth.load(Relaxed) <= 1
+    }
+
+    fn read(&self, need: Need) -> Option<&Loaded> {
+        let known = self.loaded.get(&need);
+        if known.is_none() {
+            let mut asked = self.asked.lock();
+            if !asked.contains(&need) {
+                asked.push(need);
+            }
+        }
+        known
+    }
+
+    /// The type with this group and this kind or plural name.
+    pub fn resource(&self, group: &str, name: &str) -> Known<ResourceType> {
+        let need = Need::Type {
+            group: group.to_owned(),
+            name: name.to_owned(),
+        };
+        match self.read(need) {
+            Some(Loaded::Type(Some(found))) => Known::Yes(found.clone()),
+            Some(Loaded::Type(None)) => Known::Absent,
+            _ => Known::Unknown,
+        }
+    }
+
+    /// One object.
+    pub fn get(&self, of: &ResourceType, namespace: &str, name: &str) -> Known<Doc> {
+        let need = Need::Object {
+            of: of.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        match self.read(need) {
+            Some(Loaded::Objects(found)) => {
+                found.first().cloned().map_or(Known::Absent, Known::Yes)
+            }
+            Some(Loaded::Absent) => Known::Absent,
+            _ => Known::Unknown,
+        }
+    }
+
+    /// All objects of a type in `namespace`, or in all namespaces if it is empty. `None` if they are
+    /// unread or may not be read.
+    pub fn list(&self, of: &ResourceType, namespace: &str) -> Option<&[Doc]> {
+        self.select(of, namespace, String::new())
+    }
+
+    fn select(&self, of: &ResourceType, namespace: &str, fields: String) -> Option<&[Doc]> {
+        let need = Need::List {
+            of: of.clone(),
+            namespace: namespace.to_owned(),
+            fields,
+        };
+        match self.read(need) {
+            Some(Loaded::Objects(found)) => Some(found),
+            // A server without the type has no objects of it.
+            Some(Loaded::Absent) => Some(&[]),
+            _ => None,
+        }
+    }
+
+    /// The objects of a type whose controller reference has this UID.
+    pub fn controlled(&self, of: &ResourceType, namespace: &str, uid: &str) -> Option<Vec<Doc>> {
+        let all = self.list(of, namespace)?.iter();
+        Some(
+            all.filter(|doc| doc.is_controlled_by(uid))
+                .cloned()
+                .collect(),
+        )
+    }
+
+    /// The Events about `object`, newest first.
+    pub fn events(&self, object: &Doc) -> Vec<Doc> {
+        // Events of cluster-scoped objects are in the namespace `default`.
+        let namespace = match object.namespace() {
+            "" => "default",
+            namespace => namespace,
+        };
+        let fields = format!("involvedObject.uid={}", object.uid());
+        let mut found = self
+            .select(&EVENTS, namespace, fields)
+            .unwrap_or_default()
+            .to_vec();
+        found.sort_by_key(|event| std::cmp::Reverse(crate::events::time(event)));
+        found
+    }
+}

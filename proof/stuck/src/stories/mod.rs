@@ -1,0 +1,25 @@
+//! All stories, by question.
+
+mod batch;
+mod deletion;
+mod manager;
+mod network;
+mod storage;
+mod workloads;
+
+use crate::Story;
+
+/// All stories, sorted by their question.
+pub fn all() -> Vec<&'static Story> {
+    let groups: [&[Story]; 6] = [
+        workloads::STORIES,
+        deletion::STORIES,
+        batch::STORIES,
+        storage::STORIES,
+        network::STORIES,
+        manager::STORIES,
+    ];
+    let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
+    all.sort_by_key(|story| story.question);
+    all
+}

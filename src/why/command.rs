@@ -1,0 +1,201 @@
+//! `steersman why`, and `kubectl why` for a program called `kubectl-why`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use jiff::Timestamp;
+use prometheus::Registry;
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
+use steersman_controllers::why::ask;
+use steersman_why::{ClientReader, Question, Report};
+
+use super::leader::Leader;
+use crate::command::print;
+
+/// Exit codes.
+const MOVES: u8 = 0;
+const STUCK: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Time limit of one attempt of a request.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Throttle: an answer rests on a few dozen objects, read at once.
+const QPS: f32 = 50.0;
+const BURST: u32 = 100;
+/// Pause between two answers of `--watch`.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Says why an object does not move. Without an object: all that stands still.
+#[derive(Debug, Parser)]
+#[command(
+    disable_version_flag = true,
+    after_help = "Exit codes: 0 nothing is stuck, 1 stuck, 2 error."
+)]
+struct Args {
+    /// KIND/NAME, or KIND NAME.
+    #[arg(num_args = 0..=2, value_name = "KIND/NAME")]
+    object: Vec<String>,
+    /// Namespace of the object, or of the list.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Lists all namespaces.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Output: text, json or yaml.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json", "yaml"])]
+    output: String,
+    /// Repeats the answer when it changes.
+    #[arg(short, long)]
+    watch: bool,
+    /// Kubeconfig file; by default as kubectl.
+    #[arg(long)]
+    kubeconfig: Option<String>,
+    /// Address of the leader, such as https://10.0.0.1:10257; by default the holder of the Lease.
+    #[arg(long, value_name = "URL")]
+    manager: Option<String>,
+    /// Port of the leader.
+    #[arg(long, default_value_t = 10257, value_name = "PORT")]
+    manager_port: u16,
+    /// Answers from API objects alone, without the leader.
+    #[arg(long)]
+    objects_only: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
+    let program = std::iter::once("steersman why".to_owned());
+    let args = match Args::try_parse_from(program.chain(arguments)) {
+        Ok(args) => args,
+        Err(error) => {
+            // Fails only if the output is closed.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { FAILED } else { MOVES });
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("cannot start threads: {error}")),
+    };
+    match runtime.block_on(answer(&args)) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &str) -> ExitCode {
+    complain!("Error: {error}");
+    ExitCode::from(FAILED)
+}
+
+async fn answer(args: &Args) -> Result<u8, String> {
+    let path = args.kubeconfig.as_deref().map(Path::new);
+    let config =
+        steersman_client::load_config_as_kubectl(path).map_err(|error| error.to_string())?;
+    let question = question(args, &config.default_namespace)?;
+    let metrics = ClientMetrics::register(&Registry::new()).map_err(|error| error.to_string())?;
+    let connect = |config: &kube::Config| -> Result<ApiClient, String> {
+        let service = steersman_client::connect(config).map_err(|error| error.to_string())?;
+        let settings = ClientSettings {
+            user_agent: user_agent("why"),
+            qps: QPS,
+            burst: BURST,
+            timeout: TIMEOUT,
+        };
+        Ok(ApiClient::new(service, settings, metrics.clone()))
+    };
+    let api = connect(&config)?;
+    let to_leader = |url: &str| {
+        let mut config = config.clone();
+        config.cluster_url = url.parse().map_err(|error| format!("{url}: {error}"))?;
+        // The serving certificate of a manager is self-signed by default.
+        config.root_cert = None;
+        config.accept_invalid_certs = true;
+        config.tls_server_name = None;
+        connect(&config)
+    };
+    let leader = match &args.manager {
+        _ if args.objects_only => None,
+        Some(url) => Some(Leader::at(url, &to_leader)?),
+        None => match Leader::find(
+            &api,
+            args.manager_port,
+            args.kubeconfig.as_deref(),
+            &to_leader,
+        )
+        .await
+        {
+            Ok(leader) => Some(leader),
+            Err(why) => {
+                complain!("The leader cannot be asked: {why}");
+                None
+            }
+        },
+    };
+    let mut last = String::new();
+    loop {
+        let report = report(&api, leader.as_ref(), &question).await?;
+        let text = rendered(&report, &args.output)?;
+        if text != last {
+            print(&text);
+        }
+        if !args.watch {
+            return Ok(match (report.absent, report.stuck) {
+                (true, _) => FAILED,
+                (false, true) => STUCK,
+                (false, false) => MOVES,
+            });
+        }
+        last = text;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn question(args: &Args, default_namespace: &str) -> Result<Question, String> {
+    let namespace = args.namespace.as_deref().unwrap_or(default_namespace);
+    match &args.object[..] {
+        [] if args.all_namespaces || args.namespace.is_none() => Ok(Question::All {
+            namespace: String::new(),
+        }),
+        [] => Ok(Question::All {
+            namespace: namespace.to_owned(),
+        }),
+        [one] => match one.split_once('/') {
+            Some((kind, name)) => Ok(Question::object(kind, namespace, name)),
+            None => Err(format!("{one:?} is no KIND/NAME")),
+        },
+        [kind, name] => Ok(Question::object(kind, namespace, name)),
+        _ => Err("at most one object".to_owned()),
+    }
+}
+
+/// The answer of the leader, else that from API objects.
+async fn report(
+    api: &ApiClient,
+    leader: Option<&Leader>,
+    question: &Question,
+) -> Result<Report, String> {
+    if let Some(leader) = leader {
+        match leader.ask(question).await {
+            Ok(report) => return Ok(report),
+            Err(why) => complain!("The leader cannot be asked: {why}"),
+        }
+    }
+    let reader = ClientReader::new(api.clone());
+    let answer = ask(&reader, Timestamp::now(), None, question).await;
+    answer.map_err(|error| error.to_string())
+}
+
+fn rendered(report: &Report, output: &str) -> Result<String, String> {
+    match output {
+        "json" => serde_json::to_string_pretty(report)
+            .map(|text| text + "\n")
+            .map_err(|error| error.to_string()),
+        "yaml" => serde_saphyr::to_string(report).map_err(|error| error.to_string()),
+        _ => Ok(report.text()),
+    }
+}

@@ -174,7 +174,7 @@ impl Api {
 
 struct World {
     api: Arc<Api>,
-    access: Access,
+    access: Arc<Access>,
     registry: Registry,
 }
 
@@ -211,7 +211,7 @@ fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, 
     )?;
     Ok(World {
         api,
-        access,
+        access: Arc::new(access),
         registry,
     })
 }
@@ -377,6 +377,37 @@ async fn refusals_equal_upstreams_responses() {
             "  \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}"
         ),
         "{body}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_may_get_the_objects_that_reviews_allow() {
+    let world = world(|_| {});
+    let caller = |name: &str, groups: &[&str]| Caller {
+        access: Arc::clone(&world.access),
+        user: Some(User {
+            name: name.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..User::default()
+        }),
+    };
+    let of = &steersman_values::resource::DEPLOYMENTS;
+    assert!(caller("admin", &[MASTERS]).may_get(of, "a", "web").await);
+    assert_eq!(world.api.reviews(), 0, "masters need no review");
+    world.api.next(201, json!({"status": {"allowed": true}}));
+    assert!(caller("joe", &[]).may_get(of, "a", "web").await);
+    let asked = world.api.asked.lock().unwrap()[0]["spec"]["resourceAttributes"].clone();
+    let expected = json!({
+        "verb": "get", "group": "apps", "version": "v1", "resource": "deployments", "namespace": "a", "name": "web",
+    });
+    assert_eq!(asked, expected);
+    assert!(
+        !caller("joe", &[]).may_get(of, "b", "web").await,
+        "another namespace"
+    );
+    assert!(
+        !caller("joe", &[]).may_get(of, "a", "").await,
+        "all of the namespace"
     );
 }
 

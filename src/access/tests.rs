@@ -396,7 +396,7 @@ async fn callers_may_get_the_objects_that_reviews_allow() {
     assert_eq!(world.api.reviews(), 0, "masters need no review");
     world.api.next(201, json!({"status": {"allowed": true}}));
     assert!(caller("joe", &[]).may_get(of, "a", "web").await);
-    let asked = world.api.asked.lock().unwrap()[0]["spec"]["resourceAttributes"].clone();
+    let asked = world.api.asked.lock()[0]["spec"]["resourceAttributes"].clone();
     let expected = json!({
         "verb": "get", "group": "apps", "version": "v1", "resource": "deployments", "namespace": "a", "name": "web",
     });

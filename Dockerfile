@@ -1,7 +1,7 @@
 # The manager in an image with nothing else in it, not even a shell.
 #   docker buildx build --build-arg STEERSMAN_COMMIT="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
-#     --output type=image,name=registry.example.com/steersman:0.1.0,rewrite-timestamp=true,push=true .
+#     --output type=image,name=registry.example.com/steersman:0.2.0,rewrite-timestamp=true,push=true .
 # The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler, which has the
 # C library too, stays the same. A tag may move: for a release, name the compiler's image by the digest that `docker buildx imagetools
 # inspect rust:1.95.0-slim` prints, as rust:1.95.0-slim@sha256:...
@@ -16,7 +16,7 @@ RUN scripts/build-static.sh $BUILD_OPTIONS /out
 
 FROM scratch
 ARG STEERSMAN_COMMIT=""
-ARG VERSION="0.1.0"
+ARG VERSION="0.2.0"
 LABEL org.opencontainers.image.title="steersman" \
       org.opencontainers.image.description="The Kubernetes controller manager, in Rust" \
       org.opencontainers.image.version="${VERSION}" \

@@ -12,6 +12,7 @@ mod printing;
 
 mod access;
 mod api;
+mod beside;
 mod cardinality;
 mod command;
 pub mod config;
@@ -35,6 +36,7 @@ pub mod options;
 pub mod registry;
 pub mod server;
 mod service_accounts;
+mod shadow;
 mod signals;
 mod spans;
 mod stall;

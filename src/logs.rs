@@ -58,7 +58,6 @@ pub(crate) const PLAIN: &str = "steersman::plain";
 
 /// Verbosity that shows warnings and errors only, for commands with another main output than the
 /// log.
-#[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
 
 /// The current verbosity, as in the table of this module; it can change at runtime. Other crates
@@ -181,6 +180,18 @@ where
             changed_by(handle, verbosity)
         }
     }
+}
+
+/// Writes events to standard error as [`init`] does. `layer` sees events and spans at any verbosity.
+pub(crate) fn init_over<L>(layer: L, format: LogFormat, verbosity: i64)
+where
+    L: Layer<tracing_subscriber::Registry> + Send + Sync,
+{
+    let lines = lines(std::io::stderr, format).with_filter(targets(verbosity));
+    let _ = tracing_subscriber::registry()
+        .with(layer)
+        .with(lines)
+        .try_init();
 }
 
 /// A verbosity that reloads `filter`.

@@ -6,7 +6,7 @@ use crate::command::{print, run_beside};
 #[cfg(feature = "dev")]
 use crate::dev;
 use crate::registry::ControllerRegistry;
-use crate::version;
+use crate::{shadow, version};
 
 const HELP: (&str, &str) = (
     "help",
@@ -16,6 +16,10 @@ const VERSION: (&str, &str) = (
     "version",
     "Shows the versions of Steersman and of the Kubernetes that it is equal to.",
 );
+
+/// Subcommands of every build: name, summary, function.
+const COMMANDS: [(&str, &str, fn(Vec<String>) -> ExitCode); 1] =
+    [("shadow", shadow::ABOUT, shadow::run)];
 
 /// Subcommands that exist only in builds with the feature `dev`.
 const DEV_COMMANDS: [&str; 3] = ["apiserver", "dev", "nodes"];
@@ -32,7 +36,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     match name.as_str() {
         "help" => help(rest),
         "version" => show_version(rest),
-        _ => match run_dev_command(name, rest) {
+        _ => match run_command(name, rest) {
             Some(code) => code,
             None if is_unknown(name) => ExitCode::FAILURE,
             // Upstream treats any other word as an unexpected argument.
@@ -44,6 +48,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
 /// Names and summaries of all subcommands, sorted by name.
 fn commands() -> Vec<(&'static str, &'static str)> {
     let mut commands = vec![HELP, VERSION];
+    commands.extend(COMMANDS.map(|(name, about, _)| (name, about)));
     #[cfg(feature = "dev")]
     commands.extend(
         dev::SUBCOMMANDS
@@ -52,6 +57,15 @@ fn commands() -> Vec<(&'static str, &'static str)> {
     );
     commands.sort_unstable();
     commands
+}
+
+/// Runs the subcommand `name`; `None` if there is no such subcommand.
+fn run_command(name: &str, arguments: &[String]) -> Option<ExitCode> {
+    let own = COMMANDS.iter().find(|(known, ..)| *known == name);
+    match own {
+        Some((_, _, run)) => Some(run(arguments.to_vec())),
+        None => run_dev_command(name, arguments),
+    }
 }
 
 /// Runs the development subcommand `name`; `None` if there is no such subcommand.
@@ -106,7 +120,7 @@ fn help(arguments: &[String]) -> ExitCode {
             if name == "help" { " [command]" } else { "" }
         ));
     }
-    run_dev_command(name, &["--help".to_owned()]).unwrap_or_else(|| {
+    run_command(name, &["--help".to_owned()]).unwrap_or_else(|| {
         if !is_unknown(name) {
             let names: Vec<&str> = commands().into_iter().map(|(name, _)| name).collect();
             complain!(

@@ -326,6 +326,11 @@ impl Progress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
 
+    /// Whether the controllers run.
+    pub(crate) fn is_working(&self) -> bool {
+        matches!(self.get(), Phase::Working)
+    }
+
     fn get(&self) -> Phase {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

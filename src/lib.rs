@@ -14,6 +14,7 @@ mod access;
 mod api;
 mod beside;
 mod cardinality;
+mod check;
 mod command;
 pub mod config;
 mod configz;

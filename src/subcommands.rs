@@ -6,7 +6,7 @@ use crate::command::{print, run_beside};
 #[cfg(feature = "dev")]
 use crate::dev;
 use crate::registry::ControllerRegistry;
-use crate::{shadow, version};
+use crate::{check, shadow, version};
 
 const HELP: (&str, &str) = (
     "help",
@@ -18,8 +18,10 @@ const VERSION: (&str, &str) = (
 );
 
 /// Subcommands of every build: name, summary, function.
-const COMMANDS: [(&str, &str, fn(Vec<String>) -> ExitCode); 1] =
-    [("shadow", shadow::ABOUT, shadow::run)];
+const COMMANDS: [(&str, &str, fn(Vec<String>) -> ExitCode); 2] = [
+    ("check", check::ABOUT, check::run),
+    ("shadow", shadow::ABOUT, shadow::run),
+];
 
 /// Subcommands that exist only in builds with the feature `dev`.
 const DEV_COMMANDS: [&str; 3] = ["apiserver", "dev", "nodes"];

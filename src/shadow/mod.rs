@@ -31,7 +31,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::api::Connection;
 use crate::beside::{self, Output};
 use crate::config::{Config, join_errors};
-use crate::health::{HealthChecks, Probe};
+use crate::health::Progress;
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
 use crate::registry::ControllerRegistry;
@@ -214,17 +214,17 @@ async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowErro
         output: settings.output,
         differences: 0,
     };
-    let (health, stop) = (manager.health(), CancellationToken::new());
+    let (progress, stop) = (manager.progress(), CancellationToken::new());
     let mut running = std::pin::pin!(manager.run(stop.clone()));
     let began = Instant::now();
     let end = settings.time.map(|time| began + time);
     let outcome = tokio::select! {
         ended = &mut running => return Err(ended.err().map_or(ShadowError::Ended, ShadowError::from)),
-        started = watcher.watch(&health) => match started {},
+        started = watcher.watch(&progress) => match started {},
         () = at(end) => Ok(()),
         () = signals.next() => Ok(()),
     };
-    let is_ready = health.report(Probe::Readyz, "").healthy;
+    let is_ready = progress.is_working();
     stop.cancel();
     tokio::select! {
         ended = &mut running => ended?,
@@ -268,13 +268,13 @@ struct Watcher {
 
 impl Watcher {
     /// Compares until the caller drops this.
-    async fn watch(&mut self, health: &HealthChecks) -> std::convert::Infallible {
+    async fn watch(&mut self, progress: &Progress) -> std::convert::Infallible {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_announced = false;
         loop {
             ticks.tick().await;
-            if !is_announced && health.report(Probe::Readyz, "").healthy {
+            if !is_announced && progress.is_working() {
                 is_announced = true;
                 complain!("The controllers run. Their writes are held back.");
             }

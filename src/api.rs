@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use steersman_client::{
-    self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, Target,
-    Transports, WriteGate, user_agent,
+    self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HeldWrite, HttpService,
+    Target, Transports, WriteGate, user_agent,
 };
 use steersman_runtime::controller::{ClusterCredentials, MANAGERS_IDENTITIES};
 use steersman_values::resource::LEASES;
@@ -115,6 +115,19 @@ impl Connection {
             )?;
         }
         Ok(connection)
+    }
+
+    /// Makes all clients refuse writes, and pass them to `held`.
+    pub(crate) fn hold_back(&mut self, held: &Arc<dyn Fn(HeldWrite) + Send + Sync>) {
+        let hold = |client: &mut HttpService| *client = client.holding_back(Arc::clone(held));
+        hold(&mut self.client);
+        hold(&mut self.election);
+        hold(&mut self.anonymous);
+        let delegates = self
+            .authentication
+            .iter_mut()
+            .chain(&mut self.authorization);
+        delegates.for_each(|delegate| hold(&mut delegate.client));
     }
 
     /// A client from `kubeconfig`, else from the pod's service account; `None` if neither exists.

@@ -318,6 +318,11 @@ impl Progress {
         *self.0.lock() = phase;
     }
 
+    /// Whether the controllers run.
+    pub(crate) fn is_working(&self) -> bool {
+        matches!(self.get(), Phase::Working)
+    }
+
     fn get(&self) -> Phase {
         *self.0.lock()
     }

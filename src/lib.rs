@@ -12,7 +12,9 @@ mod printing;
 
 mod access;
 mod api;
+mod beside;
 mod cardinality;
+mod check;
 mod command;
 pub mod config;
 mod configz;
@@ -35,6 +37,7 @@ pub mod options;
 pub mod registry;
 pub mod server;
 mod service_accounts;
+mod shadow;
 mod signals;
 mod spans;
 mod stall;

@@ -58,8 +58,10 @@ pub(crate) const PLAIN: &str = "steersman::plain";
 
 /// Verbosity that shows warnings and errors only, for commands with another main output than the
 /// log.
-#[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
+
+/// Verbosity that shows errors only, for commands that report everything else themselves.
+pub(crate) const ERRORS_ONLY: i64 = -2;
 
 /// The current verbosity, as in the table of this module; it can change at runtime. Other crates
 /// only log warnings and errors. Cloning is cheap; clones share the value.
@@ -108,13 +110,14 @@ const OWN_VERBOSITY: [(&str, i64); 5] = [
 /// The filter of events at this verbosity.
 fn targets(verbosity: i64) -> Targets {
     let ours = match verbosity {
-        ..=-1 => LevelFilter::WARN,
+        ..=-2 => LevelFilter::ERROR,
+        -1 => LevelFilter::WARN,
         0..=1 => LevelFilter::INFO,
         2..=3 => LevelFilter::DEBUG,
         4.. => LevelFilter::TRACE,
     };
     let all = Targets::new()
-        .with_default(LevelFilter::WARN)
+        .with_default(ours.min(LevelFilter::WARN))
         .with_target("steersman", ours);
     // The TLS error of the connection describes the same failure better.
     let all = all.with_target("rustls_platform_verifier", LevelFilter::OFF);
@@ -181,6 +184,18 @@ where
             changed_by(handle, verbosity)
         }
     }
+}
+
+/// Writes events to standard error as [`init`] does. `layer` sees events and spans at any verbosity.
+pub(crate) fn init_over<L>(layer: L, format: LogFormat, verbosity: i64)
+where
+    L: Layer<tracing_subscriber::Registry> + Send + Sync,
+{
+    let lines = lines(std::io::stderr, format).with_filter(targets(verbosity));
+    let _ = tracing_subscriber::registry()
+        .with(layer)
+        .with(lines)
+        .try_init();
 }
 
 /// A verbosity that reloads `filter`.

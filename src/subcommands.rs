@@ -6,7 +6,7 @@ use crate::command::{print, run_beside};
 #[cfg(feature = "dev")]
 use crate::dev;
 use crate::registry::ControllerRegistry;
-use crate::{version, why};
+use crate::{check, shadow, version, why};
 
 const HELP: (&str, &str) = (
     "help",
@@ -17,10 +17,13 @@ const VERSION: (&str, &str) = (
     "Shows the versions of Steersman and of the Kubernetes that it is equal to.",
 );
 
-const WHY: (&str, &str) = (
-    "why",
-    "Says why an object does not move: kubectl-why KIND/NAME, or all that stands still.",
-);
+/// Subcommands of every build: name, summary, function.
+const COMMANDS: [(&str, &str, fn(Vec<String>) -> ExitCode); 3] = [
+    ("check", check::ABOUT, check::run),
+    ("shadow", shadow::ABOUT, shadow::run),
+    ("why", why::ABOUT, why::command::run),
+];
+
 /// The name of the program as a plug-in of kubectl.
 const PLUGIN: &str = "kubectl-why";
 
@@ -39,8 +42,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     match name.as_str() {
         "help" => help(rest),
         "version" => show_version(rest),
-        "why" => why::command::run(rest.to_vec()),
-        _ => match run_dev_command(name, rest) {
+        _ => match run_command(name, rest) {
             Some(code) => code,
             None if is_unknown(name) => ExitCode::FAILURE,
             // Upstream treats any other word as an unexpected argument.
@@ -60,7 +62,8 @@ pub fn main_as(program: &str, arguments: Vec<String>) -> ExitCode {
 
 /// Names and summaries of the subcommands in the help text, sorted by name.
 pub(crate) fn commands() -> Vec<(&'static str, &'static str)> {
-    let mut commands = vec![HELP, VERSION, WHY];
+    let mut commands = vec![HELP, VERSION];
+    commands.extend(COMMANDS.map(|(name, about, _)| (name, about)));
     #[cfg(feature = "dev")]
     commands.extend(
         dev::SUBCOMMANDS
@@ -70,6 +73,15 @@ pub(crate) fn commands() -> Vec<(&'static str, &'static str)> {
     );
     commands.sort_unstable();
     commands
+}
+
+/// Runs the subcommand `name`; `None` if there is no such subcommand.
+fn run_command(name: &str, arguments: &[String]) -> Option<ExitCode> {
+    let own = COMMANDS.iter().find(|(known, ..)| *known == name);
+    match own {
+        Some((_, _, run)) => Some(run(arguments.to_vec())),
+        None => run_dev_command(name, arguments),
+    }
 }
 
 /// Runs the development subcommand `name`; `None` if there is no such subcommand.
@@ -117,9 +129,6 @@ fn help(arguments: &[String]) -> ExitCode {
             &commands(),
         );
     };
-    if name == WHY.0 {
-        return why::command::run(vec!["--help".to_owned()]);
-    }
     let own = [HELP, VERSION].into_iter().find(|(known, _)| known == name);
     if let Some((name, about)) = own {
         return print(&format!(
@@ -127,7 +136,7 @@ fn help(arguments: &[String]) -> ExitCode {
             if name == "help" { " [command]" } else { "" }
         ));
     }
-    run_dev_command(name, &["--help".to_owned()]).unwrap_or_else(|| {
+    run_command(name, &["--help".to_owned()]).unwrap_or_else(|| {
         if !is_unknown(name) {
             let names: Vec<&str> = commands().into_iter().map(|(name, _)| name).collect();
             complain!(

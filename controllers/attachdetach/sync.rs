@@ -86,7 +86,7 @@ impl Shared {
                     let created = self.client.create(target, &body).await;
                     if created.as_ref().is_err_and(ApiError::is_fenced) {
                         self.world().abandon(name, &node);
-                        return Requeue::Never;
+                        return Requeue::After(RETRY);
                     }
                     let result = match created {
                         Err(error) if !error.is_already_exists() => Err(text_of(&error)),

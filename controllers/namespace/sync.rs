@@ -259,6 +259,7 @@ impl Terminator {
                 let category = Category::of(&error).as_str();
                 tracing::error!(category, %error, "the answer to a status update is no namespace")
             }
+            Err(error) if error.is_fenced() => {}
             Err(error) => {
                 let category = Category::of(&error).as_str();
                 tracing::error!(category, %error, "couldn't update status condition for namespace");

@@ -44,6 +44,10 @@ def set_version(root, old, new):
         ).stdout
         for name in named.splitlines():
             replace(root / name, f"steersman{mark}{old}", f"steersman{mark}{new}")
+    # The renderings state it in labels and notes, too.
+    alone = re.compile(rf"(?<![\d.]){re.escape(old)}(?![\d.])")
+    for rendering in sorted((root / "tests/golden/chart").iterdir()):
+        rendering.write_text(alone.sub(new, rendering.read_text()))
 
 
 def date_changes(text, version, date):

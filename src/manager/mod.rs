@@ -147,6 +147,11 @@ impl Manager {
         self.health.clone()
     }
 
+    /// The phase of the manager.
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
     /// The registry that `/metrics` serves.
     pub fn registry(&self) -> &Registry {
         &self.registry

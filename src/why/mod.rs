@@ -10,5 +10,9 @@ mod inside;
 mod leader;
 mod page;
 
+/// The summary of the command, in the help of the program.
+pub(crate) const ABOUT: &str =
+    "Says why an object does not move: kubectl-why KIND/NAME, or all that stands still.";
+
 pub(crate) use inside::ManagerInside;
 pub(crate) use page::{Why, answer};

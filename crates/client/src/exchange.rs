@@ -23,6 +23,7 @@ use tracing::Instrument;
 use super::activity::UnderWay;
 use super::broken::{is_lost_connection, is_timeout};
 use super::error::TooLong;
+use super::hold::HeldBack;
 use super::lines::{LineError, Lines, MAX_LINE};
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
@@ -539,6 +540,7 @@ impl Exchange {
     fn unanswered(&self, call: &Call<'_>, failure: Failure) -> ApiError {
         let request = call.name();
         match failure {
+            Failure::Transport(source) if source.is::<HeldBack>() => ApiError::Fenced { request },
             Failure::Transport(source) => ApiError::Transport { request, source },
             Failure::Timeout => ApiError::Timeout {
                 request,

@@ -27,6 +27,7 @@ mod failure;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hold;
 mod kubeconfig;
 mod lines;
 pub mod live;
@@ -66,6 +67,7 @@ pub use connect::{anonymous, connect, host};
 pub use decision::{Aggregate, Decision};
 pub use error::ApiError;
 pub use failure::{ConfigError, ConnectError};
+pub use hold::HeldWrite;
 pub use load::{inline_authority, load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;
 pub use path::{ApiPath, PathError, Query, is_path_name};

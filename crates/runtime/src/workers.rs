@@ -34,6 +34,9 @@ use crate::workqueue::{Failed, WorkQueue};
 /// and `key`.
 pub const SPANS: &str = "steersman_runtime::workers";
 
+/// Pause before a key is synced again after the write gate refused a write.
+const REFUSED_PAUSE: Duration = Duration::from_secs(3);
+
 /// The time at which a synced key returns to the queue without a further event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
@@ -314,9 +317,10 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 
     async fn sync(&self, key: &K) -> Result<Requeue, (S::Error, Retry)> {
         self.syncer.sync(key).await.map_err(|error| {
-            // The write gate refused a write. The next leader makes it.
+            // The write gate refused a write, and another manager makes it. The pause does not grow,
+            // because a manager that only watches asks again for as long as it wants the write.
             let retry = if ApiError::within(&error).is_some_and(ApiError::is_fenced) {
-                Retry::Quietly
+                Retry::After(REFUSED_PAUSE)
             } else {
                 self.syncer.retry(&error, self.queue.failures(key))
             };
@@ -544,8 +548,8 @@ mod tests {
             ("fail", &[0, 5, 15, 35], 0),
             ("quiet", &[0, 5, 15, 35], 0),
             ("drop", &[0, 5], 0),
-            // The next leader makes the refused write; the answer of `retry` does not count.
-            ("fenced", &[0, 5, 15, 35], 0),
+            // Another manager makes the refused write; the answer of `retry` does not count.
+            ("fenced", &[0, 3000, 6000, 9000], 0),
             // The wait in the middle is no failure, so the back-off continues with 10 ms.
             ("wait", &[0, 5, 505, 515], 0),
             ("panic", &[0, 5], 0),

@@ -253,6 +253,13 @@ pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
     "subjectaccessreviews",
     false,
 );
+/// Reviews of the sender's own rights. A review is never stored.
+pub static SELF_SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
+    "authorization.k8s.io",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+    false,
+);
 /// apiextensions.k8s.io/v1 customresourcedefinitions.
 pub static CUSTOM_RESOURCE_DEFINITIONS: ResourceType = ResourceType::builtin(
     "apiextensions.k8s.io",

@@ -1,0 +1,412 @@
+//! The held-back writes that nobody has made yet. Pure: time and live objects are arguments.
+//!
+//! [`Ledger::sent`] -> [`Ledger::due`] -> (look-up) -> [`Ledger::looked_up`] -> [`Difference`]
+//!
+//! A write is reported when, for the whole grace time, the controller wanted one value and the object
+//! kept another. The grace time begins again whenever either value changes, so an object that both
+//! managers are working on is never reported. After the grace time, the controller must have sent the
+//! write once more: otherwise it may not want the write any longer.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::compare::{Fields, Live, Outcome, compare};
+use super::write::{Key, Verb, Write};
+
+/// Time before the first look-up. The present manager usually needs milliseconds.
+const FIRST: Duration = Duration::from_secs(1);
+/// Time between look-ups of a write that its controller still sends.
+const NEXT: Duration = Duration::from_secs(3);
+/// The same for a write that has not been sent again for [`PAUSE`].
+const SELDOM: Duration = Duration::from_secs(15);
+/// A longer pause between two sends is an interruption, unless the object stayed unchanged. Workers
+/// send refused writes again after three seconds.
+const PAUSE: Duration = Duration::from_secs(15);
+/// A write that is not sent again for so long is no longer wanted. Longer than any retry of a
+/// controller's own.
+const FORGET: Duration = Duration::from_secs(150);
+/// The most pending writes. Further ones are counted and not compared.
+const MOST: usize = 50_000;
+
+/// A write that the present manager does not make.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Difference {
+    pub(super) write: Write,
+    /// The fields that stayed different during the grace time.
+    pub(super) fields: Fields,
+    /// Time since the oldest of these differences began.
+    pub(super) age: Duration,
+    /// How often the controller has sent it.
+    pub(super) sends: u32,
+}
+
+/// The pending writes.
+pub(super) struct Ledger {
+    grace: Duration,
+    entries: HashMap<Key, Entry>,
+    /// Writes that were held back, Events included.
+    pub(super) held: u64,
+    /// Writes that were not compared because too many were pending.
+    pub(super) dropped: u64,
+    /// Writes that somebody made, or that are no longer wanted.
+    pub(super) settled: u64,
+}
+
+struct Entry {
+    write: Write,
+    last_sent: Instant,
+    sends: u32,
+    due: Instant,
+    /// Differences by path, and when each began.
+    fields: HashMap<String, (Value, Value, Instant)>,
+    /// Version of the object, or the collection's objects, at the last look-up.
+    version: Option<Value>,
+    /// Whether the write was not sent for a while before `last_sent`.
+    was_interrupted: bool,
+    is_reported: bool,
+}
+
+impl Ledger {
+    pub(super) fn new(grace: Duration) -> Self {
+        Self {
+            grace,
+            entries: HashMap::new(),
+            held: 0,
+            dropped: 0,
+            settled: 0,
+        }
+    }
+
+    /// A controller sends `write`.
+    pub(super) fn sent(&mut self, now: Instant, write: Write) {
+        let (key, is_full) = (write.key(), self.entries.len() >= MOST);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.was_interrupted |= now.duration_since(entry.last_sent) > PAUSE;
+            (entry.write, entry.last_sent) = (write, now);
+            entry.sends += 1;
+            entry.due = entry.due.min(now + NEXT);
+        } else if is_full {
+            self.dropped += 1;
+        } else {
+            let entry = Entry {
+                write,
+                last_sent: now,
+                sends: 1,
+                due: now + FIRST,
+                fields: HashMap::new(),
+                version: None,
+                was_interrupted: false,
+                is_reported: false,
+            };
+            self.entries.insert(key, entry);
+        }
+    }
+
+    /// At most `limit` writes to look up now, those first that wait longest. Forgets writes that are
+    /// no longer wanted.
+    pub(super) fn due(&mut self, now: Instant, limit: usize) -> Vec<(Key, String)> {
+        let before = self.entries.len();
+        self.entries
+            .retain(|_, entry| now.duration_since(entry.last_sent) < FORGET);
+        self.settled += (before - self.entries.len()) as u64;
+        let mut due: Vec<(&Key, &mut Entry)> = self
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| entry.due <= now)
+            .collect();
+        due.sort_unstable_by_key(|(_, entry)| entry.due);
+        due.truncate(limit);
+        let due = due.into_iter().map(|(key, entry)| {
+            let is_quiet = now.duration_since(entry.last_sent) > PAUSE;
+            entry.due = now + if is_quiet { SELDOM } else { NEXT };
+            (key.clone(), entry.write.look_up())
+        });
+        due.collect()
+    }
+
+    /// The live state for the write of `key`, read at `now`. Returns a difference once its grace time
+    /// is over.
+    pub(super) fn looked_up(&mut self, now: Instant, key: &Key, live: &Live) -> Option<Difference> {
+        let grace = self.grace;
+        let entry = self.entries.get_mut(key)?;
+        match compare(&entry.write, live) {
+            Outcome::Made => {
+                self.entries.remove(key);
+                self.settled += 1;
+                None
+            }
+            Outcome::Stale => None,
+            Outcome::Differs(fields) => entry.differs(now, grace, fields, version(live)),
+        }
+    }
+
+    /// The number of writes that are pending and not reported.
+    pub(super) fn pending(&self) -> usize {
+        self.entries.values().filter(|e| !e.is_reported).count()
+    }
+}
+
+/// A value that changes whenever the live state does.
+fn version(live: &Live) -> Value {
+    match live {
+        Live::Absent => Value::Null,
+        Live::Object(object) => object["metadata"]["resourceVersion"].clone(),
+        Live::List(items) => items
+            .iter()
+            .map(|item| item["metadata"]["resourceVersion"].clone())
+            .collect(),
+    }
+}
+
+impl Entry {
+    fn differs(
+        &mut self,
+        now: Instant,
+        grace: Duration,
+        fields: Fields,
+        version: Value,
+    ) -> Option<Difference> {
+        // Between two distant sends, the object may have been as wanted.
+        let has_changed = self.version.as_ref().is_some_and(|old| *old != version);
+        if std::mem::take(&mut self.was_interrupted) && has_changed {
+            self.fields.clear();
+        }
+        self.version = Some(version);
+        let mut known = std::mem::take(&mut self.fields);
+        for (path, field) in &fields {
+            let began = match known.remove(path) {
+                Some((live, wanted, began)) if live == field.live && wanted == field.wanted => {
+                    began
+                }
+                _ => now,
+            };
+            let state = (field.live.clone(), field.wanted.clone(), began);
+            self.fields.insert(path.clone(), state);
+        }
+        let is_due = |path: &String| self.last_sent >= self.fields[path].2 + grace;
+        let mut stuck = fields;
+        stuck.retain(|path, _| is_due(path));
+        if stuck.is_empty() || self.is_reported {
+            return None;
+        }
+        self.is_reported = true;
+        let oldest = stuck.keys().map(|path| self.fields[path].2).min()?;
+        let is_whole = matches!(self.write.verb, Verb::Create | Verb::Generate);
+        if self.write.is_secret() && !is_whole {
+            for field in stuck.values_mut() {
+                let hidden = Value::from("(hidden)");
+                (field.live, field.wanted) = (hidden.clone(), hidden);
+            }
+        }
+        Some(Difference {
+            write: self.write.clone(),
+            fields: stuck,
+            age: now.duration_since(oldest),
+            sends: self.sends,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+    use crate::shadow::write::tests::write;
+
+    const GRACE: Duration = Duration::from_secs(30);
+    const PATH: &str = "/apis/apps/v1/namespaces/n/deployments/a";
+
+    /// Seconds of a simulated run, and the reports with their age.
+    struct Story {
+        start: Instant,
+        ledger: Ledger,
+        reports: Vec<(u64, String)>,
+    }
+
+    impl Story {
+        fn new() -> Self {
+            Self {
+                start: Instant::now(),
+                ledger: Ledger::new(GRACE),
+                reports: Vec::new(),
+            }
+        }
+
+        /// Runs from second `from` to `to`. The controller sends `wants(second)` every `every`
+        /// seconds, and look-ups find `live(second)`.
+        fn run(
+            &mut self,
+            (from, to, every): (u64, u64, u64),
+            wants: impl Fn(u64) -> Option<Write>,
+            live: impl Fn(u64) -> Live,
+        ) {
+            for second in from..to {
+                let now = self.start + Duration::from_secs(second);
+                if let Some(write) = wants(second).filter(|_| second % every == 0) {
+                    self.ledger.sent(now, write);
+                }
+                for (key, _) in self.ledger.due(now, 100) {
+                    let found = self.ledger.looked_up(now, &key, &live(second));
+                    let paths =
+                        |d: Difference| d.fields.keys().cloned().collect::<Vec<_>>().join(" ");
+                    self.reports.extend(found.map(|d| (second, paths(d))));
+                }
+            }
+        }
+    }
+
+    fn scale(replicas: u64, version: u64) -> Write {
+        let body = json!({"metadata": {"resourceVersion": version.to_string()}, "spec": {"replicas": replicas}});
+        write(Method::PUT, PATH, "application/json", body)
+    }
+
+    fn object(replicas: u64, version: u64) -> Live {
+        Live::Object(
+            json!({"metadata": {"resourceVersion": version.to_string()}, "spec": {"replicas": replicas}}),
+        )
+    }
+
+    #[test]
+    fn a_write_that_nobody_makes_is_reported_once() {
+        let mut story = Story::new();
+        story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        assert_eq!(story.reports, [(34, "spec.replicas".to_owned())]);
+    }
+
+    #[test]
+    fn a_write_that_is_made_is_not_reported() {
+        // The second of the write by the other manager, and the reports.
+        for made in [0, 1, 10, 29] {
+            let mut story = Story::new();
+            let wants = |second| (second < made).then(|| scale(3, 7));
+            let live = |second| {
+                if second < made {
+                    object(2, 7)
+                } else {
+                    object(3, 8)
+                }
+            };
+            story.run((0, 200, 1), wants, live);
+            assert_eq!(
+                (story.reports, story.ledger.pending()),
+                (vec![], 0),
+                "{made}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_no_longer_wanted_is_not_reported() {
+        let mut story = Story::new();
+        story.run((0, 20, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        story.run((20, 300, 3), |_| None, |_| object(2, 8));
+        assert_eq!((story.reports, story.ledger.pending()), (vec![], 0));
+    }
+
+    #[test]
+    fn an_object_that_keeps_moving_is_not_reported() {
+        // Both managers follow a user who scales every ten seconds.
+        let mut story = Story::new();
+        let wants = |second| Some(scale(second / 10 + 1, second / 10));
+        story.run((0, 300, 1), wants, |second| {
+            object(second / 10, second / 10)
+        });
+        assert_eq!(story.reports, []);
+    }
+
+    #[test]
+    fn the_same_write_at_two_times_is_no_difference() {
+        // (why, version of the object at the second time, reports)
+        let cases = [
+            ("the object changed", 9, 0),
+            ("the object is unchanged", 7, 1),
+        ];
+        for (why, version, reports) in cases {
+            let mut story = Story::new();
+            story.run((0, 1, 1), |_| Some(scale(3, 7)), |_| object(2, 7));
+            story.run((1, 50, 1), |_| None, |_| object(2, 7));
+            story.run(
+                (50, 51, 1),
+                |_| Some(scale(3, version)),
+                |_| object(2, version),
+            );
+            story.run((51, 60, 1), |_| None, |_| object(2, version));
+            assert_eq!(story.reports.len(), reports, "{why}: {:?}", story.reports);
+        }
+    }
+
+    #[test]
+    fn a_put_of_an_older_version_proves_nothing() {
+        let mut story = Story::new();
+        story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 8));
+        assert_eq!(story.reports, []);
+    }
+
+    #[test]
+    fn children_that_keep_coming_are_no_difference() {
+        let child = || {
+            let owner = json!([{"uid": "o", "controller": true}]);
+            let body = json!({"metadata": {"generateName": "a-", "ownerReferences": owner}});
+            write(
+                Method::POST,
+                "/api/v1/namespaces/n/pods",
+                "application/json",
+                body,
+            )
+        };
+        let pods = |count| {
+            let pod = |n| json!({"metadata": {"name": format!("a-{n}"), "ownerReferences": [{"uid": "o"}]}});
+            Live::List((0..count).map(pod).collect())
+        };
+        let mut story = Story::new();
+        story.run((0, 100, 3), |_| Some(child()), |second| pods(second / 20));
+        assert_eq!(story.reports, [], "one more pod every 20 seconds");
+        story.run((100, 200, 3), |_| Some(child()), |_| pods(5));
+        assert_eq!(story.reports.len(), 1);
+    }
+
+    #[test]
+    fn values_of_secrets_are_hidden() {
+        let secret =
+            |data: &str| json!({"metadata": {"resourceVersion": "1"}, "data": {"token": data}});
+        let path = "/api/v1/namespaces/n/secrets/s";
+        let start = Instant::now();
+        let mut ledger = Ledger::new(Duration::ZERO);
+        ledger.sent(
+            start,
+            write(Method::PUT, path, "application/json", secret("new")),
+        );
+        let (key, _) = ledger.due(start + FIRST, 1).remove(0);
+        let later = start + FIRST;
+        let live = Live::Object(secret("old"));
+        assert_eq!(ledger.looked_up(later, &key, &live), None);
+        ledger.sent(
+            later,
+            write(Method::PUT, path, "application/json", secret("new")),
+        );
+        let shown = format!("{:?}", ledger.looked_up(later, &key, &live).unwrap().fields);
+        assert!(
+            shown.contains("data.token") && shown.contains("hidden"),
+            "{shown}"
+        );
+        assert!(!shown.contains("new") && !shown.contains("old"), "{shown}");
+    }
+
+    #[test]
+    fn pending_writes_are_bounded() {
+        let (now, mut ledger) = (Instant::now(), Ledger::new(GRACE));
+        for n in 0..MOST + 2 {
+            ledger.sent(
+                now,
+                write(Method::DELETE, &format!("{PATH}{n}"), "", json!({})),
+            );
+        }
+        assert_eq!((ledger.pending(), ledger.dropped), (MOST, 2));
+        assert_eq!(ledger.due(now + FIRST, 10).len(), 10);
+    }
+}

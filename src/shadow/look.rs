@@ -1,0 +1,57 @@
+//! Look-ups of live objects. All are reads.
+
+use serde::Deserialize;
+use serde_json::Value;
+use steersman_client::{ApiClient, ApiError, ApiPath};
+
+use super::compare::Live;
+
+/// The items of a list; another object has none.
+#[derive(Deserialize)]
+struct List {
+    items: Option<Vec<Value>>,
+}
+
+/// The live state at `path`; `None` if it cannot be read now.
+pub(super) async fn look(client: &ApiClient, path: &str) -> Option<Live> {
+    let answer = match ApiPath::served(path) {
+        Ok(path) => client.get_path(path).await,
+        Err(error) => Err(ApiError::from(error)),
+    };
+    match answer {
+        Ok(body) => parse(&body),
+        Err(error) if error.is_not_found() => Some(Live::Absent),
+        Err(error) => {
+            tracing::warn!(path, %error, "object not compared, because it cannot be read");
+            None
+        }
+    }
+}
+
+fn parse(body: &[u8]) -> Option<Live> {
+    let object: Value = serde_json::from_slice(body).ok()?;
+    let kind = object["kind"].as_str().unwrap_or_default();
+    if !kind.ends_with("List") || object.get("items").is_none() {
+        return Some(Live::Object(object));
+    }
+    let list: List = serde_json::from_value(object).ok()?;
+    Some(Live::List(list.items.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_objects_are_told_apart() {
+        let live = |value: Value| parse(value.to_string().as_bytes());
+        let pod = json!({"kind": "Pod"});
+        assert_eq!(live(pod.clone()), Some(Live::Object(pod.clone())));
+        let list = json!({"kind": "PodList", "items": [pod]});
+        assert_eq!(live(list), Some(Live::List(vec![pod])));
+        let empty = json!({"kind": "PodList", "items": null});
+        assert_eq!(live(empty), Some(Live::List(vec![])));
+    }
+}

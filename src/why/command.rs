@@ -1,5 +1,6 @@
 //! `steersman why`, and `kubectl why` for a program called `kubectl-why`.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use steersman_controllers::why::ask;
 use steersman_why::{ClientReader, Question, Report};
 
 use super::leader::Leader;
-use crate::command::print;
 
 /// Exit codes.
 const MOVES: u8 = 0;
@@ -141,7 +141,8 @@ async fn answer(args: &Args) -> Result<u8, String> {
         let report = report(&api, leader.as_ref(), &question).await?;
         let text = rendered(&report, &args.output)?;
         if text != last {
-            print(&text);
+            // Fails only if the output is closed.
+            let _ = std::io::stdout().write_all(text.as_bytes());
         }
         if !args.watch {
             return Ok(match (report.absent, report.stuck) {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::world::event_time;
 use crate::{Doc, World};
 
 /// The newest Event of one kind about an object.
@@ -24,18 +25,6 @@ pub struct LastEvent {
 /// The start of the message of an Event that the correlator joins with others.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// The time of the last occurrence.
-pub(crate) fn time(event: &Doc) -> Option<Timestamp> {
-    [
-        "/series/lastObservedTime",
-        "/lastTimestamp",
-        "/eventTime",
-        "/metadata/creationTimestamp",
-    ]
-    .iter()
-    .find_map(|at| event.time(at))
-}
-
 /// The newest Warning about `object` with one of these reasons.
 pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEvent> {
     let events = world.events(object);
@@ -55,8 +44,8 @@ pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEven
         reason: event.text("/reason").to_owned(),
         message: message.strip_prefix(COMBINED).unwrap_or(message).to_owned(),
         from: from.to_owned(),
-        at: time(event),
-        first: event.time("/firstTimestamp").or_else(|| time(event)),
+        at: event_time(event),
+        first: event.time("/firstTimestamp").or_else(|| event_time(event)),
         count: u32::try_from(count).unwrap_or(u32::MAX),
     })
 }

@@ -369,7 +369,19 @@ impl World {
             .select(&EVENTS, namespace, fields)
             .unwrap_or_default()
             .to_vec();
-        found.sort_by_key(|event| std::cmp::Reverse(crate::events::time(event)));
+        found.sort_by_key(|event| std::cmp::Reverse(event_time(event)));
         found
     }
+}
+
+/// The time of the last occurrence of an Event.
+pub(crate) fn event_time(event: &Doc) -> Option<Timestamp> {
+    [
+        "/series/lastObservedTime",
+        "/lastTimestamp",
+        "/eventTime",
+        "/metadata/creationTimestamp",
+    ]
+    .iter()
+    .find_map(|at| event.time(at))
 }

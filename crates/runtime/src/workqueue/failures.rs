@@ -7,7 +7,6 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
-use steersman_values::capacity::RemoveAndRelease;
 use steersman_why::Failure;
 
 /// Keys with a failure that a queue keeps. At more, the one that failed longest ago is dropped.
@@ -74,8 +73,12 @@ impl<K: Clone + Eq + Hash> Failures<K> {
 
     /// Drops the failure of `key`, after a success.
     pub(super) fn forget(&mut self, key: &K) {
-        if !self.0.is_empty() {
-            self.0.remove_and_release(key);
+        if self.0.is_empty() {
+            return;
+        }
+        self.0.remove(key);
+        if self.0.is_empty() {
+            self.0 = HashMap::new();
         }
     }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use steersman_values::sync::{Mutex, MutexGuard};
 
-use super::inspection::Inspected;
+use super::inspected::Inspected;
 use crate::metrics::Registry;
 
 const LABELS: &[&str] = &["name"];

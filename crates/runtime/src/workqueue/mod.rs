@@ -14,6 +14,7 @@
 mod backoff;
 mod delays;
 mod failures;
+mod inspected;
 mod inspection;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
@@ -34,7 +35,7 @@ use backoff::Backoff;
 use delays::Delays;
 pub(crate) use failures::Failed;
 use failures::Failures;
-pub(crate) use inspection::Waits;
+pub(crate) use inspected::Waits;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
 

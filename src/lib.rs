@@ -42,6 +42,7 @@ mod signals;
 mod spans;
 mod stall;
 mod subcommands;
+mod summaries;
 mod tls;
 pub mod version;
 mod why;

@@ -6,22 +6,17 @@ use crate::command::{print, run_beside};
 #[cfg(feature = "dev")]
 use crate::dev;
 use crate::registry::ControllerRegistry;
+use crate::summaries::{HELP, VERSION};
 use crate::{check, shadow, version, why};
 
-const HELP: (&str, &str) = (
-    "help",
-    "Shows the help of the manager, or of the command that follows.",
-);
-const VERSION: (&str, &str) = (
-    "version",
-    "Shows the versions of Steersman and of the Kubernetes that it is equal to.",
-);
+/// Runs a subcommand with its arguments.
+type Run = fn(Vec<String>) -> ExitCode;
 
-/// Subcommands of every build: name, summary, function.
-const COMMANDS: [(&str, &str, fn(Vec<String>) -> ExitCode); 3] = [
-    ("check", check::ABOUT, check::run),
-    ("shadow", shadow::ABOUT, shadow::run),
-    ("why", why::ABOUT, why::command::run),
+/// The functions of the subcommands of every build that have arguments.
+const COMMANDS: [(&str, Run); 3] = [
+    ("check", check::run),
+    ("shadow", shadow::run),
+    ("why", why::command::run),
 ];
 
 /// The name of the program as a plug-in of kubectl.
@@ -61,25 +56,18 @@ pub fn main_as(program: &str, arguments: Vec<String>) -> ExitCode {
 }
 
 /// Names and summaries of the subcommands in the help text, sorted by name.
-pub(crate) fn commands() -> Vec<(&'static str, &'static str)> {
-    let mut commands = vec![HELP, VERSION];
-    commands.extend(COMMANDS.map(|(name, about, _)| (name, about)));
+fn commands() -> Vec<(&'static str, &'static str)> {
     #[cfg(feature = "dev")]
-    commands.extend(
-        dev::SUBCOMMANDS
-            .iter()
-            .filter(|command| !command.about.is_empty())
-            .map(|command| (command.name, command.about)),
-    );
-    commands.sort_unstable();
-    commands
+    return dev::commands();
+    #[cfg(not(feature = "dev"))]
+    crate::summaries::OF_EVERY_BUILD.to_vec()
 }
 
 /// Runs the subcommand `name`; `None` if there is no such subcommand.
 fn run_command(name: &str, arguments: &[String]) -> Option<ExitCode> {
-    let own = COMMANDS.iter().find(|(known, ..)| *known == name);
+    let own = COMMANDS.iter().find(|(known, _)| *known == name);
     match own {
-        Some((_, _, run)) => Some(run(arguments.to_vec())),
+        Some((_, run)) => Some(run(arguments.to_vec())),
         None => run_dev_command(name, arguments),
     }
 }

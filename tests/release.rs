@@ -29,8 +29,13 @@ fn the_image_has_the_binary_of_each_machine_and_its_licences() {
 }
 
 #[test]
-fn pip_and_npm_install_the_program() {
-    stories("Installations");
+fn pip_installs_the_program() {
+    stories("Wheels");
+}
+
+#[test]
+fn npm_installs_the_program() {
+    stories("NpmPackages");
 }
 
 #[test]

@@ -10,10 +10,9 @@ use clap::{Arg, ArgAction, Command, CommandFactory, Parser, ValueHint};
 use clap_mangen::Man;
 use steersman_options::{Flag, Kind, SECTIONS, short_of};
 
-use super::SUBCOMMANDS;
+use super::{SUBCOMMANDS, commands};
 use crate::help;
 use crate::registry::ControllerRegistry;
-use crate::subcommands::commands;
 use crate::version::{COMPONENT, STEERSMAN};
 
 /// Writes the manual pages of the program and of the manager to a folder.

@@ -31,6 +31,7 @@ use steersman_options::duration::{GoDuration, ParseDurationError};
 
 use crate::limits;
 use crate::logs::{self, LogFormat};
+use crate::summaries::OF_EVERY_BUILD;
 
 /// Runs a subcommand with its arguments.
 pub(crate) type Run = fn(Vec<String>) -> ExitCode;
@@ -78,6 +79,19 @@ pub(crate) const SUBCOMMANDS: [Subcommand; 5] = [
         arguments: nodes::arguments,
     },
 ];
+
+/// Names and summaries of all subcommands in the help text, sorted by name.
+pub(crate) fn commands() -> Vec<(&'static str, &'static str)> {
+    let listed = SUBCOMMANDS
+        .iter()
+        .filter(|command| !command.about.is_empty());
+    let mut commands: Vec<_> = listed
+        .map(|command| (command.name, command.about))
+        .collect();
+    commands.extend(OF_EVERY_BUILD);
+    commands.sort_unstable();
+    commands
+}
 
 /// Parses the arguments of `steersman <name>`. If they are invalid or ask for help, prints a text
 /// and returns the exit code.

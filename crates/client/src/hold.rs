@@ -208,7 +208,7 @@ mod tests {
             assert!(error.is_fenced(), "{error}");
         }
         assert_eq!(sent.load(Ordering::Relaxed), 0);
-        let held = held.lock();
+        let held = std::mem::take(&mut *held.lock());
         let seen: Vec<_> = held
             .iter()
             .map(|write| format!("{} {} {}", write.method, write.path, write.content_type))

@@ -47,7 +47,8 @@ impl<K: Clone + Eq + Hash> Failures<K> {
     /// Records a failure of `key`.
     pub(super) fn record(&mut self, key: &K, mut failed: Failed, now: Instant) {
         if failed.error.len() > TEXT {
-            let end = failed.error.floor_char_boundary(TEXT);
+            let is_end = |end: &usize| failed.error.is_char_boundary(*end);
+            let end = (0..=TEXT).rev().find(is_end).unwrap_or_default();
             failed.error.truncate(end);
         }
         if let Some(record) = self.0.get_mut(key) {

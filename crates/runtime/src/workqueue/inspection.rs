@@ -96,7 +96,7 @@ impl QueueMetrics {
                 continue;
             };
             let mut state = found.pop().unwrap_or(KeyState {
-                controller: *name,
+                controller: name,
                 ..KeyState::default()
             });
             let has_waits = waits.add_to(key, &mut state);

@@ -127,7 +127,7 @@ fn invalid_input_leads_to_one_line_and_status_1() {
         (&["help", "verison"], "Did you mean version?"),
         (
             &["help", "everything"],
-            r#"Error: unknown command "everything" for "steersman"; there are apiserver, dev, help, nodes, version"#,
+            r#"Error: unknown command "everything" for "steersman"; there are apiserver, check, dev, help, nodes, shadow, version"#,
         ),
         (
             &["version", "2"],

@@ -39,7 +39,7 @@ fn controllers(config: &Config) -> Vec<Finding> {
             Err(error) => findings.push(Finding::failure(
                 CHECK,
                 error.to_string(),
-                format!("correct the file or flag, or turn the controller off: --controllers=*,-{}", descriptor.name),
+                "correct the file or the flag that names it",
             )),
             Ok(controller) if controller.is_switched_off() => findings.push(Finding::warning(
                 CHECK,
@@ -49,7 +49,6 @@ fn controllers(config: &Config) -> Vec<Finding> {
             Ok(_) => built += 1,
         }
     }
-    // The other managers of a cluster miss these flags rarely, so one line is enough for the rest.
     findings.push(Finding::ok(
         CHECK,
         format!("{built} controllers can be built; their files are valid"),

@@ -121,7 +121,7 @@ impl Reader {
             version,
             answers: self.review(&rights::needed(config)).await,
             lease: self.lease(config).await,
-            keys: self.get("/openid/v1/jwks").await.ok(),
+            keys: self.accepted_keys().await,
             client_ca: self
                 .config_map("extension-apiserver-authentication", "client-ca-file")
                 .await,
@@ -141,6 +141,13 @@ impl Reader {
             ),
             "correct address, authority and credentials of --kubeconfig, or start the API server",
         )
+    }
+
+    /// The keys of tokens. The API server serves them in their own media type only.
+    async fn accepted_keys(&self) -> Option<AcceptedKeys> {
+        let form = "application/jwk-set+json, application/json";
+        let body = self.client.get_path_as("/openid/v1/jwks", form).await;
+        decode(&body.ok()?).ok()
     }
 
     async fn text(&self, path: &str) -> Result<String, String> {

@@ -186,7 +186,7 @@ impl Request {
 
 /// The findings about the answers to `needed`.
 pub(super) fn check(needed: &Needed, answers: &BTreeMap<Request, Answer>) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let (mut findings, mut unknown) = (Vec::new(), Vec::new());
     let accounts: BTreeSet<Option<&str>> = needed.keys().map(|request| request.account).collect();
     for account in accounts {
         let requests = || {
@@ -198,9 +198,7 @@ pub(super) fn check(needed: &Needed, answers: &BTreeMap<Request, Answer>) -> Vec
             Some(Answer::Unknown(error)) => Some(error.as_str()),
             _ => None,
         });
-        if let Some(error) = failed {
-            findings.push(unchecked(account, error));
-        }
+        unknown.extend(failed.map(|error| (account, error)));
         let mut denied: BTreeMap<String, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
         for (request, parts) in requests() {
             if answers.get(request) == Some(&Answer::Denied) {
@@ -211,6 +209,7 @@ pub(super) fn check(needed: &Needed, answers: &BTreeMap<Request, Answer>) -> Vec
         }
         findings.extend(refused(account, &denied, requests().count()));
     }
+    findings.extend(unchecked(&unknown));
     if findings.is_empty() {
         findings.push(Finding::ok(
             CHECK,
@@ -220,19 +219,26 @@ pub(super) fn check(needed: &Needed, answers: &BTreeMap<Request, Answer>) -> Vec
     findings
 }
 
-fn unchecked(account: Option<&str>, error: &str) -> Finding {
-    let (whose, right) = match account {
-        None => ("its own identity".to_owned(), "selfsubjectaccessreviews"),
-        Some(account) => (
-            format!("ServiceAccount {NAMESPACE}/{account}"),
-            "subjectaccessreviews",
-        ),
+/// At most two findings: about the manager's identity, and about all ServiceAccounts together.
+fn unchecked(unknown: &[(Option<&str>, &str)]) -> Vec<Finding> {
+    let (own, accounts): (Vec<_>, Vec<_>) =
+        unknown.iter().partition(|(account, _)| account.is_none());
+    let finding = |whose: String, right: &str, error: &str| {
+        Finding::warning(
+            CHECK,
+            format!("rights of {whose} are not checked: {error}"),
+            format!("run the check with a kubeconfig that may create {right}.authorization.k8s.io"),
+        )
     };
-    Finding::warning(
-        CHECK,
-        format!("rights of {whose} are not checked: {error}"),
-        format!("run the check with a kubeconfig that may create {right}.authorization.k8s.io"),
-    )
+    let own = own.first().map(|(_, error)| {
+        let whose = "the manager's identity".to_owned();
+        finding(whose, "selfsubjectaccessreviews", error)
+    });
+    let accounts = accounts.first().map(|(_, error)| {
+        let whose = format!("{} ServiceAccounts in {NAMESPACE}", accounts.len());
+        finding(whose, "subjectaccessreviews", error)
+    });
+    own.into_iter().chain(accounts).collect()
 }
 
 /// The findings about the denied requests of one identity, by object: verbs, and the parts that need them.
@@ -369,8 +375,7 @@ mod tests {
             }
         }
         let found = check(&needed, &answers);
-        let expected =
-            "rights of ServiceAccount kube-system/replicaset-controller are not checked: forbidden";
+        let expected = "rights of 1 ServiceAccounts in kube-system are not checked: forbidden";
         assert_eq!(words(&found), [(Warning, expected)]);
     }
 

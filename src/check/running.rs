@@ -157,6 +157,8 @@ fn is_own_field(path: &str) -> bool {
         "/Generic/Port",
         "/Generic/ClientConnection/",
         "/Generic/Debugging/",
+        // No flag sets it, and upstream prints it in a random order.
+        "/GarbageCollectorController/GCIgnoredResources",
     ];
     own.iter().any(|prefix| path.contains(prefix))
 }

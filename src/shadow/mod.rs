@@ -323,7 +323,7 @@ impl Watcher {
             seconds: time.as_secs(),
             held: ledger.held,
             settled: ledger.settled,
-            pending: ledger.pending(),
+            pending: ledger.pending(Instant::now()),
             dropped: ledger.dropped,
             differences: self.differences,
         };

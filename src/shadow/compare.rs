@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn a_put_differs_in_the_fields_that_it_would_change() {
         let live = "{metadata: {uid: u, resourceVersion: '7', labels: {a: b}, managedFields: [{}]}, spec: {replicas: 2}, \
-                    status: {replicas: 2, conditions: [{type: A, status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z'}, {type: B, status: 'True'}]}}";
+                    status: {replicas: 2, conditions: [{type: A, status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z'}, {status: 'True', type: B}]}}";
         // (why, subresource, body, outcome)
         let cases = [
             (
@@ -523,21 +523,21 @@ mod tests {
 
     #[test]
     fn a_patch_differs_in_the_fields_that_it_has() {
-        let live = "{metadata: {uid: u, resourceVersion: '7', finalizers: [x, y], ownerReferences: [{uid: o, name: p}]}, \
+        let live = "{metadata: {uid: u, resourceVersion: '7', finalizers: [x, w], ownerReferences: [{uid: o, name: p}]}, \
                     spec: {taints: [{key: k}]}, status: {conditions: [{type: A, status: 'True'}]}}";
         // (why, kind, body, outcome)
         let cases = [
             (
                 "the same label",
                 MERGE,
-                "{metadata: {finalizers: [x, y]}}",
+                "{metadata: {finalizers: [x, w]}}",
                 "made",
             ),
             (
                 "a replaced list",
                 MERGE,
                 "{metadata: {finalizers: [x]}}",
-                r#"metadata.finalizers: ["x","y"] -> ["x"]"#,
+                r#"metadata.finalizers: ["x","w"] -> ["x"]"#,
             ),
             (
                 "a removed field",
@@ -578,7 +578,7 @@ mod tests {
             (
                 "a finalizer to add",
                 STRATEGIC,
-                "{metadata: {finalizers: [y, z]}}",
+                "{metadata: {finalizers: [w, z]}}",
                 r#"metadata.finalizers[z]: null -> "z""#,
             ),
             (
@@ -614,7 +614,7 @@ mod tests {
             (
                 "an item to append",
                 OPERATIONS,
-                "[{op: add, path: /metadata/finalizers/-, value: y}]",
+                "[{op: add, path: /metadata/finalizers/-, value: w}]",
                 "made",
             ),
             (

@@ -158,7 +158,7 @@ fn without_served(object: &Value) -> Value {
             members.remove(name);
         }
     }
-    if let Some(meta) = object["metadata"].as_object_mut() {
+    if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for name in ["managedFields", "resourceVersion", "generation", "uid"] {
             meta.remove(name);
         }
@@ -180,7 +180,7 @@ fn patch(write: &Write, live: &Value) -> Outcome {
         members.remove("kind");
         members.remove("apiVersion");
     }
-    if let Some(meta) = body["metadata"].as_object_mut() {
+    if let Some(meta) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         let served = &live["metadata"];
         // Both are conditions of the patch.
         if meta.remove("uid").is_some_and(|uid| uid != served["uid"]) {
@@ -523,8 +523,8 @@ mod tests {
 
     #[test]
     fn a_patch_differs_in_the_fields_that_it_has() {
-        let live = "{metadata: {uid: u, resourceVersion: '7', finalizers: [x, w], ownerReferences: [{uid: o, name: p}]}, \
-                    spec: {taints: [{key: k}]}, status: {conditions: [{type: A, status: 'True'}]}}";
+        let live = "{metadata: {uid: u, resourceVersion: '7', finalizers: [x, w], ownerReferences: [{name: p, uid: o}]}, \
+                    spec: {taints: [{key: k}]}, status: {conditions: [{status: 'True', type: A}]}}";
         // (why, kind, body, outcome)
         let cases = [
             (
@@ -560,7 +560,7 @@ mod tests {
             (
                 "a new condition",
                 STRATEGIC,
-                "{status: {conditions: [{type: B, status: 'True'}]}}",
+                "{status: {conditions: [{status: 'True', type: B}]}}",
                 r#"status.conditions[B].status: null -> "True"; status.conditions[B].type: null -> "B""#,
             ),
             (

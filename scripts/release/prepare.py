@@ -46,7 +46,7 @@ def set_version(root, old, new):
             replace(root / name, f"steersman{mark}{old}", f"steersman{mark}{new}")
     # The renderings state it in labels and notes, too.
     alone = re.compile(rf"(?<![\d.]){re.escape(old)}(?![\d.])")
-    for rendering in sorted((root / "tests/golden/chart").iterdir()):
+    for rendering in sorted((root / "tests/golden/chart").glob("*")):
         rendering.write_text(alone.sub(new, rendering.read_text()))
 
 

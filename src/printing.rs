@@ -5,7 +5,6 @@ use std::fmt::Arguments;
 use std::io::Write;
 
 /// As `println!`.
-#[cfg(feature = "dev")]
 macro_rules! say {
     () => { say!("") };
     ($($part:tt)*) => { $crate::printing::to_stdout(format_args!($($part)*)) };
@@ -16,7 +15,6 @@ macro_rules! complain {
     ($($part:tt)*) => { $crate::printing::to_stderr(format_args!($($part)*)) };
 }
 
-#[cfg(feature = "dev")]
 pub(crate) fn to_stdout(line: Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -66,10 +66,11 @@ class Cluster(unittest.TestCase):
         pods = self.core.list_namespaced_pod(namespace, label_selector=label, field_selector="status.phase=Running").items
         return [pod for pod in pods if not pod.metadata.deletion_timestamp]
 
-    def eventually(self, what, is_so):
+    def eventually(self, what, is_so, explanation=lambda: ""):
         limit = time.monotonic() + LIMIT
         while not is_so():
-            self.assertLess(time.monotonic(), limit, f"still not {what}")
+            if time.monotonic() > limit:
+                self.fail(f"still not {what}\n{explanation()}")
             time.sleep(0.1)
 
     def is_available(self):
@@ -105,11 +106,15 @@ class ManagersOfChart(Cluster):
         text = yaml.safe_load(pathlib.Path(self.kubeconfig).read_text())
         text["users"] = [{"name": text["users"][0]["name"], "user": {"token": token}}]
         cluster = text["clusters"][0]["cluster"]
-        (self.folder / "ca.crt").write_bytes(base64.b64decode(cluster.pop("certificate-authority-data")))
-        cluster["certificate-authority"] = "ca.crt"
-        file = self.folder / account
-        file.write_text(yaml.safe_dump(text))
-        return str(file), token
+        # A manager that already runs may be reading these files.
+        authority = self.folder / "ca.crt"
+        if not authority.exists():
+            authority.write_bytes(base64.b64decode(cluster.pop("certificate-authority-data")))
+        cluster.pop("certificate-authority-data", None)
+        cluster["certificate-authority"] = str(authority)
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, prefix=f"{account}-", delete=False) as file:
+            yaml.safe_dump(text, file)
+        return file.name, token
 
     def manager(self, namespace="steersman", name="log"):
         """Starts the program with the arguments of the DaemonSet, and with credentials and files as in a pod."""

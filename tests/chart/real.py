@@ -137,7 +137,8 @@ class RealServer(ManagersOfChart):
         return False
 
     def log_of(self, name):
-        return "\n".join((self.folder / f"{name}.log").read_text().splitlines()[-20:])
+        files = [file for file in (self.folder / name, self.folder / f"{name}.log") if file.is_file()]
+        return "\n".join(line for file in files for line in file.read_text().splitlines()[-20:])
 
     def run_controller_manager(self, controllers):
         """Starts kube-controller-manager with kubeadm's flags, and these arguments of --controllers."""
@@ -181,7 +182,7 @@ class RealServer(ManagersOfChart):
 
     def managers_ready(self, ports):
         for port in ports:
-            self.eventually("ready", lambda: self.answers(port))
+            self.eventually("ready", lambda: self.answers(port), lambda: self.log_of("first") + self.log_of("second"))
 
     def answers(self, port):
         with contextlib.suppress(OSError):

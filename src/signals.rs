@@ -20,7 +20,6 @@ mod unix {
         }
 
         /// Listens also to SIGHUP, which a closed terminal sends.
-        #[cfg(feature = "dev")]
         pub(crate) fn listen_on_terminal() -> std::io::Result<Self> {
             Self::to(&[
                 SignalKind::terminate(),
@@ -61,7 +60,6 @@ impl Signals {
         Ok(Self)
     }
 
-    #[cfg(feature = "dev")]
     pub(crate) fn listen_on_terminal() -> std::io::Result<Self> {
         Ok(Self)
     }

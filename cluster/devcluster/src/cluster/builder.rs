@@ -196,7 +196,9 @@ impl Builder {
     /// # use steersman_devcluster::DevCluster;
     /// # use steersman_client::{ApiClient, Target};
     /// # use steersman_runtime::controller::{Controller, Descriptor};
-    /// # use steersman_runtime::{object::Pod, reads::Read, resource::PODS, tasks::CancellationToken};
+    /// # use steersman_objects::Pod;
+    /// # use steersman_runtime::{reads::Read, tasks::CancellationToken};
+    /// # use steersman_values::resource::PODS;
     /// # use serde_json::json;
     /// /// Deletes every pod it finds at its start.
     /// const REAPER: Descriptor = Descriptor {

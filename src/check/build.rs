@@ -1,4 +1,4 @@
-//! Builds what the manager would build: all controllers and the TLS settings of the port. So files are
+//! Builds the same parts as the manager: all controllers and the TLS settings of the port. So files are
 //! read, and flags compared, by the code of every start. Nothing runs, and no request is sent.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The Lease: who holds it, and whether this manager would wait, lead, or act beside another one.
+//! The Lease: its holder, and whether this manager would wait, lead, or act beside another one.
 
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `steersman check`: tells before a swap of managers what would fail after it.
+//! `steersman check`: finds before a swap of managers the failures after it.
 //!
 //! flags -> files -> [`look::Facts`] of the cluster -> one function per subject -> [`Finding`]s
 //!

@@ -84,7 +84,7 @@ impl Pod {
     }
 }
 
-/// What is known about the present manager.
+/// The known facts about the present manager.
 #[derive(Debug)]
 pub(super) enum Running {
     /// Pods of the present manager; none if it runs outside of the cluster.

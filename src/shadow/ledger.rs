@@ -1,4 +1,4 @@
-//! The held-back writes that nobody has made yet. Pure: time and live objects are arguments.
+//! The held-back writes that the present manager has not made yet. Pure: time and live objects are arguments.
 //!
 //! [`Ledger::sent`] -> [`Ledger::due`] -> (look-up) -> [`Ledger::looked_up`] -> [`Difference`]
 //!

@@ -1,4 +1,4 @@
-//! The Events of other components, which name the cause of what they refuse.
+//! The Events of other components, which name the cause of a refusal.
 
 use jiff::Timestamp;
 

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_refusal_is_told_from_its_text() {
-        // (text of the API server, code, part of the text about who can act)
+        // (text of the API server, code, part of the text about the owner)
         let cases = [
             (
                 "pods \"a\" is forbidden: exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2",

@@ -221,7 +221,7 @@ fn clients(cluster: &DevCluster) -> Result<ClientFactory, StageError> {
     }))
 }
 
-/// Runs the controllers as a manager does, and returns what the manager knows.
+/// Runs the controllers as a manager does, and returns the manager's knowledge.
 async fn manage(
     cluster: &DevCluster,
     clients: &ClientFactory,

@@ -27,7 +27,7 @@ pub(super) struct Inspected {
 }
 
 impl Inspected {
-    /// Drops what ended with an earlier term.
+    /// Drops the queues and waits that ended with an earlier term.
     pub(super) fn tidy(&mut self) {
         self.queues.retain(|(_, queue)| queue.strong_count() > 0);
         self.waits.retain(|(_, waits)| waits.strong_count() > 0);

@@ -393,11 +393,35 @@ pub(crate) fn ask(
         rustls::ClientConnection::new(tls, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+    let Err(error) = tls.write_all(request.as_bytes()) else {
+        return split(tls);
+    };
     // The server may refuse a long request, and close, before it has read all of it.
-    if let Err(error) = tls.write_all(request.as_bytes()) {
-        assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
+    split(Received { connection, stream })
+}
+
+/// What a server sent before it closed its connection.
+///
+/// `rustls::Stream` would write the rest of the request before each read, and fail again.
+struct Received {
+    connection: rustls::ClientConnection,
+    stream: TcpStream,
+}
+
+impl Read for Received {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.connection.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+            self.connection.read_tls(&mut self.stream)?;
+            self.connection
+                .process_new_packets()
+                .map_err(std::io::Error::other)?;
+        }
     }
-    split(tls)
 }
 
 /// Sends a GET of `path` over TLS.

@@ -54,7 +54,7 @@ pub mod why;
 
 use steersman_runtime::controller::Descriptor;
 
-/// Every controller, in alphabetical order. Help, `--controllers`, health checks and the table
+/// Every controller, in alphabetical order of their names. Help, `--controllers`, health checks and the table
 /// of docs/reference.md come from this.
 pub const ALL: &[Descriptor] = &[
     bootstrapsigner::DESCRIPTOR,

@@ -13,8 +13,9 @@ use serde::{Deserialize, Deserializer};
 
 use steersman_values::clock::saturating_since;
 use steersman_values::gotime::parse_rfc3339;
+use steersman_values::resource::SECRETS;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// A Secret of type `bootstrap.kubernetes.io/token` in `kube-system`.

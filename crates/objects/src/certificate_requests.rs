@@ -13,10 +13,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::{CERTIFICATE_SIGNING_REQUESTS, POD_CERTIFICATE_REQUESTS};
 
-use super::view::view;
 use super::wire::{Text, nullable};
 use super::{Object as _, Parsed};
+use crate::view;
 
 view! {
     /// A request to sign a certificate.

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::view::view;
+use steersman_values::resource::CONFIG_MAPS;
+
+use crate::view;
 
 view! {
     /// The ConfigMap `kube-public/cluster-info`.

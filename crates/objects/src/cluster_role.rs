@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use steersman_values::intern::Sym;
 use steersman_values::labels::{Selector, SelectorError, WireSelector};
+use steersman_values::resource::CLUSTER_ROLES;
 
-use super::view::view;
 use super::wire::nullable;
+use crate::view;
 
 view! {
     /// A ClusterRole.

@@ -3,7 +3,9 @@
 //! The views keep the served [`Document`](super::Document), because the publisher PUTs bundles.
 //! Upstream: `k8s.io/api/certificates/v1beta1` and `v1alpha1`.
 
-use super::view::view;
+use steersman_values::resource::{ALPHA_CLUSTER_TRUST_BUNDLES, CLUSTER_TRUST_BUNDLES};
+
+use crate::view;
 
 view! {
     /// A ClusterTrustBundle in version `v1beta1`.

@@ -11,7 +11,9 @@ use foldhash::fast::FixedState;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::view::view;
+use steersman_values::resource::CONTROLLER_REVISIONS;
+
+use crate::view;
 
 view! {
     /// A ControllerRevision.

@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::view::view;
+use steersman_values::resource::CRON_JOBS;
+
 use super::wire::{nullable, whole_seconds_time};
+use crate::view;
 
 view! {
     /// A CronJob: the fields that its controller reads, and the document for its writes.

@@ -8,13 +8,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use steersman_values::labels::{Selector, SelectorError, WireSelector};
+use steersman_values::resource::DAEMON_SETS;
 
 use super::deployment::{IntOrPercent, is_zero};
 use super::meta::Annotations;
 use super::scheduling::Constraints;
-use super::view::view;
 use super::wire::nullable;
 use crate::template::PodTemplate;
+use crate::view;
 
 /// Annotation with the number of changes of the template, which the API server counts.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

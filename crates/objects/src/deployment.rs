@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use steersman_values::labels::{Selector, SelectorError, WireSelector};
+use steersman_values::resource::DEPLOYMENTS;
 
 use super::meta::Annotations;
-use super::view::view;
 use super::wire::{Condition, nullable};
 use crate::template::PodTemplate;
+use crate::view;
 
 view! {
     /// A Deployment: the fields that its controller reads, and the document for its writes.

@@ -8,10 +8,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::{
+    DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES,
+};
 
-use super::view::view;
 use super::wire::{lenient_time, nullable};
 use super::{Toleration, Uid};
+use crate::view;
 
 view! {
     /// A claim for devices.

@@ -8,10 +8,11 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::ENDPOINT_SLICES;
 
 use super::target_ref::TargetRef;
-use super::view::view;
 use super::wire::{Text, nullable};
+use crate::view;
 
 view! {
     /// An EndpointSlice.

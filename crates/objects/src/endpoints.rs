@@ -7,11 +7,12 @@
 use serde::{Deserialize, Serialize};
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::ENDPOINTS;
 
 use super::meta::Annotations;
 use super::target_ref::TargetRef;
-use super::view::view;
 use super::wire::nullable;
+use crate::view;
 
 view! {
     /// An Endpoints object.

@@ -13,10 +13,11 @@ use serde_json::Value;
 use steersman_values::label_selector::LabelSelector;
 use steersman_values::labels::SelectorError;
 use steersman_values::quantity::Quantity;
+use steersman_values::resource::HORIZONTAL_POD_AUTOSCALERS;
 
-use super::view::view;
 use super::wire::{Parsed, nullable, whole_seconds_time};
 use super::{Condition, deployment::is_zero};
+use crate::view;
 
 view! {
     /// A HorizontalPodAutoscaler: the fields that its controller reads, and the document for its

@@ -9,12 +9,13 @@ use serde_json::{Map, Value};
 
 use steersman_values::intern::Sym;
 use steersman_values::labels::{Labels, Selector, SelectorError, WireSelector};
+use steersman_values::resource::JOBS;
 
 use super::deployment::is_zero;
 use super::job_policies::{PodFailurePolicy, SuccessPolicy};
 use super::meta::Uid;
-use super::view::view;
 use super::wire::{Condition, Pairs, Text, nullable, whole_seconds_time};
+use crate::view;
 
 view! {
     /// A Job: the fields that its own controller, the CronJob controller and the TTL controller read.

@@ -6,7 +6,7 @@
 
 use steersman_values::intern::Sym;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// `spec.podFailurePolicy`.

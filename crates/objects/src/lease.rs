@@ -5,8 +5,10 @@
 
 use jiff::Timestamp;
 
+use steersman_values::resource::LEASES;
+
 use super::Parsed;
-use super::view::view;
+use crate::view;
 
 view! {
     /// The cached view of a Lease.

@@ -60,7 +60,7 @@ pub mod template;
 mod time;
 mod token_secret;
 mod validating_admission_policy;
-mod view;
+pub mod view;
 mod volume_attributes_class;
 mod wire;
 

@@ -3,8 +3,9 @@
 //! The namespace controller reads the spec and status of a namespace with live requests.
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::NAMESPACES;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// The cached view of a namespace.

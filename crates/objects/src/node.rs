@@ -11,10 +11,11 @@ use serde::de::Deserializer;
 
 use steersman_values::intern::Sym;
 use steersman_values::quantity::{Quantity, QuantityError};
+use steersman_values::resource::NODES;
 
-use super::view::view;
 use super::wire::{Text, time_of};
 use super::{Conditions, Parsed};
+use crate::view;
 
 /// Annotation with the time for which the kubelet may cache Secrets and ConfigMaps, in seconds.
 pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";

@@ -6,10 +6,11 @@
 
 use steersman_values::intern::Sym;
 use steersman_values::quantity::Quantity;
+use steersman_values::resource::PERSISTENT_VOLUMES;
 
 use super::pod::Present;
-use super::view::view;
 use super::{Parsed, Uid};
+use crate::view;
 
 view! {
     /// A volume.

@@ -9,10 +9,11 @@ use serde::de::Deserializer;
 
 use steersman_values::intern::Sym;
 use steersman_values::labels::{Selector, SelectorError, WireSelector};
+use steersman_values::resource::PERSISTENT_VOLUME_CLAIMS;
 
 use super::persistent_volume::StorageAmount;
 use super::pod::Present;
-use super::view::view;
+use crate::view;
 
 view! {
     /// A claim for a volume.

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 
 use steersman_values::clock::whole_seconds;
 use steersman_values::labels::{Selector, SelectorError, WireSelector};
+use steersman_values::resource::POD_DISRUPTION_BUDGETS;
 
 use super::deployment::{IntOrPercent, is_zero};
-use super::view::view;
 use super::wire::{Text, nullable, time_of, whole_seconds_time};
+use crate::view;
 
 view! {
     /// A PodDisruptionBudget: the fields that its controller reads, and the document for its writes.

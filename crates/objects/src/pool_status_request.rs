@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::RESOURCE_POOL_STATUS_REQUESTS;
 
 use super::Parsed;
-use super::view::view;
+use crate::view;
 
 view! {
     /// A question about the pools of a driver. It is answered once.

@@ -4,9 +4,10 @@
 //! the status endpoint. Upstream: `k8s.io/api/core/v1`.
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::RESOURCE_QUOTAS;
 
 use super::ResourceList;
-use super::view::view;
+use crate::view;
 
 view! {
     /// A ResourceQuota: the fields that its controller reads, and the document for its writes.

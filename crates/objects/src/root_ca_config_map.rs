@@ -8,8 +8,9 @@ use std::ops::Deref;
 use serde::Deserialize;
 
 use steersman_values::labels::Labels;
+use steersman_values::resource::CONFIG_MAPS;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// A ConfigMap `kube-root-ca.crt`.

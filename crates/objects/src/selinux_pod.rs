@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use steersman_values::intern::{SharedSlice, Sym};
+use steersman_values::resource::PODS;
 
 use super::pod::{PodVolume, shared_volumes};
-use super::view::view;
+use crate::view;
 
 view! {
     /// A pod with its SELinux options.

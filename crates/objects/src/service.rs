@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 use steersman_values::intern::Sym;
 use steersman_values::labels::Labels;
+use steersman_values::resource::SERVICES;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// A Service.

@@ -3,7 +3,9 @@
 //! The token controller needs the identity, and the cleaner of old tokens the list of Secrets.
 //! Upstream: `k8s.io/api/core/v1`.
 
-use super::view::view;
+use steersman_values::resource::SERVICE_ACCOUNTS;
+
+use crate::view;
 
 view! {
     /// A ServiceAccount.

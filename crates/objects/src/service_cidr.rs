@@ -5,8 +5,9 @@
 //! Upstream: `k8s.io/api/networking/v1`.
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::{IP_ADDRESSES, SERVICE_CIDRS};
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// A range of cluster IPs.

@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use steersman_values::intern::Sym;
 use steersman_values::labels::{Selector, SelectorError, WireSelector};
+use steersman_values::resource::STATEFUL_SETS;
 
 use super::deployment::{IntOrPercent, is_zero};
-use super::view::view;
 use super::wire::{Text, nullable};
+use crate::view;
 
 view! {
     /// A StatefulSet: the fields that its controller reads, and the document for its writes.

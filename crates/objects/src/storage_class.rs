@@ -3,8 +3,9 @@
 //! Upstream: `k8s.io/api/storage/v1`.
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::STORAGE_CLASSES;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// A class of volumes.

@@ -3,7 +3,9 @@
 //! The view keeps the served [`Document`](super::Document), because the controller PUTs the status.
 //! Upstream: `k8s.io/api/apiserverinternal/v1alpha1`.
 
-use super::view::view;
+use steersman_values::resource::STORAGE_VERSIONS;
+
+use crate::view;
 
 view! {
     /// A StorageVersion.

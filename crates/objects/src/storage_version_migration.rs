@@ -8,10 +8,11 @@ use std::fmt;
 use serde::Deserialize;
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::STORAGE_VERSION_MIGRATIONS;
 
 use super::Conditions;
-use super::view::view;
 use super::wire::nullable;
+use crate::view;
 
 view! {
     /// A StorageVersionMigration.

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::SECRETS;
 
-use super::view::view;
 use super::wire::Text;
+use crate::view;
 
 view! {
     /// A Secret with the token of a ServiceAccount.

@@ -3,8 +3,9 @@
 //! Upstream: `ValidatingAdmissionPolicy` of `k8s.io/api/admissionregistration/v1`.
 
 use steersman_values::intern::Sym;
+use steersman_values::resource::VALIDATING_ADMISSION_POLICIES;
 
-use super::view::view;
+use crate::view;
 
 view! {
     /// The cached view of a ValidatingAdmissionPolicy.

@@ -12,7 +12,11 @@
 //! | [`Conditions`](super::Conditions) | types and statuses of conditions |
 //! | [`Parsed<T>`](super::Parsed) | a string that is parsed as `T`, such as an annotation |
 //!
-//! ```ignore
+//! ```
+//! use serde::Deserialize;
+//! use steersman_objects::{Parsed, Taint, view};
+//! use steersman_values::resource::NODES;
+//!
 //! view! {
 //!     /// The cached view of a node.
 //!     pub struct Node: NODES, annotations: NodeAnnotations {
@@ -26,11 +30,21 @@
 //!         pub taints: Vec<Taint>,
 //!     }
 //! }
+//!
+//! /// Annotations that the view reads.
+//! #[derive(Debug, Clone, Default, Deserialize)]
+//! #[serde(default)]
+//! pub struct NodeAnnotations {
+//!     /// Seconds for which a kubelet may cache Secrets.
+//!     #[serde(rename = "node.alpha.kubernetes.io/ttl")]
+//!     pub ttl: Parsed<i32>,
+//! }
 //! ```
 //!
 //! The first struct is the object. The macro adds the field `meta` and implements
-//! [`Object`](super::Object); `NODES` is the constant of the resource in
-//! [`resource`](steersman_values::resource). The optional struct after `annotations:` has one field per
+//! [`Object`](super::Object); `NODES` is the path of a static
+//! [`ResourceType`]: those of Kubernetes are in [`resource`](steersman_values::resource), and
+//! [`ResourceType::new`] declares that of a custom resource. The optional struct after `annotations:` has one field per
 //! annotation, and a serde attribute renames the field to the annotation's key;
 //! [`Annotations`](super::Annotations) keeps all of them. Further structs are parts of the object.
 //!
@@ -42,12 +56,25 @@
 //!
 //! `keeps document without endpoints: Vec<Endpoint>` declares the member `endpoints` as a field that
 //! the document omits. Large members that the view decodes completely are then kept once.
+//!
+//! Generated code says `view::nullable`, so `use steersman_objects::view;` brings the macro and this
+//! module. A crate that declares views depends on `serde`, too.
 
-/// Declares views; the module documentation describes the syntax.
+pub use steersman_values::resource::ResourceType;
+
+pub use crate::wire::nullable;
+#[doc(hidden)]
+pub use crate::{
+    document::{Apart, Served, present},
+    wire::{MetaWire, parse},
+};
+
+/// Declares views; the documentation of the [module](mod@crate::view) describes the syntax.
+#[macro_export]
 macro_rules! view {
     (
         $(#[$doc:meta])*
-        $vis:vis struct $name:ident: $resource:ident
+        $vis:vis struct $name:ident: $resource:path
             $(, selects $fields:literal $(in $namespace:literal)?)?
             $(, annotations: $annotations:ty)?
             $(, keeps $document:ident $(without $apart:ident: $apart_type:ty)?)? {
@@ -76,7 +103,7 @@ macro_rules! view {
         }
 
         impl $crate::Object for $name {
-            const RESOURCE: &'static ::steersman_values::resource::ResourceType = &::steersman_values::resource::$resource;
+            const RESOURCE: &'static $crate::view::ResourceType = &$resource;
             $(
                 const FIELDS: &'static str = $fields;
                 $(const NAMESPACE: Option<&'static str> = Some($namespace);)?
@@ -87,25 +114,25 @@ macro_rules! view {
                 #[serde(rename_all = "camelCase")]
                 struct Wire<'a> {
                     #[serde(borrow)]
-                    metadata: $crate::document::Served<
+                    metadata: $crate::view::Served<
                         'a,
-                        $crate::wire::MetaWire<'a $(, $annotations)?>,
+                        $crate::view::MetaWire<'a $(, $annotations)?>,
                     >,
                     $(
-                        #[serde(default, deserialize_with = "crate::wire::nullable")]
+                        #[serde(default, deserialize_with = "view::nullable")]
                         $field: $type,
                     )*
                     $($(
                         #[serde(
                             borrow,
                             default,
-                            deserialize_with = "crate::document::present"
+                            deserialize_with = "view::present"
                         )]
-                        $apart: Option<$crate::document::Apart<'a, $apart_type>>,
+                        $apart: Option<$crate::view::Apart<'a, $apart_type>>,
                     )?)?
                 }
                 const KIND: &str = stringify!($name);
-                let (wire, _text): (Wire<'_>, &str) = $crate::wire::parse(json, KIND)?;
+                let (wire, _text): (Wire<'_>, &str) = $crate::view::parse(json, KIND)?;
                 let metadata = wire.metadata.object;
                 Ok(Self {
                     $(annotations: <$annotations>::clone(&metadata.annotations),)?
@@ -135,7 +162,7 @@ macro_rules! view {
             }
         }
 
-        $crate::view::view! { $($parts)* }
+        $crate::view! { $($parts)* }
     };
     (
         $(#[$doc:meta])*
@@ -150,14 +177,12 @@ macro_rules! view {
         $vis struct $name {
             $(
                 $(#[$attribute])*
-                #[serde(deserialize_with = "crate::wire::nullable")]
+                #[serde(deserialize_with = "view::nullable")]
                 $field_vis $field: $type,
             )*
         }
 
-        $crate::view::view! { $($parts)* }
+        $crate::view! { $($parts)* }
     };
     () => {};
 }
-
-pub(super) use view;

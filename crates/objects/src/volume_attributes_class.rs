@@ -2,7 +2,9 @@
 //!
 //! Upstream: `k8s.io/api/storage/v1`.
 
-use super::view::view;
+use steersman_values::resource::VOLUME_ATTRIBUTES_CLASSES;
+
+use crate::view;
 
 view! {
     /// A class of mutable volume attributes: its metadata, and the document for its writes.

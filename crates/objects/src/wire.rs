@@ -44,7 +44,7 @@ pub enum DecodeError {
 ///
 /// The function checks the whole text for UTF-8 once, which is cheaper than the parser's check of
 /// each string and raw value.
-pub(super) fn parse<'a, T: Deserialize<'a>>(
+pub fn parse<'a, T: Deserialize<'a>>(
     json: &'a [u8],
     kind: &'static str,
 ) -> Result<(T, &'a str), DecodeError> {
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Annotations {
 }
 
 /// Decodes `null` as the default value, as Go's JSON does. Absent members need `#[serde(default)]`.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+pub fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
@@ -120,7 +120,7 @@ pub(super) fn whole_seconds_time<'de, D: Deserializer<'de>>(
     rename_all = "camelCase",
     bound(deserialize = "A: Deserialize<'de> + Default")
 )]
-pub(super) struct MetaWire<'a, A = IgnoredAny> {
+pub struct MetaWire<'a, A = IgnoredAny> {
     #[serde(borrow)]
     name: Text<'a>,
     #[serde(borrow)]
@@ -137,7 +137,7 @@ pub(super) struct MetaWire<'a, A = IgnoredAny> {
     #[serde(borrow, default, deserialize_with = "nullable")]
     labels: Pairs<'a>,
     #[serde(default, deserialize_with = "nullable")]
-    pub(super) annotations: A,
+    pub annotations: A,
     #[serde(borrow, default, deserialize_with = "nullable")]
     owner_references: Vec<OwnerWire<'a>>,
     #[serde(borrow, default, deserialize_with = "nullable")]
@@ -173,7 +173,7 @@ impl<A> MetaWire<'_, A> {
     }
 
     /// The metadata for a view. Errors name `kind`.
-    pub(super) fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
+    pub fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
         let version = self.resource_version.as_deref().unwrap_or("0");
         let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion {
             kind,

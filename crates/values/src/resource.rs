@@ -23,16 +23,8 @@ pub struct ResourceType {
 }
 
 impl ResourceType {
-    const fn builtin(
-        group: &'static str,
-        kind: &'static str,
-        plural: &'static str,
-        namespaced: bool,
-    ) -> Self {
-        Self::versioned(group, "v1", kind, plural, namespaced)
-    }
-
-    const fn versioned(
+    /// A type of any group, such as a custom resource.
+    pub const fn new(
         group: &'static str,
         version: &'static str,
         kind: &'static str,
@@ -46,6 +38,15 @@ impl ResourceType {
             plural: Cow::Borrowed(plural),
             namespaced,
         }
+    }
+
+    const fn builtin(
+        group: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+    ) -> Self {
+        Self::new(group, "v1", kind, plural, namespaced)
     }
 
     /// Whether API servers may lack the type, so that nothing else may wait for its cache.
@@ -155,7 +156,7 @@ pub static VOLUME_ATTRIBUTES_CLASSES: ResourceType = ResourceType::builtin(
     false,
 );
 /// scheduling.k8s.io/v1alpha2 podgroups. API servers have them only on request.
-pub static POD_GROUPS: ResourceType = ResourceType::versioned(
+pub static POD_GROUPS: ResourceType = ResourceType::new(
     "scheduling.k8s.io",
     "v1alpha2",
     "PodGroup",
@@ -196,7 +197,7 @@ pub static RESOURCE_CLAIMS: ResourceType = device("ResourceClaim", "resourceclai
 pub static RESOURCE_CLAIM_TEMPLATES: ResourceType =
     device("ResourceClaimTemplate", "resourceclaimtemplates", true);
 /// resource.k8s.io/v1alpha3 resourcepoolstatusrequests. API servers have them only on request.
-pub static RESOURCE_POOL_STATUS_REQUESTS: ResourceType = ResourceType::versioned(
+pub static RESOURCE_POOL_STATUS_REQUESTS: ResourceType = ResourceType::new(
     DEVICES,
     "v1alpha3",
     "ResourcePoolStatusRequest",
@@ -221,7 +222,7 @@ pub static ALPHA_CLUSTER_TRUST_BUNDLES: ResourceType = trust_bundles("v1alpha1")
 
 const fn trust_bundles(version: &'static str) -> ResourceType {
     let (kind, plural) = ("ClusterTrustBundle", "clustertrustbundles");
-    ResourceType::versioned("certificates.k8s.io", version, kind, plural, false)
+    ResourceType::new("certificates.k8s.io", version, kind, plural, false)
 }
 
 /// certificates.k8s.io/v1 certificatesigningrequests.
@@ -232,7 +233,7 @@ pub static CERTIFICATE_SIGNING_REQUESTS: ResourceType = ResourceType::builtin(
     false,
 );
 /// certificates.k8s.io/v1beta1 podcertificaterequests. API servers have them only on request.
-pub static POD_CERTIFICATE_REQUESTS: ResourceType = ResourceType::versioned(
+pub static POD_CERTIFICATE_REQUESTS: ResourceType = ResourceType::new(
     "certificates.k8s.io",
     "v1beta1",
     "PodCertificateRequest",
@@ -268,7 +269,7 @@ pub static CUSTOM_RESOURCE_DEFINITIONS: ResourceType = ResourceType::builtin(
     false,
 );
 /// internal.apiserver.k8s.io/v1alpha1 storageversions. API servers have them only on request.
-pub static STORAGE_VERSIONS: ResourceType = ResourceType::versioned(
+pub static STORAGE_VERSIONS: ResourceType = ResourceType::new(
     "internal.apiserver.k8s.io",
     "v1alpha1",
     "StorageVersion",
@@ -276,7 +277,7 @@ pub static STORAGE_VERSIONS: ResourceType = ResourceType::versioned(
     false,
 );
 /// storagemigration.k8s.io/v1beta1 storageversionmigrations. API servers have them only on request.
-pub static STORAGE_VERSION_MIGRATIONS: ResourceType = ResourceType::versioned(
+pub static STORAGE_VERSION_MIGRATIONS: ResourceType = ResourceType::new(
     "storagemigration.k8s.io",
     "v1beta1",
     "StorageVersionMigration",

@@ -3,7 +3,8 @@
 //!
 //! It uses `kube` only. Its tests run it on Steersman's development cluster.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+pub mod manifests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use kube::runtime::watcher;
 use kube::{Client, CustomResource, Resource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+
+use self::manifests::{FIELD_MANAGER, Page};
 
 /// A web page that a number of servers serve.
 #[derive(Debug, Clone, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -68,68 +70,32 @@ pub async fn run(client: Client) {
 
 /// Applies both objects, and copies the Deployment's progress to the status of the Website.
 async fn reconcile(website: Arc<Website>, client: Arc<Client>) -> Result<Action, kube::Error> {
-    let (name, namespace) = (website.name_any(), website.namespace().unwrap_or_default());
+    let name = website.name_any();
+    let namespace = website.namespace().unwrap_or_default();
+    let page = Page {
+        name: &name,
+        content: &website.spec.page,
+        servers: website.spec.replicas,
+        owner: website.controller_owner_ref(&()),
+    };
+    let ours = PatchParams::apply(FIELD_MANAGER).force();
     let client = Client::clone(&client);
-    let (maps, deployments): (Api<ConfigMap>, Api<Deployment>) = (
-        Api::namespaced(client.clone(), &namespace),
-        Api::namespaced(client.clone(), &namespace),
-    );
-    let ours = PatchParams::apply("website-operator").force();
-    maps.patch(&name, &ours, &Patch::Apply(page(&website)))
+    Api::<ConfigMap>::namespaced(client.clone(), &namespace)
+        .patch(&name, &ours, &Patch::Apply(page.config_map()))
         .await?;
-    let deployment = deployments
-        .patch(&name, &ours, &Patch::Apply(servers(&website)))
+    let deployment = Api::<Deployment>::namespaced(client.clone(), &namespace)
+        .patch(&name, &ours, &Patch::Apply(page.deployment()))
         .await?;
 
     let status = deployment.status.unwrap_or_default();
-    let current = status.observed_generation == deployment.metadata.generation;
-    let ready = if current {
-        status
-            .updated_replicas
-            .min(status.ready_replicas)
-            .unwrap_or(0)
+    let ready = if status.observed_generation == deployment.metadata.generation {
+        status.updated_replicas.min(status.ready_replicas)
     } else {
-        0
+        None
     };
-    let status = json!({"apiVersion": "example.dev/v1", "kind": "Website", "status": WebsiteStatus { ready_replicas: ready }});
+    let status = manifests::status(ready.unwrap_or(0));
     Api::<Website>::namespaced(client, &namespace)
         .patch_status(&name, &ours, &Patch::Apply(status))
         .await?;
     Ok(Action::await_change())
-}
-
-/// The ConfigMap with the page.
-fn page(website: &Website) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(website),
-        "data": {"index.html": website.spec.page},
-    })
-}
-
-/// The Deployment that serves the page.
-fn servers(website: &Website) -> Value {
-    let mut hasher = DefaultHasher::new();
-    website.spec.page.hash(&mut hasher);
-    let labels = json!({"example.dev/website": website.name_any()});
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(website),
-        "spec": {
-            "replicas": website.spec.replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                // The hash of the page changes the template, so a new page replaces the servers.
-                "metadata": {"labels": labels, "annotations": {"example.dev/page": format!("{:x}", hasher.finish())}},
-                "spec": {
-                    "containers": [{"name": "server", "image": "nginx", "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]}],
-                    "volumes": [{"name": "page", "configMap": {"name": website.name_any()}}],
-                },
-            },
-        },
-    })
-}
-
-/// Metadata of a dependent: the Website's name, and a controller reference, so that the garbage
-/// collector deletes it.
-fn metadata(website: &Website) -> Value {
-    json!({"name": website.name_any(), "ownerReferences": [website.controller_owner_ref(&())]})
 }

@@ -59,7 +59,7 @@ impl Document {
     /// is the name of the view.
     ///
     /// `members` are slices of `json`, and no member contains another one.
-    pub(super) fn without<'a>(
+    pub fn without<'a>(
         json: &'a str,
         members: impl IntoIterator<Item = &'a RawValue>,
         kind: &str,
@@ -98,7 +98,7 @@ impl Document {
     }
 
     /// Its size in memory, in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.compressed.len()
     }
 
@@ -161,9 +161,9 @@ impl fmt::Debug for Document {
 /// A decoded JSON object, and the raw values of its members `managedFields`.
 ///
 /// API servers send at most one such member. JSON allows repeated members, so this is a list.
-pub(super) struct Served<'a, T> {
-    pub(super) object: T,
-    pub(super) managed_fields: Vec<&'a RawValue>,
+pub struct Served<'a, T> {
+    pub object: T,
+    pub managed_fields: Vec<&'a RawValue>,
 }
 
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Served<'a, T> {
@@ -191,9 +191,9 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Served<'a, T> {
 }
 
 /// A decoded member, and its text. The document can then omit the member.
-pub(super) struct Apart<'a, T> {
-    pub(super) text: &'a RawValue,
-    pub(super) value: T,
+pub struct Apart<'a, T> {
+    pub text: &'a RawValue,
+    pub value: T,
 }
 
 impl<'de: 'a, 'a, T: Deserialize<'de> + Default> Deserialize<'de> for Apart<'a, T> {
@@ -209,7 +209,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de> + Default> Deserialize<'de> for Apart<'a, 
 }
 
 /// Decodes a member that is present, even if it is `null`. The document omits it in that case too.
-pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<Option<Apart<'de, T>>, D::Error> {
     Apart::deserialize(deserializer).map(Some)

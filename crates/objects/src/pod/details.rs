@@ -15,7 +15,7 @@ use super::{ContainerStatusWire, StatusWire};
 use steersman_values::intern::Sym;
 
 use crate::document::Document;
-use crate::view::view;
+use crate::view;
 
 /// Fields that few pods have. A field that a pod lacks has its default.
 #[derive(Debug, Clone, PartialEq)]

@@ -53,8 +53,8 @@ use super::condition_states::Conditions;
 use super::document::Document;
 use super::meta::Meta;
 use super::time::Time;
-use super::view::view;
 use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable, parse, time_of};
+use crate::view;
 
 /// A pod: the fields that upstream's controllers read.
 #[derive(Debug, Clone)]

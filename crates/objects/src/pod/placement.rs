@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use steersman_values::intern::Sym;
 
 use super::spec::Toleration;
-use crate::view::view;
+use crate::view;
 
 view! {
     /// A pod template, with the part of its spec that restricts the nodes.

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use steersman_values::intern::{Memo, PartsKey, Sym};
 
 use super::volumes::VolumeWire;
-use crate::view::view;
+use crate::view;
 use crate::wire::{Text, nullable};
 
 static SPECS: Memo<PartsKey, PodSpec> = Memo::new();

@@ -23,7 +23,14 @@ const COMMANDS: [(&str, Run); 3] = [
 const PLUGIN: &str = "kubectl-why";
 
 /// Subcommands that exist only in builds with the feature `dev`.
-const DEV_COMMANDS: [&str; 5] = ["apiserver", "completion", "dev", "manual", "nodes"];
+const DEV_COMMANDS: [&str; 6] = [
+    "apiserver",
+    "assets",
+    "completion",
+    "dev",
+    "manual",
+    "nodes",
+];
 
 /// Runs the program with `arguments` (without its name): a subcommand, or the manager with the
 /// built-in controllers.
@@ -46,11 +53,19 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     }
 }
 
-/// Runs the program under the name `program`: the plug-in of kubectl, or [`main`].
+/// Runs the program under the name `program`: the plug-in of kubectl, a program of `steersman
+/// assets`, or [`main`].
 pub fn main_as(program: &str, arguments: Vec<String>) -> ExitCode {
     let name = std::path::Path::new(program).file_stem();
     if name.is_some_and(|name| name == PLUGIN) {
         return why::command::run(arguments);
+    }
+    #[cfg(feature = "dev")]
+    if let Some((_, run)) = dev::assets::PROGRAMS
+        .iter()
+        .find(|(known, _)| name.is_some_and(|name| name == *known))
+    {
+        return run(arguments);
     }
     main(arguments)
 }

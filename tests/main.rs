@@ -6,6 +6,7 @@
 
 mod accounts;
 mod apiserver;
+mod assets;
 mod beside;
 mod chart;
 mod cli;

@@ -10,7 +10,7 @@ use prometheus::Registry;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_devcluster::bootstrap::BootstrapToken;
 use steersman_devcluster::cloud::SimulatedCloud;
-use steersman_devcluster::https::HttpsDoor;
+use steersman_devcluster::https::{HttpsDoor, Serving};
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_devcluster::status::Status;
@@ -150,6 +150,8 @@ pub(super) fn manager_config(
 pub(super) enum EmbeddedError {
     #[error("listen on 127.0.0.1:{port}: {source}; --port names another port, 0 takes a free one")]
     Listen { port: u16, source: std::io::Error },
+    #[error("{0}")]
+    Front(String),
     #[error("write the files of the certificate authority: {0}")]
     Signing(#[source] std::io::Error),
     #[error(transparent)]
@@ -191,9 +193,32 @@ pub(super) struct Embedded {
     manager_stop: CancellationToken,
 }
 
+/// The side of the API server that its clients see.
+pub(super) struct Front<'a> {
+    /// Whether pods get an account and its token: the admission plugin ServiceAccount.
+    pub(super) service_accounts: bool,
+    /// Makes credentials known to the cluster, and returns the settings of its port.
+    pub(super) serving: Box<dyn FnOnce(&DevCluster) -> Result<Serving, String> + 'a>,
+}
+
 impl Embedded {
     /// Starts all parts. When it returns, the API server answers and the nodes are ready.
     pub(super) async fn start(
+        args: &EmbeddedArgs,
+        latency: Latency,
+        config: Config,
+    ) -> Result<Self, EmbeddedError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+        let front = Front {
+            service_accounts: true,
+            serving: Box::new(move |_| Ok(address.into())),
+        };
+        Self::start_behind(front, args, latency, config).await
+    }
+
+    /// As [`Embedded::start`], with another front.
+    pub(super) async fn start_behind(
+        front: Front<'_>,
         args: &EmbeddedArgs,
         latency: Latency,
         config: Config,
@@ -208,6 +233,7 @@ impl Embedded {
                 .any(|one| one.name == name)
         };
         let admission = Admission {
+            service_accounts: front.service_accounts,
             // Without the controller that removes the taint of new nodes, no pod would fit them.
             node_taints: runs("node-lifecycle-controller"),
             // Without the controllers of these objects, no pod would start.
@@ -227,12 +253,10 @@ impl Embedded {
             .kept_requests(0);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
         account_key::share(&config, &cluster)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
-        let door = cluster.serve_https(address).await;
-        let door = door.map_err(|source| EmbeddedError::Listen {
-            port: args.port,
-            source,
-        })?;
+        let serving = (front.serving)(&cluster).map_err(EmbeddedError::Front)?;
+        let port = serving.address.port();
+        let door = cluster.serve_https_as(serving).await;
+        let door = door.map_err(|source| EmbeddedError::Listen { port, source })?;
 
         let bootstrap_token = if runs("bootstrap-signer-controller") {
             Some(cluster.prepare_joining(&door).await?)

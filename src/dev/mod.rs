@@ -3,6 +3,7 @@
 
 mod account_key;
 mod apiserver;
+pub(crate) mod assets;
 mod block;
 mod completion;
 mod display;
@@ -47,12 +48,18 @@ pub(crate) struct Subcommand {
 }
 
 /// The subcommands, sorted by name.
-pub(crate) const SUBCOMMANDS: [Subcommand; 5] = [
+pub(crate) const SUBCOMMANDS: [Subcommand; 6] = [
     Subcommand {
         name: "apiserver",
         about: "Starts an API server with simulated nodes and the controllers, for tests in any language.",
         run: apiserver::run,
         arguments: apiserver::arguments,
+    },
+    Subcommand {
+        name: "assets",
+        about: "Makes a folder for KUBEBUILDER_ASSETS, for test frameworks that start kube-apiserver and etcd.",
+        run: assets::run,
+        arguments: assets::arguments,
     },
     Subcommand {
         name: "completion",

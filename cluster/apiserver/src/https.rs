@@ -4,7 +4,7 @@
 //! Limits of streams, buffers and times follow kube-apiserver where clients can observe them.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::BufWriter;
@@ -58,6 +60,30 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for requests to finish at stop. Watches end at once.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
+/// How an HTTPS port presents itself, and which clients it knows.
+#[derive(Debug, Clone)]
+pub struct Serving {
+    /// The address to listen on; port 0 selects a free port.
+    pub address: SocketAddr,
+    /// Certificate chain and key, both as PEM. Without it, the cluster's authority signs a
+    /// certificate.
+    pub certificate: Option<(String, String)>,
+    /// Further authorities of client certificates, as PEM blocks: `--client-ca-file` of
+    /// kube-apiserver. Those of the cluster are always known.
+    pub client_authorities: String,
+}
+
+impl From<SocketAddr> for Serving {
+    /// The cluster's own certificate and authorities, at an address.
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            certificate: None,
+            client_authorities: String::new(),
+        }
+    }
+}
+
 /// An open HTTPS port. It closes when this is dropped; [`HttpsDoor::stop`] also waits for running
 /// requests.
 #[derive(Debug)]
@@ -72,13 +98,15 @@ pub struct HttpsDoor {
 }
 
 impl HttpsDoor {
-    pub async fn open(server: Arc<Server>, address: SocketAddr) -> io::Result<Self> {
+    /// Opens the port. Fails if the address is not free, and for PEM blocks that are no certificate
+    /// or key.
+    pub async fn open(server: Arc<Server>, serving: Serving) -> io::Result<Self> {
         let authority = server.users.authority();
         let admin = authority
             .client_certificate(&User::admin())
             .map_err(io::Error::other)?;
-        let tls = tls(authority, address.ip()).map_err(io::Error::other)?;
-        let listener = TcpListener::bind(address).await?;
+        let tls = tls(authority, &serving).map_err(io::Error::other)?;
+        let listener = TcpListener::bind(serving.address).await?;
         let door = Self {
             address: listener.local_addr()?,
             token: URL_SAFE_NO_PAD.encode(rand::random::<[u8; 24]>()),
@@ -344,21 +372,29 @@ where
 /// The TLS configuration: the certificate of the server, and the trusted authorities of clients.
 fn tls(
     authority: &Authority,
-    host: IpAddr,
+    serving: &Serving,
 ) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     for root in authority.client_roots() {
         roots.add(root)?;
     }
+    for root in CertificateDer::pem_slice_iter(serving.client_authorities.as_bytes()) {
+        roots.add(root?)?;
+    }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()?;
-    let (certificate, key) = authority.server_certificate(&host.to_string())?;
+    let (chain, key) = match &serving.certificate {
+        Some(given) => given.clone(),
+        None => authority.server_certificate(&serving.address.ip().to_string())?,
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
     let mut tls = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![certificate], key)?;
+        .with_single_cert(chain?, key)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(tls)
 }

@@ -182,6 +182,12 @@ impl Server {
         self.users.add_keys(pem)
     }
 
+    /// Names the issuer of ServiceAccount tokens, which is the audience of the API server, too: the
+    /// first value of `--service-account-issuer` of kube-apiserver. A second call has no effect.
+    pub fn set_token_issuer(&self, issuer: String) {
+        self.users.set_issuer(issuer);
+    }
+
     /// The private key that signs ServiceAccount tokens, as a PEM block `PRIVATE KEY`. A manager
     /// signs the tokens of Secrets with it.
     pub fn service_account_key_pem(&self) -> &str {
@@ -191,6 +197,12 @@ impl Server {
     /// The certificate of the authority for users and servers, as PEM.
     pub fn authority_pem(&self) -> String {
         self.users.authority().pem()
+    }
+
+    /// A certificate of that authority for a server at `host`, with the authority's behind it, and its
+    /// key, as PEM.
+    pub fn serving_certificate(&self, host: &str) -> Result<(String, String), CertificateError> {
+        Ok(self.users.authority().server_certificate(host)?)
     }
 
     /// The private key of that authority, as a PEM block `PRIVATE KEY`. A manager signs

@@ -17,8 +17,8 @@ use crate::status::Status;
 /// The error for a token that no authenticator knows.
 pub(super) const INVALID_TOKEN: &str = "invalid bearer token";
 
-/// The audience of the API server itself.
-pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
+/// The audience of the API server itself, unless it names another issuer.
+pub(super) const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// A valid token: its user and audiences.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Server {
             return Ok(Arc::new(User::anonymous()));
         };
         let known = self
-            .user_of_token(token, &[AUDIENCE])
+            .user_of_token(token, &[self.users.audience()])
             .map_err(|_| Status::unauthorized())?;
         if let Some(warning) = known.warning {
             parts.extensions.insert(warning);
@@ -67,9 +67,9 @@ impl Server {
         let bootstrap = || self.user_of_bootstrap_token(token).map(Arc::new);
         match user.or_else(bootstrap) {
             // Tokens without an audience of their own are for the API server.
-            Some(user) if audiences.contains(&AUDIENCE) => Ok(KnownToken {
+            Some(user) if audiences.contains(&self.users.audience()) => Ok(KnownToken {
                 user,
-                audiences: vec![AUDIENCE.to_owned()],
+                audiences: vec![self.users.audience().to_owned()],
                 warning: None,
             }),
             Some(_) => Err(INVALID_TOKEN.to_owned()),

@@ -8,7 +8,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 
 use super::User;
 use super::certificate::{FRONT_PROXY, FRONT_PROXY_CA};
@@ -103,14 +103,9 @@ impl Authority {
         [&self.users, &self.proxies].map(|issuer| CertificateDer::from(issuer.der().to_vec()))
     }
 
-    /// A certificate for a server at `host`, and its key.
-    pub(crate) fn server_certificate(
-        &self,
-        host: &str,
-    ) -> Result<
-        (CertificateDer<'static>, PrivateKeyDer<'static>),
-        Box<dyn std::error::Error + Send + Sync>,
-    > {
+    /// A certificate for a server at `host` with that of the authority behind it, and its key, as
+    /// PEM.
+    pub(crate) fn server_certificate(&self, host: &str) -> Result<(String, String), rcgen::Error> {
         let mut names = SERVER_NAMES.map(str::to_owned).to_vec();
         if !names.iter().any(|name| name == host) {
             names.push(host.to_owned());
@@ -120,10 +115,7 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.users)?;
-        Ok((
-            certificate.der().clone(),
-            PrivateKeyDer::try_from(key.serialize_der())?,
-        ))
+        Ok((certificate.pem() + &self.pem(), key.serialize_pem()))
     }
 
     /// A certificate for a user: the name becomes the common name, the group the organization.

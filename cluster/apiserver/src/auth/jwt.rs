@@ -40,8 +40,8 @@ impl std::fmt::Debug for Signer {
 /// A key could not be generated, or cannot verify tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The text has no block `PUBLIC KEY`.
-    #[error("data does not contain a PEM block PUBLIC KEY")]
+    /// The text has no block `PUBLIC KEY` or `CERTIFICATE`.
+    #[error("data does not contain a PEM block PUBLIC KEY or CERTIFICATE")]
     Pem,
     /// The key has another algorithm, or is damaged.
     #[error("public key is not RSA, P-256, P-384 or P-521")]
@@ -133,12 +133,23 @@ impl Algorithm {
 }
 
 impl PublicKey {
-    /// All keys of a PEM text.
+    /// All keys of a PEM text: its public keys, and those of its certificates.
     pub(super) fn all_of_pem(pem: &str) -> Result<Vec<Self>, KeyError> {
         let blocks = Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok);
-        let blocks = blocks.filter(|block| block.label == "PUBLIC KEY");
-        let keys = blocks.map(|block| Self::of_spki(&block.contents).ok_or(KeyError::Unsupported));
-        let keys: Vec<Self> = keys.collect::<Result<_, _>>()?;
+        let key = |block: Pem| match block.label.as_str() {
+            "PUBLIC KEY" => Some(Self::of_spki(&block.contents)),
+            "CERTIFICATE" => Some(
+                block
+                    .parse_x509()
+                    .ok()
+                    .and_then(|certificate| Self::of_spki(certificate.public_key().raw)),
+            ),
+            _ => None,
+        };
+        let keys = blocks.filter_map(key);
+        let keys: Vec<Self> = keys
+            .map(|key| key.ok_or(KeyError::Unsupported))
+            .collect::<Result<_, _>>()?;
         if keys.is_empty() {
             Err(KeyError::Pem)
         } else {

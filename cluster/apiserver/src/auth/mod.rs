@@ -22,7 +22,7 @@ mod tokens;
 mod user;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -31,7 +31,9 @@ pub use authority::{CertificateError, ClientCertificate};
 pub use jwt::KeyError;
 pub use user::User;
 
-pub(crate) use authenticate::{AUDIENCE, Warning, bearer_token};
+pub(crate) use authenticate::{Warning, bearer_token};
+
+use authenticate::AUDIENCE;
 pub(crate) use authority::Authority;
 pub(crate) use bootstrap::objects as bootstrap_objects;
 pub(crate) use certificate::{
@@ -62,6 +64,8 @@ pub(crate) struct Users {
     /// Keys that verify ServiceAccount tokens, beginning with that of `signer`.
     keys: RwLock<Arc<[PublicKey]>>,
     tokens: RwLock<HashMap<String, Arc<User>>>,
+    /// Issuer of ServiceAccount tokens, and the audience of the API server.
+    issuer: OnceLock<String>,
     policy: Mutex<Option<(Versions, Arc<Policy>)>>,
 }
 
@@ -79,6 +83,7 @@ impl Users {
             keys: RwLock::new([signer.public().clone()].into()),
             signer: Arc::new(signer),
             tokens: RwLock::default(),
+            issuer: OnceLock::new(),
             policy: Mutex::default(),
         }
     }
@@ -92,6 +97,7 @@ impl Users {
             signer: self.signer.clone(),
             keys: RwLock::new(self.keys()),
             tokens: RwLock::new(tokens),
+            issuer: self.issuer.clone(),
             policy: Mutex::default(),
         }
     }
@@ -105,13 +111,23 @@ impl Users {
         self.tokens.write().insert(token, Arc::new(user));
     }
 
+    /// Names the issuer. Only the first call has an effect, because tokens are not signed again.
+    pub(crate) fn set_issuer(&self, issuer: String) {
+        self.issuer.get_or_init(|| issuer);
+    }
+
+    /// The issuer of ServiceAccount tokens. The API server accepts tokens for this audience.
+    pub(crate) fn audience(&self) -> &str {
+        self.issuer.get().map_or(AUDIENCE, String::as_str)
+    }
+
     /// The OpenID discovery document of the token issuer. `host` is the client's name of the
     /// server.
     pub(crate) fn issuer(&self, host: &str) -> Value {
         let keys = self.keys();
         let algorithms: BTreeSet<&str> = keys.iter().map(PublicKey::algorithm).collect();
         json!({
-            "issuer": AUDIENCE,
+            "issuer": self.audience(),
             "jwks_uri": format!("https://{host}{KEY_SET}"),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],

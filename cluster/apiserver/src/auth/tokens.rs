@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::User;
-use super::authenticate::{AUDIENCE, INVALID_TOKEN, KnownToken};
+use super::authenticate::{INVALID_TOKEN, KnownToken};
 use super::jwt::Token;
 use super::legacy_tokens;
 use super::rules::quoted;
@@ -63,7 +63,7 @@ impl Server {
             "aud": claims.audiences,
             "exp": (now + claims.lifetime).as_second(),
             "iat": now.as_second(),
-            "iss": AUDIENCE,
+            "iss": self.users.audience(),
             "jti": uuid::Uuid::new_v4().to_string(),
             "kubernetes.io": private,
             "nbf": now.as_second(),
@@ -79,14 +79,14 @@ impl Server {
         token: &str,
         audiences: &[&str],
     ) -> Result<KnownToken, String> {
-        let issuers = [AUDIENCE, legacy_tokens::ISSUER];
+        let issuers = [self.users.audience(), legacy_tokens::ISSUER];
         let token = Token::parse(token).filter(|token| issuers.contains(&token.issuer()));
         let token = token.ok_or(INVALID_TOKEN)?;
         let claims = token.verified(&self.users.keys())?;
         let mut own: Vec<String> = texts(&claims["aud"]);
         if own.is_empty() {
             // Tokens without an audience are for the API server.
-            own.push(AUDIENCE.to_owned());
+            own.push(self.users.audience().to_owned());
         }
         let common: Vec<String> = own
             .iter()

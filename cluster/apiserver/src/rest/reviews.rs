@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::managers::Tracking;
 use super::{Call, Server, managers, metadata};
-use crate::auth::{AUDIENCE, Attributes, ResourceRequest, Rule, User, Wanted, is_node};
+use crate::auth::{Attributes, ResourceRequest, Rule, User, Wanted, is_node};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::Author;
 use crate::status::{Qualified, Status};
@@ -57,7 +57,7 @@ impl Server {
         }
         let asked: Vec<&str> = texts(&review["spec"]["audiences"]).collect();
         let audiences = if asked.is_empty() {
-            vec![AUDIENCE]
+            vec![self.users.audience()]
         } else {
             asked
         };

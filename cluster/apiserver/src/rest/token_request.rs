@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Answer, Call, Server, decode, metadata};
-use crate::auth::{AUDIENCE, Claims};
+use crate::auth::Claims;
 use crate::fielderror::{FieldError, Problem};
 use crate::status::{Qualified, Status};
 use crate::store::Object;
@@ -68,7 +68,7 @@ impl Server {
             .map(str::to_owned)
             .collect();
         if audiences.is_empty() {
-            audiences.push(AUDIENCE.to_owned());
+            audiences.push(self.users.audience().to_owned());
         }
         let seconds = spec["expirationSeconds"]
             .as_i64()
@@ -99,7 +99,9 @@ impl Server {
 
         let now = self.clock.now();
         let asked = SignedDuration::from_secs(seconds);
-        let for_us = audiences.iter().all(|audience| audience == AUDIENCE);
+        let for_us = audiences
+            .iter()
+            .all(|audience| audience == self.users.audience());
         let to_pod = bound.as_ref().is_some_and(|bound| bound.key == "pod");
         let extended = seconds == EXTENDED_SECONDS && for_us && to_pod;
         let claims = Claims {

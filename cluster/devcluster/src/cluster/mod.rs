@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use steersman_apiserver::auth::{CertificateError, ClientCertificate, KeyError, User};
 use steersman_apiserver::faults::Faults;
-use steersman_apiserver::https::HttpsDoor;
+use steersman_apiserver::https::{HttpsDoor, Serving};
 use steersman_apiserver::registry::Registered;
 use steersman_apiserver::requests::{RequestCounts, RequestRecord};
 use steersman_apiserver::status::Status;
@@ -206,6 +206,12 @@ impl DevCluster {
         self.server.add_service_account_keys(pem)
     }
 
+    /// Names the issuer of ServiceAccount tokens, which is the audience of the API server, too. A
+    /// second call has no effect.
+    pub fn set_token_issuer(&self, issuer: impl Into<String>) {
+        self.server.set_token_issuer(issuer.into());
+    }
+
     /// The private key that signs ServiceAccount tokens, as PEM. It is the key for a manager's
     /// `--service-account-private-key-file`.
     pub fn service_account_key_pem(&self) -> &str {
@@ -221,6 +227,12 @@ impl DevCluster {
     /// `--cluster-signing-key-file`.
     pub fn authority_key_pem(&self) -> String {
         self.server.authority_key_pem()
+    }
+
+    /// A certificate of the cluster's authority for an HTTPS port at `host`, with the authority's
+    /// behind it, and its key, as PEM.
+    pub fn serving_certificate(&self, host: &str) -> Result<(String, String), CertificateError> {
+        self.server.serving_certificate(host)
     }
 
     /// A client certificate of `user` for every HTTPS port of this cluster. The user can have one
@@ -247,7 +259,12 @@ impl DevCluster {
 
     /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 selects a free port.
     pub async fn serve_https(&self, address: SocketAddr) -> std::io::Result<HttpsDoor> {
-        HttpsDoor::open(self.server.clone(), address).await
+        self.serve_https_as(address.into()).await
+    }
+
+    /// The same with certificates of the caller.
+    pub async fn serve_https_as(&self, serving: Serving) -> std::io::Result<HttpsDoor> {
+        HttpsDoor::open(self.server.clone(), serving).await
     }
 
     /// The injected failures of this cluster.

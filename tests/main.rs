@@ -14,6 +14,7 @@ mod cloud;
 mod commands;
 mod conformance;
 mod connections;
+mod control;
 mod custom;
 mod dev;
 mod devices;

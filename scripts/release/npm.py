@@ -4,39 +4,13 @@ npm installs only the package that fits the machine, because the others name ano
 """
 
 import json
+import pathlib
 
 import archives
 from archives import Entry, program
 
-# Without a script at installation, which many projects forbid. Signals go on to the program, so that a
-# test runner can end it.
-LAUNCHER = """\
-#!/usr/bin/env node
-"use strict";
-
-const { spawn } = require("node:child_process");
-const os = require("node:os");
-
-const name = `@steersman/linux-${process.arch}`;
-let program;
-try {
-  program = require.resolve(`${name}/bin/steersman`);
-} catch {
-  console.error(
-    `steersman: the package ${name} is not installed. There are packages for Linux on x64 and arm64; ` +
-      "--omit=optional leaves them out.",
-  );
-  process.exit(1);
-}
-const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
-const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
-for (const signal of signals) process.on(signal, () => child.kill(signal));
-child.on("error", (error) => {
-  console.error(`steersman: cannot start ${program}: ${error.message}`);
-  process.exit(1);
-});
-child.on("exit", (code, signal) => process.exit(code ?? 128 + os.constants.signals[signal]));
-"""
+# The modules of the package.
+MODULES = pathlib.Path(__file__).parent / "npm"
 
 README = """\
 # Steersman
@@ -44,6 +18,13 @@ README = """\
 `npx steersman apiserver` is a Kubernetes API server in memory, with simulated nodes and all
 controllers, for tests of manifests, operators and other clients. When it is ready, it prints a line of
 JSON with the URL and the path of a kubeconfig.
+
+    const { start } = require("steersman");
+    const server = await start({ nodes: 2 });
+    config.loadFromFile(server.kubeconfig);
+
+`forks()` at the top of a file of vitest or jest gives each test a fork of one server. Servers also inject
+faults, show requests, make namespaces and take snapshots.
 """
 
 
@@ -75,11 +56,12 @@ def main(platforms, licence, release):
     needs = {f"@steersman/linux-{platform.npm}": release.version for platform in platforms}
     package = described(
         "steersman", release,
-        bin={"steersman": "bin/steersman.js"}, engines={"node": ">=18"}, optionalDependencies=needs,
+        bin={"steersman": "bin/steersman.js"}, main="index.js", types="index.d.ts", engines={"node": ">=18"}, optionalDependencies=needs,
     )
     files = [
         Entry("package.json", package),
-        program("bin/steersman.js", LAUNCHER.encode()),
+        program("bin/steersman.js", (MODULES / "launcher.js").read_bytes()),
+        *(Entry(name, (MODULES / name).read_bytes()) for name in ("index.d.ts", "index.js", "program.js")),
         Entry("README.md", README.encode()),
         Entry("LICENSE", licence),
     ]

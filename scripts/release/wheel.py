@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import pathlib
 
 import archives
 from archives import Entry, program
@@ -18,40 +19,21 @@ other clients:
     $ steersman apiserver
     {"url":"https://127.0.0.1:36689","kubeconfig":"/tmp/.../kubeconfig","pid":4711}
 
-It ends with the process that started it. `steersman.path()` returns the path of the program.
+It ends with the process that started it. In Python:
+
+    with steersman.Server(nodes=2) as server:
+        kubernetes.config.load_kube_config(server.kubeconfig)
+
+pytest has the fixtures `steersman_server`, `steersman_namespace` (a new namespace for each test) and
+`steersman_cluster` (a fork of the server for each test). `Server` also injects faults, shows requests, and
+takes snapshots. `steersman.path()` returns the path of the program.
 """
 
-# The program is in the scripts folder of the environment or user, where pip puts it.
-MODULE = '''\
-"""Finds the program `steersman` that this package has installed."""
+# The modules of the package.
+MODULES = pathlib.Path(__file__).parent / "python"
 
-import os
-import sysconfig
-
-
-def path():
-    """The path of the program."""
-    schemes = [None, sysconfig.get_preferred_scheme("user")]
-    folders = [sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts") for scheme in schemes]
-    # `pip install --target` puts it beside the package.
-    folders.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin"))
-    for folder in folders:
-        found = os.path.join(folder, "steersman")
-        if os.path.isfile(found):
-            return found
-    raise FileNotFoundError(f"the program steersman is in none of {', '.join(folders)}; install the package again")
-'''
-
-MAIN = '''\
-"""`python -m steersman` becomes the program."""
-
-import os
-import sys
-
-from steersman import path
-
-os.execv(path(), ["steersman", *sys.argv[1:]])
-'''
+# pytest finds the fixtures by this.
+ENTRY_POINTS = "[pytest11]\nsteersman = steersman.pytest_plugin\n"
 
 
 def tags(platform):
@@ -91,12 +73,12 @@ def build(platform, binary, licences, release):
     ]
     wheel = ["Wheel-Version: 1.0", "Generator: steersman", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags(platform)), ""]
     entries = [
-        Entry("steersman/__init__.py", MODULE.encode()),
-        Entry("steersman/__main__.py", MAIN.encode()),
+        *(Entry(f"steersman/{path.name}", path.read_bytes()) for path in sorted(MODULES.glob("steersman/*.py"))),
         program(f"steersman-{release.version}.data/scripts/steersman", binary),
         *(Entry(f"{information}/licenses/{name}", text) for name, text in licences),
         Entry(f"{information}/METADATA", "\n".join(metadata).encode()),
         Entry(f"{information}/WHEEL", "\n".join(wheel).encode()),
+        Entry(f"{information}/entry_points.txt", ENTRY_POINTS.encode()),
     ]
     path = f"{information}/RECORD"
     return archives.zip_archive([*entries, Entry(path, record(entries, path).encode())], release.epoch)

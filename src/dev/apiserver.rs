@@ -18,7 +18,8 @@ use steersman_devcluster::nodes::Latency;
 
 use steersman_options::duration::GoDuration;
 
-use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
+use super::control::{Access, Control};
+use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, Front, manager_config};
 use super::{duration, parent};
 use crate::config::Config;
 use crate::signals::Signals;
@@ -49,6 +50,10 @@ struct ApiServerArgs {
     /// How long a simulated pod takes to get ready, and to end: a duration such as 500ms.
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     latency: GoDuration,
+    /// Open the control interface: faults, the request log, snapshots and forks over HTTP. The ready
+    /// line has its address.
+    #[arg(long)]
+    control: bool,
     /// Go on when the process that started it has ended.
     #[arg(long)]
     outlive_parent: bool,
@@ -64,6 +69,8 @@ enum ApiServerError {
     Manifest(#[from] ManifestError),
     #[error(transparent)]
     Embedded(#[from] EmbeddedError),
+    #[error("open the control interface: {0}")]
+    Control(#[source] std::io::Error),
     #[error("listen to signals: {0}")]
     Signals(#[source] std::io::Error),
     #[error("write the ready line to standard output: {0}")]
@@ -79,7 +86,12 @@ struct Ready<'a> {
     /// With it nodes join; absent if the bootstrap signer does not run.
     #[serde(rename = "bootstrapToken", skip_serializing_if = "Option::is_none")]
     bootstrap_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<Access<'a>>,
 }
+
+/// Number of latest requests that the control interface shows.
+const KEPT_REQUESTS: usize = 10_000;
 
 /// The arguments of the subcommand.
 pub(super) fn arguments() -> clap::Command {
@@ -114,17 +126,24 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
         }
     };
     let manifests = args.embedded.manifests()?;
-    let mut embedded = Embedded::start(
-        &args.embedded,
-        Latency::total(args.latency.to_std()),
-        config,
-    )
-    .await?;
+    let front = Front {
+        kept_requests: if args.control { KEPT_REQUESTS } else { 0 },
+        ..Front::on_port(args.embedded.port)
+    };
+    let latency = Latency::total(args.latency.to_std());
+    let mut embedded = Embedded::start_behind(front, &args.embedded, latency, config).await?;
+    let control = if args.control {
+        let started = Control::start(embedded.cluster.clone(), embedded.recipe.clone());
+        Some(started.await.map_err(ApiServerError::Control)?)
+    } else {
+        None
+    };
     let ready = Ready {
         url: embedded.door.url(),
         kubeconfig: embedded.kubeconfig.path(),
         pid: std::process::id(),
         bootstrap_token: embedded.bootstrap_token.as_ref().map(BootstrapToken::text),
+        control: control.as_ref().map(Control::access),
     };
     let ready =
         serde_json::to_string(&ready).map_err(|error| ApiServerError::Ready(error.into()))?;

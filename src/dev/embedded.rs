@@ -15,6 +15,7 @@ use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_devcluster::status::Status;
 use steersman_devcluster::{Admission, DevCluster, StartError};
+use steersman_runtime::controller::Descriptor;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
 use tokio::task::{JoinError, JoinHandle};
@@ -56,7 +57,7 @@ pub(super) struct EmbeddedArgs {
     cloud: bool,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     #[arg(long, default_value_t = 0, value_name = "P")]
-    port: u16,
+    pub(super) port: u16,
     /// Where to write the kubeconfig, which is removed at the end; a file in the temporary
     /// directory if not given.
     #[arg(long, value_name = "PATH")]
@@ -186,6 +187,7 @@ pub(super) struct Embedded {
     _signing: Option<SigningFiles>,
     /// With it nodes join; `None` if the bootstrap signer does not run.
     pub(super) bootstrap_token: Option<BootstrapToken>,
+    pub(super) recipe: Recipe,
     /// Tasks of the nodes and the display; they end after the manager.
     pub(super) tasks: Tasks,
     pub(super) stop: CancellationToken,
@@ -199,6 +201,30 @@ pub(super) struct Front<'a> {
     pub(super) service_accounts: bool,
     /// Makes credentials known to the cluster, and returns the settings of its port.
     pub(super) serving: Box<dyn FnOnce(&DevCluster) -> Result<Serving, String> + 'a>,
+    /// Number of latest requests that the cluster keeps.
+    pub(super) kept_requests: usize,
+}
+
+impl Front<'_> {
+    /// The cluster's own certificate on a port of 127.0.0.1.
+    pub(super) fn on_port(port: u16) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self {
+            service_accounts: true,
+            serving: Box::new(move |_| Ok(address.into())),
+            // The request log is only useful for tests that can read it.
+            kept_requests: 0,
+        }
+    }
+}
+
+/// What runs in the cluster, for forks of it.
+#[derive(Clone)]
+pub(super) struct Recipe {
+    pub(super) admission: Admission,
+    pub(super) controllers: Vec<Descriptor>,
+    pub(super) nodes: NodesConfig,
+    pub(super) event_ttl: Duration,
 }
 
 impl Embedded {
@@ -208,12 +234,7 @@ impl Embedded {
         latency: Latency,
         config: Config,
     ) -> Result<Self, EmbeddedError> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
-        let front = Front {
-            service_accounts: true,
-            serving: Box::new(move |_| Ok(address.into())),
-        };
-        Self::start_behind(front, args, latency, config).await
+        Self::start_behind(Front::on_port(args.port), args, latency, config).await
     }
 
     /// As [`Embedded::start`], with another front.
@@ -246,11 +267,10 @@ impl Embedded {
             protected_classes: runs("volumeattributesclass-protection-controller"),
             ..Admission::FULL
         };
-        // The request log is only useful for tests in the same process.
         let builder = DevCluster::builder()
             .clock(clock.clone())
             .admission(admission)
-            .kept_requests(0);
+            .kept_requests(front.kept_requests);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
         account_key::share(&config, &cluster)?;
         let serving = (front.serving)(&cluster).map_err(EmbeddedError::Front)?;
@@ -276,6 +296,12 @@ impl Embedded {
             // Users look for the reasons of their pods in Events.
             events: true,
             ..NodesConfig::default()
+        };
+        let recipe = Recipe {
+            admission,
+            controllers: config.controllers.enabled.clone(),
+            nodes: nodes.clone(),
+            event_ttl: args.event_ttl.to_std(),
         };
         let names = nodes.names();
         // With neither, the server is bare, as with envtest. A scheduler would write to every pod
@@ -322,6 +348,7 @@ impl Embedded {
             kubeconfig,
             _signing: signing,
             bootstrap_token,
+            recipe,
             tasks,
             stop,
             manager,

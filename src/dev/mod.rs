@@ -6,6 +6,7 @@ mod apiserver;
 pub(crate) mod assets;
 mod block;
 mod completion;
+mod control;
 mod display;
 mod embedded;
 mod join;

@@ -396,8 +396,10 @@ class NpmPackages(Packed):
     def test_a_missing_package_of_the_machine_is_named(self):
         if not shutil.which("node"):
             self.skipTest("no node")
-        launcher = self.scratch / "alone.js"
-        launcher.write_text(npm.LAUNCHER)
+        launcher = self.scratch / "alone/bin/steersman.js"
+        launcher.parent.mkdir(parents=True)
+        launcher.write_bytes((npm.MODULES / "launcher.js").read_bytes())
+        (launcher.parent.parent / "program.js").write_bytes((npm.MODULES / "program.js").read_bytes())
         done = subprocess.run(["node", launcher], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"the package @steersman/linux-{own_platform().npm} is not installed", done.stderr)

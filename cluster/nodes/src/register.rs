@@ -161,10 +161,9 @@ pub(super) async fn register_all(
     config: &NodesConfig,
     clock: &Clock,
 ) -> Result<(), NodesError> {
-    let registered = names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| register(client, name, index, config, clock));
+    // By index: rustc cannot prove that a future is Send if its closure takes a reference.
+    let registered =
+        (0..names.len()).map(|index| register(client, &names[index], index, config, clock));
     stream::iter(registered)
         .buffer_unordered(AT_ONCE)
         .try_collect()

@@ -1,0 +1,84 @@
+/** Attributes of requests, or of the objects of events; an absent one matches all. */
+export interface Match {
+  verb?: string;
+  resource?: string;
+  subresource?: string;
+  namespace?: string;
+  name?: string;
+  client?: string;
+  writes?: boolean;
+  except?: string[];
+  nth?: number;
+}
+
+export type Reject = "conflict" | "expired" | "throttled" | "internalError" | { code: number; message: string };
+
+/** The failure of a request. Durations are texts such as `500ms`. */
+export type RequestFault =
+  | "reset"
+  | "loseAnswer"
+  | "hang"
+  | "hangAfterwards"
+  | { reject: Reject }
+  | { delay: string }
+  | { delayUpTo: string };
+
+/** The failure of a watch at an event. */
+export type EventFault = "close" | "expire" | { delay: string } | { delayUpTo: string } | { drop: string } | { coalesce: string };
+
+export interface Rule {
+  match?: Match;
+  fault?: RequestFault;
+  event?: EventFault;
+  times?: number;
+}
+
+export interface RequestRecord {
+  verb: string;
+  resource: string;
+  path: string;
+  userAgent: string;
+  user: string;
+  status: number;
+  revision: number;
+}
+
+export class Fault {
+  hits(): Promise<number>;
+  remove(): Promise<void>;
+}
+
+export class Cluster {
+  readonly url: string;
+  /** The path of a file with the credentials of an administrator. */
+  readonly kubeconfig: string;
+  namespace(prefix?: string): Promise<string>;
+  fault(rule: Rule): Promise<Fault>;
+  watches(plural: string, action: "stall" | "resume" | "break"): Promise<void>;
+  requests(): Promise<RequestRecord[]>;
+  clearRequests(): Promise<void>;
+  snapshot(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+export class Server extends Cluster {
+  fork(options?: { snapshot?: number; still?: boolean }): Promise<Cluster>;
+}
+
+export interface Options {
+  nodes?: number;
+  controllers?: string;
+  apply?: string[];
+  args?: string[];
+}
+
+export interface Hooks {
+  beforeAll(run: () => Promise<void>): void;
+  beforeEach(run: () => Promise<void>): void;
+  afterEach(run: () => Promise<void>): void;
+  afterAll(run: () => Promise<void>): void;
+}
+
+export function start(options?: Options): Promise<Server>;
+export function forks(options?: Options, prepare?: (server: Server) => Promise<void>, hooks?: Hooks): () => Cluster;
+export function path(): string;

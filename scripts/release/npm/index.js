@@ -1,0 +1,142 @@
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { once } = require("node:events");
+const { createInterface } = require("node:readline");
+const { path } = require("./program.js");
+
+/** A rule that makes requests or watches fail. */
+class Fault {
+  #ask;
+  #id;
+  constructor(ask, id) {
+    this.#ask = ask;
+    this.#id = id;
+  }
+  /** The number of requests or events to which the rule has applied. */
+  async hits() {
+    return (await this.#ask("GET", `/faults/${this.#id}`)).hits;
+  }
+  /** Ends the rule. */
+  async remove() {
+    await this.#ask("DELETE", `/faults/${this.#id}`);
+  }
+}
+
+/** A cluster with its URL, and the path of a kubeconfig of an administrator. */
+class Cluster {
+  #ask;
+  #number;
+  constructor(ask, number, url, kubeconfig) {
+    this.#ask = ask;
+    this.#number = number;
+    this.url = url;
+    this.kubeconfig = kubeconfig;
+  }
+  #of(at) {
+    return `${at}?cluster=${this.#number}`;
+  }
+  /** Creates a namespace with a name of its own, and returns the name. */
+  async namespace(prefix = "test-") {
+    return (await this.#ask("POST", this.#of("/namespaces"), { prefix })).namespace;
+  }
+  /** Adds a rule: `{ match, fault | event, times }`, as docs/testing.md describes. */
+  async fault(rule) {
+    return new Fault(this.#ask, (await this.#ask("POST", this.#of("/faults"), rule)).id);
+  }
+  /** Lets open watches of a resource `stall`, `resume`, or `break`. */
+  async watches(plural, action) {
+    await this.#ask("POST", this.#of(`/watches/${encodeURIComponent(plural)}/${action}`));
+  }
+  /** The latest requests, oldest first. */
+  async requests() {
+    return (await this.#ask("GET", this.#of("/requests"))).requests;
+  }
+  /** Empties the list of requests. */
+  async clearRequests() {
+    await this.#ask("DELETE", this.#of("/requests"));
+  }
+  /** The objects as they are now, for `Server.fork`. */
+  async snapshot() {
+    return (await this.#ask("POST", this.#of("/snapshots"))).snapshot;
+  }
+  /** Ends a fork. */
+  async stop() {
+    await this.#ask("DELETE", `/clusters/${this.#number}`);
+  }
+}
+
+/** A running `steersman apiserver`. */
+class Server extends Cluster {
+  #ask;
+  #child;
+  constructor(child, ready) {
+    const { url, token } = ready.control;
+    const ask = async (method, at, body) => {
+      const answer = await fetch(url + at, {
+        method,
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: body === undefined ? undefined : JSON.stringify(body),
+      });
+      const said = await answer.json();
+      if (!answer.ok) throw new Error(`${method} ${at}: ${said.error}`);
+      return said;
+    };
+    super(ask, 0, ready.url, ready.kubeconfig);
+    this.#ask = ask;
+    this.#child = child;
+  }
+  /** A cluster of its own with the objects of `snapshot`, or of this cluster as it is now. */
+  async fork({ snapshot, still = false } = {}) {
+    const made = await this.#ask("POST", "/clusters", { snapshot, still });
+    return new Cluster(this.#ask, made.cluster, made.url, made.kubeconfig);
+  }
+  /** Stops the server. */
+  async stop() {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const ended = once(this.#child, "exit");
+    this.#child.kill();
+    await ended;
+  }
+}
+
+/** Starts a server. Resolves when it is ready. */
+async function start({ nodes = 3, controllers = "*", apply = [], args = [] } = {}) {
+  const manifests = apply.flatMap((manifest) => ["--apply", manifest]);
+  const flags = ["apiserver", "--control", `--nodes=${nodes}`, `--controllers=${controllers}`, ...manifests, ...args];
+  const child = spawn(path(), flags, { stdio: ["ignore", "pipe", "inherit"] });
+  const failed = Promise.race([
+    once(child, "error").then(([error]) => Promise.reject(error)),
+    once(child, "exit").then(([code]) => Promise.reject(new Error(`steersman apiserver ended with exit code ${code}`))),
+  ]);
+  const [line] = await Promise.race([once(createInterface({ input: child.stdout }), "line"), failed]);
+  failed.catch(() => {});
+  return new Server(child, JSON.parse(line));
+}
+
+/**
+ * For vitest and jest, at the top of a file: one server for the file, and a fork of it for each test. Returns a
+ * function that returns the fork. `prepare` gets the server once, before the first test.
+ */
+function forks(options = {}, prepare = async () => {}, hooks = globalThis) {
+  let server;
+  let snapshot;
+  let cluster;
+  hooks.beforeAll(async () => {
+    server = await start(options);
+    await prepare(server);
+    snapshot = await server.snapshot();
+  });
+  hooks.beforeEach(async () => {
+    cluster = await server.fork({ snapshot });
+  });
+  hooks.afterEach(async () => {
+    await cluster.stop();
+  });
+  hooks.afterAll(async () => {
+    await server?.stop();
+  });
+  return () => cluster;
+}
+
+module.exports = { Cluster, Fault, Server, forks, path, start };

@@ -1,0 +1,50 @@
+// The npm package with a real server.
+//   STEERSMAN=path/to/steersman node control.cjs path/to/scripts/release/npm
+"use strict";
+
+const assert = require("node:assert");
+const { existsSync } = require("node:fs");
+const path = require("node:path");
+const { forks, start } = require(path.join(path.resolve(process.argv[2]), "index.js"));
+
+async function stories() {
+  const server = await start({ nodes: 1, controllers: "" });
+  const namespace = await server.namespace("story-");
+  assert.match(namespace, /^story-/);
+  const rule = await server.fault({
+    match: { verb: "create", resource: "namespaces" },
+    fault: { reject: { code: 409, message: "not now" } },
+    times: 1,
+  });
+  await assert.rejects(server.namespace(), /not now/);
+  assert.strictEqual(await rule.hits(), 1);
+  const requests = await server.requests();
+  assert.ok(requests.some((request) => request.resource === "namespaces" && request.status === 409));
+  const fork = await server.fork();
+  assert.ok(existsSync(fork.kubeconfig));
+  await fork.stop();
+  assert.ok(!existsSync(fork.kubeconfig));
+  await server.stop();
+
+  // The helper for test runners, with hooks that collect their functions.
+  const hooks = {};
+  for (const name of ["beforeAll", "beforeEach", "afterEach", "afterAll"]) hooks[name] = (run) => (hooks[name].run = run);
+  let prepared;
+  const cluster = forks({ nodes: 0, controllers: "" }, async (first) => (prepared = await first.namespace()), hooks);
+  await hooks.beforeAll.run();
+  assert.ok(prepared);
+  const seen = new Set();
+  for (let test = 0; test < 2; test += 1) {
+    await hooks.beforeEach.run();
+    seen.add(cluster().url);
+    await hooks.afterEach.run();
+  }
+  assert.strictEqual(seen.size, 2);
+  await hooks.afterAll.run();
+  console.log("done");
+}
+
+stories().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
+use steersman_client::connect;
 
 use crate::support::{output_of, python, skip, steersman};
 
@@ -14,6 +15,7 @@ struct Server {
     child: Child,
     address: String,
     token: String,
+    kubeconfig: PathBuf,
 }
 
 impl Server {
@@ -32,7 +34,39 @@ impl Server {
                 .map(|port| format!("127.0.0.1:{port}"))
                 .unwrap(),
             token: ready["control"]["token"].as_str().unwrap().to_owned(),
+            kubeconfig: PathBuf::from(ready["kubeconfig"].as_str().unwrap()),
         }
+    }
+
+    /// The code and the body of the answer of the API server.
+    fn api(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let config = steersman_client::load_config(Some(&self.kubeconfig), None).unwrap();
+            let client = kube::Client::from(connect(&config).unwrap());
+            let body = if body.is_null() {
+                String::new()
+            } else {
+                body.to_string()
+            };
+            let request = http::Request::builder()
+                .method(method)
+                .uri(path)
+                .header("content-type", "application/json")
+                .body(kube::client::Body::from(body.into_bytes()))
+                .unwrap();
+            let answer = client.send(request).await.unwrap();
+            let code = answer.status().as_u16();
+            let bytes = answer.into_body().collect_bytes().await.unwrap();
+            (code, String::from_utf8(bytes.to_vec()).unwrap())
+        })
+    }
+
+    fn object(&self, path: &str) -> Value {
+        serde_json::from_str(&self.api("GET", path, &Value::Null).1).unwrap()
     }
 
     /// The code and the body of the answer.
@@ -164,6 +198,53 @@ fn faults_of_a_fork_end_with_it_and_touch_no_other_cluster() {
     );
     let (gone, _) = server.call(&format!("GET /faults/{}", rule["id"]), &Value::Null);
     assert_eq!(gone, 404);
+}
+
+#[test]
+fn time_stands_still_and_jumps_over_the_life_of_a_job() {
+    let server = Server::start(&["--nodes=1"]);
+    let time = |body: Value| {
+        let (code, state) = server.call("POST /time", &body);
+        assert_eq!(code, 200, "{state}");
+        state["now"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+    };
+    let stopped = time(json!({"stopped": true}));
+    let (_, state) = server.call("GET /time", &Value::Null);
+    assert_eq!(state, json!({"now": stopped.to_string(), "stopped": true}));
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"},
+        "spec": {"ttlSecondsAfterFinished": 3600, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}],
+        }}},
+    });
+    let kubernetes = |method: &str, path: &str, body: &Value| server.api(method, path, body).0;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    assert_eq!(kubernetes("POST", jobs, &job), 201);
+    // The Job ends after moments, and is removed an hour later.
+    time(json!({"advance": "30m"}));
+    assert_eq!(
+        kubernetes("GET", &format!("{jobs}/once"), &Value::Null),
+        200
+    );
+    let moved = time(json!({"advance": "31m"}));
+    assert_eq!(
+        kubernetes("GET", &format!("{jobs}/once"), &Value::Null),
+        404
+    );
+    let minutes = moved.duration_since(stopped).as_secs() / 60;
+    assert_eq!(minutes, 61);
+    // Heartbeats of the node went on meanwhile.
+    let node = server.object("/api/v1/nodes/node-0");
+    assert!(node["spec"]["taints"].is_null(), "{node}");
+    time(json!({"stopped": false}));
+    let (_, state) = server.call("GET /time", &Value::Null);
+    assert_eq!(state["stopped"], false);
+    let (code, _) = server.call("POST /time", &json!({}));
+    assert_eq!(code, 400);
 }
 
 fn root() -> PathBuf {

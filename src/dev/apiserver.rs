@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use jiff::Timestamp;
 use serde::Serialize;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::bootstrap::BootstrapToken;
@@ -17,10 +18,11 @@ use steersman_devcluster::manifests::{Manifest, ManifestError};
 use steersman_devcluster::nodes::Latency;
 
 use steersman_options::duration::GoDuration;
+use steersman_values::clock::Clock;
 
 use super::control::{Access, Control};
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, Front, manager_config};
-use super::{duration, parent};
+use super::{Threads, duration, parent};
 use crate::config::Config;
 use crate::signals::Signals;
 
@@ -110,7 +112,15 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     ]
     .concat();
     match manager_config(&args.embedded, &flags) {
-        Ok((config, verbosity)) => super::finish(verbosity, serve(args, config)),
+        Ok((config, verbosity)) => {
+            // Only the time of a runtime with one thread can stop and jump.
+            let threads = if args.control {
+                Threads::One
+            } else {
+                Threads::Many
+            };
+            super::finish_on(threads, verbosity, serve(args, config))
+        }
         Err(message) => super::fail(message),
     }
 }
@@ -126,10 +136,11 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
         }
     };
     let manifests = args.embedded.manifests()?;
-    let front = Front {
-        kept_requests: if args.control { KEPT_REQUESTS } else { 0 },
-        ..Front::on_port(args.embedded.port)
-    };
+    let mut front = Front::on_port(args.embedded.port);
+    if args.control {
+        front.clock = Clock::runtime(Timestamp::now());
+        front.kept_requests = KEPT_REQUESTS;
+    }
     let latency = Latency::total(args.latency.to_std());
     let mut embedded = Embedded::start_behind(front, &args.embedded, latency, config).await?;
     let control = if args.control {

@@ -201,6 +201,8 @@ pub(super) struct Front<'a> {
     pub(super) service_accounts: bool,
     /// Makes credentials known to the cluster, and returns the settings of its port.
     pub(super) serving: Box<dyn FnOnce(&DevCluster) -> Result<Serving, String> + 'a>,
+    /// The clock of stored times and controllers.
+    pub(super) clock: Clock,
     /// Number of latest requests that the cluster keeps.
     pub(super) kept_requests: usize,
 }
@@ -212,6 +214,7 @@ impl Front<'_> {
         Self {
             service_accounts: true,
             serving: Box::new(move |_| Ok(address.into())),
+            clock: Clock::system(),
             // The request log is only useful for tests that can read it.
             kept_requests: 0,
         }
@@ -245,7 +248,7 @@ impl Embedded {
         config: Config,
     ) -> Result<Self, EmbeddedError> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
-        let clock = Clock::system();
+        let clock = front.clock.clone();
         let runs = |name: &str| {
             config
                 .controllers

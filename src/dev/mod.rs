@@ -113,9 +113,26 @@ fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
     )
 }
 
+/// The threads of a runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    One,
+    Many,
+}
+
 /// Runs `work` to its end. Without `-v`, the log shows warnings and errors only.
 fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>) -> ExitCode {
-    finish_with(verbosity, std::io::stderr, work)
+    finish_on(Threads::Many, verbosity, work)
+}
+
+/// As [`finish`], on so many threads.
+fn finish_on<E: Display>(
+    threads: Threads,
+    verbosity: i64,
+    work: impl Future<Output = Result<(), E>>,
+) -> ExitCode {
+    prepare(verbosity, std::io::stderr);
+    block_on(threads, work)
 }
 
 /// As [`finish`], with the log written to `writer`.
@@ -124,6 +141,14 @@ fn finish_with<E: Display, W>(
     writer: W,
     work: impl Future<Output = Result<(), E>>,
 ) -> ExitCode
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    prepare(verbosity, writer);
+    block_on(Threads::Many, work)
+}
+
+fn prepare<W>(verbosity: i64, writer: W)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -139,7 +164,14 @@ where
         None,
     );
     limits::raise_open_files();
-    match tokio::runtime::Runtime::new() {
+}
+
+fn block_on<E: Display>(threads: Threads, work: impl Future<Output = Result<(), E>>) -> ExitCode {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Many => tokio::runtime::Builder::new_multi_thread(),
+    };
+    match builder.enable_all().build() {
         Ok(runtime) => match runtime.block_on(work) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(error),

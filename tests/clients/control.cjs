@@ -20,6 +20,11 @@ async function stories() {
   assert.strictEqual(await rule.hits(), 1);
   const requests = await server.requests();
   assert.ok(requests.some((request) => request.resource === "namespaces" && request.status === 409));
+  await server.stopTime();
+  const before = await server.now();
+  await server.advance("1h");
+  assert.ok((await server.now()).slice(0, 13) > before.slice(0, 13));
+  await server.resumeTime();
   const fork = await server.fork();
   assert.ok(existsSync(fork.kubeconfig));
   await fork.stop();

@@ -64,6 +64,12 @@ with steersman.Server(nodes=1) as server:
         assert kubeconfig.exists()
     assert not kubeconfig.exists(), "the kubeconfig of an ended fork stayed"
 
+    server.stop_time()
+    before = server.now()
+    server.advance("1h")
+    assert server.now()[:13] > before[:13], (before, server.now())
+    server.resume_time()
+
     try:
         server.fault("explode")
         raise AssertionError("an unknown fault was accepted")

@@ -62,6 +62,10 @@ export class Cluster {
 }
 
 export class Server extends Cluster {
+  now(): Promise<string>;
+  advance(by: string): Promise<void>;
+  stopTime(): Promise<void>;
+  resumeTime(): Promise<void>;
   fork(options?: { snapshot?: number; still?: boolean }): Promise<Cluster>;
 }
 

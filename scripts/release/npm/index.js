@@ -91,6 +91,22 @@ class Server extends Cluster {
     const made = await this.#ask("POST", "/clusters", { snapshot, still });
     return new Cluster(this.#ask, made.cluster, made.url, made.kubeconfig);
   }
+  /** The time of all clusters, as text. */
+  async now() {
+    return (await this.#ask("GET", "/time")).now;
+  }
+  /** Moves the time by a duration such as `1h`. All timers in between fire in their order. */
+  async advance(by) {
+    await this.#ask("POST", "/time", { advance: by });
+  }
+  /** Lets time stand still. `advance` still moves it. */
+  async stopTime() {
+    await this.#ask("POST", "/time", { stopped: true });
+  }
+  /** Ends `stopTime`. */
+  async resumeTime() {
+    await this.#ask("POST", "/time", { stopped: false });
+  }
   /** Stops the server. */
   async stop() {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;

@@ -181,6 +181,7 @@ async fn start(
     let (config, _) =
         manager_config(&args.embedded, &flags).map_err(ApiServerError::Environment)?;
     let front = Front {
+        clock: Clock::system(),
         kept_requests: 0,
         service_accounts: settings.admission.service_accounts,
         serving: Box::new(|cluster| {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use steersman_devcluster::faults::RuleId;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::{DevCluster, Snapshot};
-use steersman_values::clock::Clock;
 
 use super::faults::{self, Rule};
+use super::time::Pace;
 use super::{Refusal, Result};
 use crate::dev::embedded::Recipe;
 use crate::dev::kubeconfig::KubeconfigFile;
@@ -54,6 +54,8 @@ pub(super) struct Clusters {
     first: DevCluster,
     recipe: Recipe,
     state: Mutex<State>,
+    /// The time of all clusters.
+    pub(super) pace: Pace,
 }
 
 impl Clusters {
@@ -62,6 +64,7 @@ impl Clusters {
             first,
             recipe,
             state: Mutex::default(),
+            pace: Pace::default(),
         }
     }
 
@@ -141,7 +144,7 @@ impl Clusters {
             event_ttl,
         } = self.recipe.clone();
         let mut builder = DevCluster::builder()
-            .clock(Clock::system())
+            .clock(self.first.clock().clone())
             .snapshot(&snapshot)
             .admission(admission)
             .event_ttl(event_ttl);

@@ -73,7 +73,7 @@ enum Known {
 /// A duration such as `500ms`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]
-struct Time(Duration);
+pub(super) struct Time(pub(super) Duration);
 
 impl TryFrom<String> for Time {
     type Error = String;

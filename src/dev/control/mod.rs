@@ -6,6 +6,7 @@
 
 mod clusters;
 mod faults;
+mod time;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -141,6 +142,7 @@ fn router(clusters: Arc<Clusters>, token: &str) -> Router {
         .route("/faults/{id}", get(show_fault).delete(remove_fault))
         .route("/watches/{plural}/{action}", post(change_watches))
         .route("/discovery/{group}/{action}", post(change_discovery))
+        .route("/time", get(show_time).post(change_time))
         .route("/requests", get(show_requests).delete(clear_requests))
         .route("/namespaces", post(add_namespace))
         .route("/snapshots", post(add_snapshot))
@@ -206,6 +208,16 @@ async fn change_discovery(
         _ => return Err(Refusal::bad(format!("{action:?} is neither hide nor show"))),
     }
     Ok(Answer(json!({})))
+}
+
+async fn show_time(State(clusters): Shared) -> Result {
+    let first = clusters.get(0)?;
+    Ok(Answer(clusters.pace.show(first.clock()).await))
+}
+
+async fn change_time(State(clusters): Shared, body: Bytes) -> Result {
+    clusters.pace.change(read(&body)?).await?;
+    show_time(State(clusters)).await
 }
 
 async fn show_requests(State(clusters): Shared, Query(of): Query<Of>) -> Result {

@@ -8,8 +8,8 @@ import urllib.request
 
 # Seconds for the server to stop after its signal.
 STOP = 10
-# Seconds for an answer of the control interface.
-ANSWER = 60
+# Seconds for an answer of the control interface. A jump of days takes minutes.
+ANSWER = 600
 
 
 class RequestError(Exception):
@@ -135,6 +135,22 @@ class Server(Cluster):
         wanted = {"still": still} if snapshot is None else {"still": still, "snapshot": snapshot}
         made = self._ask("POST", "/clusters", wanted)
         return Cluster(self._ask, made["cluster"], made["url"], made["kubeconfig"])
+
+    def now(self):
+        """The time of all clusters, as text."""
+        return self._ask("GET", "/time")["now"]
+
+    def advance(self, by):
+        """Moves the time by a duration such as "1h". All timers in between fire in their order."""
+        self._ask("POST", "/time", {"advance": by})
+
+    def stop_time(self):
+        """Lets time stand still. `advance` still moves it."""
+        self._ask("POST", "/time", {"stopped": True})
+
+    def resume_time(self):
+        """Ends `stop_time`."""
+        self._ask("POST", "/time", {"stopped": False})
 
     def stop(self):
         """Stops the server."""

@@ -16,6 +16,7 @@ const ROOTS: [&str; 16] = [
     "crates/objects/src",
     "crates/options/src",
     "crates/pki/src",
+    "crates/regexp/src",
     "crates/runtime/src",
     "crates/values/src",
     "cluster/apiserver/src",

@@ -388,7 +388,12 @@ async fn invalid_definitions_are_refused() {
         (
             &size,
             json!({"type": "string", "pattern": "("}),
-            "properties[size].pattern: Invalid value: \"(\": must be a valid regular",
+            "properties[size].pattern: Invalid value: \"(\": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`",
+        ),
+        (
+            &size,
+            json!({"type": "string", "pattern": "a**"}),
+            "must be a valid regular expression, but isn't: error parsing regexp: invalid nested repetition operator: `**`",
         ),
         (
             &size,

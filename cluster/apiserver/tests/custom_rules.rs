@@ -159,6 +159,12 @@ async fn definitions_with_expensive_rules_are_refused() {
         let short = json!({"x": {"type": "array", "maxItems": 5, "items": item}});
         assert!(refused_definition(short, rule.clone()).await.is_empty());
     }
+    // Keys of maps count as empty, and a hyphen after a class is a character in Go.
+    let map = json!({"x": {"type": "object", "additionalProperties": {"type": "string"}}});
+    let rule = json!({"rule": "self.x.all(k, k.matches('^[\\\\w-.]+$'))"});
+    assert!(refused_definition(map.clone(), rule).await.is_empty());
+    let rule = json!({"rule": "self.x.all(k, self.x[k].matches('a'))"});
+    assert_eq!(refused_definition(map, rule).await.len(), 3);
     let either = json!({"x": {"x-kubernetes-int-or-string": true}});
     let rule = json!({"rule": "type(self.x) == int ? self.x > 0 : self.x == '1'"});
     assert!(refused_definition(either, rule).await.is_empty());

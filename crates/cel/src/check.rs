@@ -553,10 +553,9 @@ impl Validator<'_> {
                 .filter(|(text, _)| super::time::parse_timestamp(text).is_none()),
             "duration" => literal(args.first())
                 .filter(|(text, _)| super::time::parse_duration(text).is_none()),
-            "matches" => literal(args.last()).filter(|(text, _)| {
-                // Go's limits of the size of a program are others.
-                matches!(regex::Regex::new(text), Err(regex::Error::Syntax(_)))
-            }),
+            "matches" => {
+                literal(args.last()).filter(|(text, _)| steersman_regexp::translate(text).is_err())
+            }
             _ => None,
         };
         if let Some((_, at)) = invalid {

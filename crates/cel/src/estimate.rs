@@ -24,11 +24,15 @@ pub trait Sizes {
 impl Sizes for Decl {
     fn max(&self, path: &[String]) -> Option<u64> {
         let mut decl = self;
-        for step in path.get(1..)? {
+        let mut steps = path.get(1..)?.iter();
+        while let Some(step) = steps.next() {
             decl = match step.as_str() {
                 "@items" | "@values" => decl.element.as_deref()?,
-                // The size of keys is unknown.
-                "@keys" => return None,
+                // Upstream declares keys as texts without a limit, which count as empty.
+                "@keys" => {
+                    let is_key = matches!(decl.ty, Type::Map(..)) && steps.next().is_none();
+                    return is_key.then_some(0);
+                }
                 field => &**decl.field(field)?,
             };
         }

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use regex::Regex;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
+use steersman_regexp::Regex;
 
 /// One node of the schema, which describes the value at one place. The validation of structural
 /// schemas decides which fields a node can have.
@@ -177,7 +177,9 @@ impl Schema {
 
     /// Whether `text` matches the pattern. An invalid pattern matches everything.
     pub(super) fn matches(&self, text: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| Regex::new(&self.pattern).ok());
+        let compiled = self
+            .compiled
+            .get_or_init(|| steersman_regexp::compile(&self.pattern).ok());
         compiled
             .as_ref()
             .is_none_or(|pattern| pattern.is_match(text))

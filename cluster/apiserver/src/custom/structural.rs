@@ -302,7 +302,7 @@ fn junctors(schema: &Value, field: &str, errors: &mut Errors) {
     }
     let pattern = text(schema, "pattern");
     if let Some(error) = (!pattern.is_empty())
-        .then(|| regex::Regex::new(pattern).err())
+        .then(|| steersman_regexp::translate(pattern).err())
         .flatten()
     {
         let why = format!("must be a valid regular expression, but isn't: {error}");

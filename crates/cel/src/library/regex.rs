@@ -1,4 +1,4 @@
-//! Regular expressions.
+//! Regular expressions of Go.
 //!
 //! Upstream: `k8s.io/apiserver/pkg/cel/library/regex.go`.
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
-use regex::Regex;
+use steersman_regexp::Regex;
 
 use crate::fail::Fail;
 use crate::row::Row;
@@ -41,7 +41,8 @@ fn parsed<'a>(args: &'a [Val], problem: &str) -> Result<(&'a str, Regex), Fail> 
     if let Some(regex) = compiled.get(&**pattern) {
         return Ok((text, regex.clone()));
     }
-    let regex = Regex::new(pattern).map_err(|error| Fail::new(format!("{problem}{error}")))?;
+    let regex = steersman_regexp::compile(pattern)
+        .map_err(|error| Fail::new(format!("{problem}{error}")))?;
     if compiled.len() >= MAX_COMPILED {
         compiled.clear();
     }
@@ -50,7 +51,7 @@ fn parsed<'a>(args: &'a [Val], problem: &str) -> Result<(&'a str, Regex), Fail> 
 }
 
 fn matches(args: &[Val]) -> Result<Val, Fail> {
-    let (text, regex) = parsed(args, "error parsing regexp: ")?;
+    let (text, regex) = parsed(args, "")?;
     Ok(Val::Bool(regex.is_match(text)))
 }
 

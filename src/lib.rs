@@ -29,6 +29,7 @@ mod gates;
 pub mod health;
 mod heap;
 mod help;
+mod leader;
 mod limits;
 pub mod logs;
 pub mod manager;

@@ -45,6 +45,7 @@ pub async fn ask(
         answers,
         is_list,
         withheld,
+        unverified: String::new(),
     };
     let (group, kind, namespace, name) = match question {
         Question::All { namespace } => {

@@ -5,6 +5,7 @@
 //! `k8s.io/apiserver/pkg/server/options/serving.go`.
 
 mod certificate;
+mod fingerprint;
 mod resolver;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use steersman_values::clock::Clock;
 
 use crate::access::AnyClient;
 use crate::config::Tls;
+pub(crate) use fingerprint::Fingerprint;
 pub(crate) use resolver::Resolver;
 
 /// The server cannot offer TLS.

@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 use steersman_client::reload::Reloading;
 use steersman_values::clock::Clock;
 
-use super::{TlsError, certificate};
+use super::{Fingerprint, TlsError, certificate};
 use crate::config::{Certificate, Pair, Tls};
 
 /// The certificates of the server.
@@ -39,6 +39,16 @@ struct Shown {
     /// Server names; empty means the names in the certificate.
     names: Vec<String>,
     key: Arc<CertifiedKey>,
+}
+
+impl Shown {
+    /// Tells people the fingerprint, so that they can recognise the server. Upstream logs the line at
+    /// `-v=2`, with other fields.
+    fn log(&self) {
+        if let Some(leaf) = self.key.cert.first() {
+            tracing::info!(sha256 = %Fingerprint::of(leaf), "Loaded serving cert");
+        }
+    }
 }
 
 impl Resolver {
@@ -72,6 +82,7 @@ impl Resolver {
             names: Vec::new(),
             key,
         });
+        shown.iter().for_each(Shown::log);
         Ok(Self {
             default,
             named,
@@ -99,10 +110,9 @@ impl Resolver {
             key,
         });
         let mut now = self.shown.write();
-        let changed = now
-            .iter()
-            .zip(&shown)
-            .any(|(was, is)| !Arc::ptr_eq(&was.key, &is.key));
+        let pairs = now.iter().zip(&shown);
+        let changed = pairs.filter(|(was, is)| !Arc::ptr_eq(&was.key, &is.key));
+        let changed = changed.map(|(_, is)| is.log()).count() > 0;
         *now = shown;
         changed
     }

@@ -12,7 +12,7 @@ use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_controllers::why::ask;
 use steersman_why::{ClientReader, Question, Report};
 
-use super::leader::Leader;
+use crate::leader::{Caller, Leader, ManagerFlags};
 
 /// Exit codes.
 const MOVES: u8 = 0;
@@ -52,12 +52,8 @@ struct Args {
     /// Kubeconfig file; by default as kubectl.
     #[arg(long)]
     kubeconfig: Option<String>,
-    /// Address of the leader, such as https://10.0.0.1:10257; by default the holder of the Lease.
-    #[arg(long, value_name = "URL")]
-    manager: Option<String>,
-    /// Port of the leader.
-    #[arg(long, default_value_t = 10257, value_name = "PORT")]
-    manager_port: u16,
+    #[command(flatten)]
+    manager: ManagerFlags,
     /// Answers from API objects alone, without the leader.
     #[arg(long)]
     objects_only: bool,
@@ -98,43 +94,26 @@ async fn answer(args: &Args) -> Result<u8, String> {
         steersman_client::load_config_as_kubectl(path).map_err(|error| error.to_string())?;
     let question = question(args, &config.default_namespace)?;
     let metrics = ClientMetrics::register(&Registry::new()).map_err(|error| error.to_string())?;
-    let connect = |config: &kube::Config| -> Result<ApiClient, String> {
-        let service = steersman_client::connect(config).map_err(|error| error.to_string())?;
-        let settings = ClientSettings {
-            user_agent: user_agent("why"),
-            qps: QPS,
-            burst: BURST,
-            timeout: TIMEOUT,
-        };
-        Ok(ApiClient::new(service, settings, metrics.clone()))
+    let service = steersman_client::connect(&config).map_err(|error| error.to_string())?;
+    let settings = ClientSettings {
+        user_agent: user_agent("why"),
+        qps: QPS,
+        burst: BURST,
+        timeout: TIMEOUT,
     };
-    let api = connect(&config)?;
-    let to_leader = |url: &str| {
-        let mut config = config.clone();
-        config.cluster_url = url.parse().map_err(|error| format!("{url}: {error}"))?;
-        // The serving certificate of a manager is self-signed by default.
-        config.root_cert = None;
-        config.accept_invalid_certs = true;
-        config.tls_server_name = None;
-        connect(&config)
+    let api = ApiClient::new(service, settings, metrics);
+    let caller = Caller {
+        api: &api,
+        config: &config,
+        kubeconfig: args.kubeconfig.as_deref(),
+        command: "why",
+        timeout: TIMEOUT,
     };
-    let leader = match &args.manager {
-        _ if args.objects_only => None,
-        Some(url) => Some(Leader::at(url, &to_leader)?),
-        None => match Leader::find(
-            &api,
-            args.manager_port,
-            args.kubeconfig.as_deref(),
-            &to_leader,
-        )
-        .await
-        {
-            Ok(leader) => Some(leader),
-            Err(why) => {
-                complain!("The leader cannot be asked: {why}");
-                None
-            }
-        },
+    let leader = if args.objects_only {
+        None
+    } else {
+        let reached = Leader::reach(&caller, &args.manager).await;
+        reached.map_err(|why| unanswered(&why)).ok()
     };
     let mut last = String::new();
     loop {
@@ -181,14 +160,28 @@ async fn report(
     question: &Question,
 ) -> Result<Report, String> {
     if let Some(leader) = leader {
-        match leader.ask(question).await {
+        match of_leader(leader, question).await {
             Ok(report) => return Ok(report),
-            Err(why) => complain!("The leader cannot be asked: {why}"),
+            Err(why) => unanswered(&why),
         }
     }
     let reader = ClientReader::new(api.clone());
     let answer = ask(&reader, Timestamp::now(), None, question).await;
     answer.map_err(|error| error.to_string())
+}
+
+async fn of_leader(leader: &Leader, question: &Question) -> Result<Report, String> {
+    let body = leader.get(&question.path()).await?;
+    let report: Result<Report, _> = serde_json::from_slice(&body);
+    let mut report = report.map_err(|error| format!("its answer cannot be read: {error}"))?;
+    // A server does not vouch for itself.
+    let unverified = leader.unverified();
+    report.unverified = unverified.map(|seen| seen.to_string()).unwrap_or_default();
+    Ok(report)
+}
+
+fn unanswered(why: &str) {
+    complain!("The leader cannot be asked: {why}");
 }
 
 fn rendered(report: &Report, output: &str) -> Result<String, String> {

@@ -7,7 +7,6 @@
 
 pub(crate) mod command;
 mod inside;
-mod leader;
 mod page;
 
 /// The summary of the command, in the help of the program.

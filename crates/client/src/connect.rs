@@ -18,6 +18,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use kube::client::{AuthError, Body, ConfigExt};
 use kube::config::{AuthInfo, ExecConfig};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::ServerName;
 use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
@@ -46,6 +47,15 @@ pub fn connect(config: &kube::Config) -> Result<HttpService, ConnectError> {
     Transports::new()?.connect(config)
 }
 
+/// Like [`connect`], for a server that `verifier` accepts or refuses. The authorities of `config`
+/// have no effect.
+pub fn connect_verifying(
+    config: &kube::Config,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<HttpService, ConnectError> {
+    connect_with(config, PINGS, &Transports::new()?, Some(verifier))
+}
+
 impl Transports {
     /// Creates a client of the API server of `config`, with its own connections. It sends no
     /// request yet.
@@ -59,7 +69,7 @@ impl Transports {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn connect(&self, config: &kube::Config) -> Result<HttpService, ConnectError> {
-        connect_with(config, PINGS, self)
+        connect_with(config, PINGS, self, None)
     }
 
     #[cfg(test)]
@@ -68,7 +78,7 @@ impl Transports {
         config: &kube::Config,
         pings: Pings,
     ) -> Result<HttpService, ConnectError> {
-        connect_with(config, pings, self)
+        connect_with(config, pings, self, None)
     }
 }
 
@@ -76,6 +86,7 @@ fn connect_with(
     config: &kube::Config,
     pings: Pings,
     transports: &Transports,
+    verifier: Option<Arc<dyn ServerCertVerifier>>,
 ) -> Result<HttpService, ConnectError> {
     if config.cluster_url.scheme().is_none() || config.cluster_url.authority().is_none() {
         return Err(ConnectError::Address(config.cluster_url.to_string()));
@@ -90,19 +101,30 @@ fn connect_with(
     tcp.set_keepalive(Some(pings.interval));
 
     let Some(proxy) = proxy_of(config, |name| std::env::var(name).ok()) else {
-        return client_over(tcp, config, pings, transports);
+        return client_over(tcp, config, pings, transports, verifier);
     };
     match proxy.uri().scheme_str() {
-        Some("http") => client_over(proxy::tunnel(&proxy, tcp), config, pings, transports),
+        Some("http") => client_over(
+            proxy::tunnel(&proxy, tcp),
+            config,
+            pings,
+            transports,
+            verifier,
+        ),
         Some("https") => client_over(
             proxy::tunnel(&proxy, proxy::over_tls(config, tcp)?),
             config,
             pings,
             transports,
+            verifier,
         ),
-        Some("socks5" | "socks5h") => {
-            client_over(proxy::socks(&proxy, tcp), config, pings, transports)
-        }
+        Some("socks5" | "socks5h") => client_over(
+            proxy::socks(&proxy, tcp),
+            config,
+            pings,
+            transports,
+            verifier,
+        ),
         _ => Err(ConnectError::Proxy(proxy.uri().to_string())),
     }
 }
@@ -144,6 +166,7 @@ fn client_over<T>(
     config: &kube::Config,
     pings: Pings,
     transports: &Transports,
+    verifier: Option<Arc<dyn ServerCertVerifier>>,
 ) -> Result<HttpService, ConnectError>
 where
     T: Service<http::Uri> + Clone + Send + Sync + 'static,
@@ -167,10 +190,11 @@ where
     let authority_file = config
         .root_cert_file
         .take()
-        .filter(|_| !config.accept_invalid_certs);
+        .filter(|_| !config.accept_invalid_certs && verifier.is_none());
     // Without an authority, kube reads those of the system, and fails where there are none, as in the
-    // image. A connection that checks no certificate needs none.
+    // image. A connection that checks no certificate, or by other means, needs none.
     let is_verified = !config.accept_invalid_certs
+        && verifier.is_none()
         && config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP);
     if !is_verified && config.root_cert.is_none() {
         config.root_cert = Some(Vec::new());
@@ -183,6 +207,9 @@ where
             .map_err(ConnectError::Authority)?;
         tls.dangerous()
             .set_certificate_verifier(Arc::new(authority));
+    }
+    if let Some(verifier) = verifier {
+        tls.dangerous().set_certificate_verifier(verifier);
     }
     if let Some(plugin) = &plugin {
         tls.client_auth_cert_resolver = Arc::clone(plugin) as Arc<_>;

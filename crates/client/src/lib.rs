@@ -64,7 +64,7 @@ use tokio::time::Instant;
 
 pub use activity::Activity;
 pub use category::Category;
-pub use connect::{anonymous, connect, host};
+pub use connect::{anonymous, connect, connect_verifying, host};
 pub use decision::{Aggregate, Decision};
 pub use error::ApiError;
 pub use failure::{ConfigError, ConnectError};

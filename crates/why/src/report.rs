@@ -125,6 +125,10 @@ pub struct Report {
     /// Reads that the caller may not do, or that failed. The cause may be in these objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<String>,
+    /// SHA-256 of the leader's serving certificate, if nothing verifies it. The command that asks sets
+    /// it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unverified: String,
 }
 
 impl Report {
@@ -147,7 +151,13 @@ impl Report {
                 text,
                 "(from API objects alone, without the controller manager's own state)"
             ),
-            leader => writeln!(text, "(from {leader})"),
+            leader if self.unverified.is_empty() => writeln!(text, "(from {leader})"),
+            leader => writeln!(
+                text,
+                "(from {leader}, by its own words: nothing verifies its serving certificate. \
+                 --manager-fingerprint={} confirms it)",
+                self.unverified
+            ),
         };
         text
     }

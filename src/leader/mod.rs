@@ -1,0 +1,268 @@
+//! The way from a command to the manager that leads.
+//!
+//! Lease -> holder -> on this machine: its port; elsewhere: `kubectl port-forward` to its pod ->
+//! verified connection -> debug page
+//!
+//! The API server's pod proxy would be no way: it drops the caller's credentials, and the leader
+//! answers by the caller's rights. A port-forward keeps them, and it also reaches a manager that
+//! listens on 127.0.0.1 of its node alone.
+//!
+//! The first request carries no credentials: it shows whether the server is verified. See
+//! [`verify`] for the credentials that follow.
+
+mod forward;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http::Uri;
+use prometheus::Registry;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use steersman_client::{ApiClient, ApiPath, ClientMetrics, ClientSettings, Target, user_agent};
+use steersman_values::resource::{LEASES, PODS};
+
+use forward::Forward;
+use verify::{Proof, Verifier};
+
+use crate::tls::Fingerprint;
+
+/// Namespace of the Lease and of the pods of managers.
+const NAMESPACE: &str = "kube-system";
+
+/// Flags about the leader, for commands that ask it.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ManagerFlags {
+    /// Address of the leader, such as https://10.0.0.1:10257; by default the holder of the Lease.
+    #[arg(long, value_name = "URL")]
+    pub(crate) manager: Option<String>,
+    /// Port of the leader.
+    #[arg(long, default_value_t = 10257, value_name = "PORT")]
+    pub(crate) manager_port: u16,
+    /// Authority of the leader's serving certificate, in PEM; by default those of the cluster and of the system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manager_ca: Option<PathBuf>,
+    /// SHA-256 of the leader's serving certificate; the manager logs it.
+    #[arg(long, value_name = "SHA256")]
+    pub(crate) manager_fingerprint: Option<Fingerprint>,
+}
+
+/// The caller, as far as the way to the leader needs it.
+pub(crate) struct Caller<'a> {
+    /// Client of the API server.
+    pub(crate) api: &'a ApiClient,
+    /// Configuration of the API server with the caller's credentials.
+    pub(crate) config: &'a kube::Config,
+    /// Path of the kubeconfig, if one was named.
+    pub(crate) kubeconfig: Option<&'a str>,
+    /// Name of the command for `User-Agent`.
+    pub(crate) command: &'static str,
+    /// Time limit of a request.
+    pub(crate) timeout: Duration,
+}
+
+/// The leader, as far as the caller can reach it.
+pub(crate) struct Leader {
+    client: ApiClient,
+    unverified: Option<Fingerprint>,
+    /// The port-forward; it ends when this is dropped.
+    _forward: Option<Forward>,
+}
+
+impl Leader {
+    /// Finds and reaches the leader. The error tells why it cannot be asked.
+    pub(crate) async fn reach(caller: &Caller<'_>, flags: &ManagerFlags) -> Result<Self, String> {
+        if let Some(url) = &flags.manager {
+            return Self::at(caller, flags, url, None, None).await;
+        }
+        let host = holder(caller.api).await?;
+        let port = flags.manager_port;
+        let here = gethostname::gethostname();
+        if here.to_str() == Some(&*host) {
+            let url = format!("https://127.0.0.1:{port}");
+            return Self::at(caller, flags, &url, Some(&host), None).await;
+        }
+        let pod = pod_of(caller.api, &host).await?;
+        let forward = forward::forward(NAMESPACE, &pod, port, caller.kubeconfig).await?;
+        let url = format!("https://127.0.0.1:{}", forward.local);
+        Self::at(caller, flags, &url, Some(&host), Some(forward)).await
+    }
+
+    /// The leader at `url`, whose certificate may also be for `host`.
+    async fn at(
+        caller: &Caller<'_>,
+        flags: &ManagerFlags,
+        url: &str,
+        host: Option<&str>,
+        forward: Option<Forward>,
+    ) -> Result<Self, String> {
+        let mut config = caller.config.clone();
+        config.cluster_url = address(url)?;
+        let server = config.cluster_url.host().unwrap_or_default();
+        let server = server.trim_matches(['[', ']']).to_owned();
+        if server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
+            config.proxy_url = None;
+        }
+        config.tls_server_name = None;
+        let connect = |config: &kube::Config, verifier: &Arc<Verifier>| {
+            let verifier = Arc::clone(verifier) as Arc<dyn ServerCertVerifier>;
+            connect(caller, config, verifier)
+        };
+        let verifier = Verifier::new(proof(caller.config, flags, &[Some(&server), host])?);
+
+        // Any answer proves the identity of the server.
+        let stranger = connect(&steersman_client::anonymous(&config), &verifier)?;
+        let answer = stranger.get_path("/healthz").await;
+        let Some(refusal) = verifier.refusal() else {
+            if let Err(error) = answer
+                && error.code().is_none()
+            {
+                return Err(error.to_string());
+            }
+            return Ok(Self {
+                client: connect(&config, &verifier)?,
+                unverified: None,
+                _forward: forward,
+            });
+        };
+        let (seen, problem) = (refusal.fingerprint, refusal.problem);
+        let harmless = verify::without_secrets(&config.auth_info)
+            .filter(|_| flags.manager_fingerprint.is_none() && flags.manager_ca.is_none());
+        let Some(harmless) = harmless else {
+            return Err(format!(
+                "the serving certificate of {url} cannot be verified ({problem}), so it gets no credentials. Its SHA-256 is \
+                 {seen}: compare it with the manager's log (\"Loaded serving cert\") and name it with \
+                 --manager-fingerprint, or name its authority with --manager-ca"
+            ));
+        };
+        config.auth_info = harmless;
+        // The next connections reach the server that was seen, and no other.
+        let verifier = Verifier::new(Proof::Certificate(seen));
+        Ok(Self {
+            client: connect(&config, &verifier)?,
+            unverified: Some(seen),
+            _forward: forward,
+        })
+    }
+
+    /// The SHA-256 of the server's certificate if nothing verifies it. Such an answer may come from
+    /// anybody, so say that where you show it.
+    pub(crate) fn unverified(&self) -> Option<Fingerprint> {
+        self.unverified
+    }
+
+    /// The answer to GET `path`, with the caller's credentials.
+    pub(crate) async fn get(&self, path: &str) -> Result<Bytes, String> {
+        let path = ApiPath::served(path).map_err(|error| error.to_string())?;
+        let answer = self.client.get_path(path).await;
+        answer.map_err(|error| error.to_string())
+    }
+}
+
+/// The proof that the server has to give: the named certificate, else one of an authority.
+fn proof(
+    config: &kube::Config,
+    flags: &ManagerFlags,
+    names: &[Option<&str>],
+) -> Result<Proof, String> {
+    if let Some(fingerprint) = flags.manager_fingerprint {
+        return Ok(Proof::Certificate(fingerprint));
+    }
+    let names = names.iter().flatten();
+    // A host name that no certificate can have proves nothing.
+    let names = names.filter_map(|name| ServerName::try_from((*name).to_owned()).ok());
+    Proof::by_authorities(config, flags.manager_ca.as_deref(), names.collect())
+}
+
+fn connect(
+    caller: &Caller<'_>,
+    config: &kube::Config,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ApiClient, String> {
+    let service = steersman_client::connect_verifying(config, verifier);
+    let settings = ClientSettings {
+        user_agent: user_agent(caller.command),
+        qps: 0.0,
+        burst: 0,
+        timeout: caller.timeout,
+    };
+    let metrics = ClientMetrics::register(&Registry::new()).map_err(|error| error.to_string())?;
+    Ok(ApiClient::new(
+        service.map_err(|error| error.to_string())?,
+        settings,
+        metrics,
+    ))
+}
+
+/// The address in `--manager`. Without TLS, nothing protects credentials and answers.
+fn address(url: &str) -> Result<Uri, String> {
+    let wrong = "--manager wants https://HOST:PORT, without a user and a password";
+    let uri: Uri = url.parse().map_err(|_| wrong.to_owned())?;
+    let has_user = uri.authority().is_some_and(|at| at.as_str().contains('@'));
+    if uri.scheme_str() != Some("https") || uri.host().is_none() || has_user {
+        return Err(wrong.to_owned());
+    }
+    Ok(uri)
+}
+
+/// The host of the holder of the Lease.
+async fn holder(api: &ApiClient) -> Result<String, String> {
+    let lease = Target {
+        resource: &LEASES,
+        namespace: Some(NAMESPACE),
+        name: Some("kube-controller-manager"),
+        subresource: None,
+    };
+    let lease = api
+        .get(lease)
+        .await
+        .map_err(|error| format!("the Lease cannot be read: {error}"))?;
+    let lease: Value = serde_json::from_slice(&lease).map_err(|error| error.to_string())?;
+    let holder = lease
+        .pointer("/spec/holderIdentity")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let host = holder.rsplit_once('_').map(|(host, _)| host.to_owned());
+    host.ok_or_else(|| "no controller manager holds the Lease".to_owned())
+}
+
+/// The pod of a manager on `host`: a pod of that name, or a static pod on the node of that name.
+async fn pod_of(api: &ApiClient, host: &str) -> Result<String, String> {
+    let pods = Target {
+        resource: &PODS,
+        namespace: Some(NAMESPACE),
+        name: None,
+        subresource: None,
+    };
+    let pods = api
+        .list(pods, "resourceVersion=0")
+        .await
+        .map_err(|error| error.to_string())?;
+    let pods: Value = serde_json::from_slice(&pods).map_err(|error| error.to_string())?;
+    let name = |pod: &Value| {
+        pod.pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let is_manager = |pod: &&Value| {
+        let names = name(pod);
+        names.as_deref() == Some(host)
+            || pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(host)
+                && names.is_some_and(|name| {
+                    name.contains("controller-manager") || name.contains("steersman")
+                })
+    };
+    let items = pods["items"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let found = items.iter().find(is_manager).and_then(name);
+    found.ok_or_else(|| format!("the leader runs on {host}, outside the pods of {NAMESPACE}; name its address with --manager"))
+}

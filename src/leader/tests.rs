@@ -1,0 +1,353 @@
+//! Servers that record each request: only a verified server gets a secret.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use kube::config::{AuthInfo, ExecConfig};
+use parking_lot::Mutex;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    SanType,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::access::AnyClient;
+
+const SECRET: &str = "hunter2";
+
+/// An authority of certificates.
+struct Authority {
+    der: Vec<u8>,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        Self {
+            der: certificate.der().to_vec(),
+            pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A certificate for `name`, and its key.
+    fn issue(
+        &self,
+        name: SanType,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.subject_alt_names.push(name);
+        params.extended_key_usages = vec![usage];
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+}
+
+fn local() -> SanType {
+    SanType::IpAddress("127.0.0.1".parse().unwrap())
+}
+
+/// One request, as the server got it.
+struct Seen {
+    head: String,
+    has_certificate: bool,
+}
+
+/// A server that answers `{}` and records all requests.
+struct Recorder {
+    url: String,
+    fingerprint: Fingerprint,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Recorder {
+    async fn start((certificate, key): (rcgen::Certificate, KeyPair)) -> Self {
+        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(Arc::new(AnyClient::new()))
+            .with_single_cert(chain, key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let log = Arc::clone(&seen);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (acceptor, log) = (acceptor.clone(), Arc::clone(&log));
+                tokio::spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                    let mut head = Vec::new();
+                    while let Ok(byte) = stream.read_u8().await {
+                        head.push(byte);
+                        if !head.ends_with(b"\r\n\r\n") {
+                            continue;
+                        }
+                        log.lock().push(Seen {
+                            head: String::from_utf8(std::mem::take(&mut head)).unwrap(),
+                            has_certificate,
+                        });
+                        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                        stream.write_all(answer.as_bytes()).await.unwrap();
+                        stream.flush().await.unwrap();
+                    }
+                });
+            }
+        });
+        Self {
+            url,
+            fingerprint: Fingerprint::of(certificate.der()),
+            seen,
+        }
+    }
+
+    /// Whether a request had a secret, and whether one had a client certificate.
+    fn got(&self) -> (bool, bool) {
+        let seen = self.seen.lock();
+        let has_secret =
+            |seen: &Seen| seen.head.contains(SECRET) || seen.head.contains("authorization:");
+        (
+            seen.iter().any(has_secret),
+            seen.iter().any(|seen| seen.has_certificate),
+        )
+    }
+}
+
+fn flags(url: &str) -> ManagerFlags {
+    ManagerFlags {
+        manager: Some(url.to_owned()),
+        manager_port: 10257,
+        manager_ca: None,
+        manager_fingerprint: None,
+    }
+}
+
+/// Reaches the server with these credentials and asks it. The cluster's authority is `authority`.
+async fn ask(
+    authority: &Authority,
+    auth: &AuthInfo,
+    flags: &ManagerFlags,
+) -> Result<Option<Fingerprint>, String> {
+    let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+    config.root_cert = Some(vec![authority.der.clone()]);
+    config.auth_info = auth.clone();
+    let verifier = Verifier::new(Proof::Authorities(None, Vec::new()));
+    let caller = Caller {
+        api: &ApiClient::new(
+            steersman_client::connect_verifying(&config, verifier).unwrap(),
+            ClientSettings {
+                user_agent: "test".to_owned(),
+                qps: 0.0,
+                burst: 0,
+                timeout: Duration::from_secs(30),
+            },
+            ClientMetrics::register(&Registry::new()).unwrap(),
+        ),
+        config: &config,
+        kubeconfig: None,
+        command: "why",
+        timeout: Duration::from_secs(30),
+    };
+    let leader = Leader::reach(&caller, flags).await?;
+    leader.get("/debug/why").await?;
+    Ok(leader.unverified())
+}
+
+/// All kinds of secrets.
+fn secrets(directory: &Path) -> Vec<(&'static str, AuthInfo)> {
+    let file = directory.join("token");
+    std::fs::write(&file, SECRET).unwrap();
+    let credential = serde_json::json!({
+        "kind": "ExecCredential",
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "status": {"token": SECRET},
+    });
+    let plugin = directory.join("credential.json");
+    let mut written = std::fs::File::create(&plugin).unwrap();
+    written
+        .write_all(credential.to_string().as_bytes())
+        .unwrap();
+    let exec: ExecConfig = serde_json::from_value(serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "cat",
+        "args": [plugin],
+        "interactiveMode": "Never",
+    }))
+    .unwrap();
+    vec![
+        (
+            "token",
+            AuthInfo {
+                token: Some(SECRET.to_owned().into()),
+                ..AuthInfo::default()
+            },
+        ),
+        (
+            "token file",
+            AuthInfo {
+                token_file: Some(file.display().to_string()),
+                ..AuthInfo::default()
+            },
+        ),
+        (
+            "password",
+            AuthInfo {
+                username: Some("jane".to_owned()),
+                password: Some(SECRET.to_owned().into()),
+                ..AuthInfo::default()
+            },
+        ),
+        (
+            "exec plugin",
+            AuthInfo {
+                exec: Some(exec),
+                ..AuthInfo::default()
+            },
+        ),
+    ]
+}
+
+fn certificate(authority: &Authority, token: Option<&str>) -> AuthInfo {
+    let name = SanType::DnsName("jane".try_into().unwrap());
+    let (certificate, key) = authority.issue(name, ExtendedKeyUsagePurpose::ClientAuth);
+    AuthInfo {
+        client_certificate_data: Some(BASE64_STANDARD.encode(certificate.pem())),
+        client_key_data: Some(BASE64_STANDARD.encode(key.serialize_pem()).into()),
+        token: token.map(|token| token.to_owned().into()),
+        ..AuthInfo::default()
+    }
+}
+
+#[tokio::test]
+async fn a_hostile_server_gets_no_secret() {
+    let home = tempfile::tempdir().unwrap();
+    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let server = ExtendedKeyUsagePurpose::ServerAuth;
+    let node = SanType::DnsName("node-1".try_into().unwrap());
+    // (why, certificate of the server, part of the error)
+    let hostile = [
+        (
+            "of another authority",
+            other.issue(local(), server.clone()),
+            "UnknownIssuer",
+        ),
+        (
+            "for another name",
+            cluster.issue(node, server),
+            "NotValidForName",
+        ),
+        (
+            "of a client of the cluster",
+            cluster.issue(local(), ExtendedKeyUsagePurpose::ClientAuth),
+            "cannot be verified",
+        ),
+    ];
+    for (why, pair, part) in hostile {
+        let recorder = Recorder::start(pair).await;
+        let flags = flags(&recorder.url);
+        for (kind, secret) in secrets(home.path()) {
+            let error = ask(&cluster, &secret, &flags).await.unwrap_err();
+            assert!(error.contains(part), "{why}, {kind}: {error}");
+            let digits = recorder.fingerprint.to_string();
+            assert!(error.contains(&digits), "{why}, {kind}: {error}");
+            assert_eq!(recorder.got(), (false, false), "{why}, {kind}");
+        }
+        // A client certificate may go there, a token beside it may not.
+        let both = certificate(&cluster, Some(SECRET));
+        let unverified = ask(&cluster, &both, &flags).await;
+        assert_eq!(unverified, Ok(Some(recorder.fingerprint)), "{why}");
+        assert_eq!(recorder.got(), (false, true), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_verified_server_gets_the_credentials() {
+    let home = tempfile::tempdir().unwrap();
+    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let file = home.path().join("manager.crt");
+    std::fs::write(&file, &other.pem).unwrap();
+    let issue =
+        |authority: &Authority| authority.issue(local(), ExtendedKeyUsagePurpose::ServerAuth);
+    let secrets = secrets(home.path());
+    // (why, certificate of the server, whether the flags name its authority, whether its fingerprint)
+    let cases = [
+        ("authority of the cluster", issue(&cluster), false, false),
+        ("--manager-ca", issue(&other), true, false),
+        ("--manager-fingerprint", issue(&other), false, true),
+    ];
+    for (why, pair, by_file, by_fingerprint) in cases {
+        let recorder = Recorder::start(pair).await;
+        let mut flags = flags(&recorder.url);
+        flags.manager_ca = by_file.then(|| file.clone());
+        flags.manager_fingerprint = by_fingerprint.then_some(recorder.fingerprint);
+        for (kind, secret) in &secrets {
+            recorder.seen.lock().clear();
+            let unverified = ask(&cluster, secret, &flags).await;
+            assert_eq!(unverified, Ok(None), "{why}, {kind}");
+            assert_eq!(recorder.got(), (true, false), "{why}, {kind}");
+        }
+        recorder.seen.lock().clear();
+        let unverified = ask(&cluster, &certificate(&cluster, None), &flags).await;
+        assert_eq!(unverified, Ok(None), "{why}");
+        assert_eq!(recorder.got(), (false, true), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn flags_that_name_another_server_are_no_advice() {
+    let home = tempfile::tempdir().unwrap();
+    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let pair = cluster.issue(local(), ExtendedKeyUsagePurpose::ServerAuth);
+    let recorder = Recorder::start(pair).await;
+    let file = home.path().join("manager.crt");
+    std::fs::write(&file, &other.pem).unwrap();
+    let mut by_file = flags(&recorder.url);
+    by_file.manager_ca = Some(file);
+    let mut by_fingerprint = flags(&recorder.url);
+    by_fingerprint.manager_fingerprint = Some(Fingerprint::of(b"another"));
+    for flags in [by_file, by_fingerprint] {
+        let error = ask(&cluster, &certificate(&cluster, None), &flags).await;
+        assert!(
+            error.unwrap_err().contains("cannot be verified"),
+            "{flags:?}"
+        );
+        assert_eq!(recorder.got(), (false, false), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_manager_is_asked_by_https_alone() {
+    let cases = [
+        ("https://10.0.0.1:10257", true),
+        ("http://10.0.0.1:10257", false),
+        ("10.0.0.1:10257", false),
+        ("https://jane:hunter2@10.0.0.1", false),
+        ("", false),
+    ];
+    for (url, is_right) in cases {
+        let found = address(url);
+        assert_eq!(found.is_ok(), is_right, "{url}");
+        assert!(!found.err().unwrap_or_default().contains(SECRET), "{url}");
+    }
+}

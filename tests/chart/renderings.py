@@ -389,6 +389,21 @@ class Renderings(unittest.TestCase):
             file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": tests}))
             self.promtool("test", str(file))
 
+    def test_stuck_objects_ring_by_controller_and_reason(self):
+        for values, job in (({"controllers": ["cronjob"]}, "steersman"), ({"mode": "replace"}, "kube-controller-manager")):
+            (alert,) = [one for one in alerts(values) if one["alert"] == "SteersmanStuckObjects"]
+            self.assertEqual(alert["expr"], f'sum by (controller, reason) (steersman_stuck_objects{{job="{job}"}}) > 0')
+        self.assertIn('sum by (controller, reason) (steersman_stuck_objects{job=~"$job"})', panels())
+
+    def test_people_get_rights_only_by_a_binding(self):
+        made = objects({"controllers": ["cronjob"]})
+        for name, path in (("steersman-why", "/debug/why/*"), ("steersman-debug", "/debug/*")):
+            (rule,) = made[("ClusterRole", name)]["rules"]
+            self.assertEqual((path in rule["nonResourceURLs"], rule["verbs"], set(rule)), (True, ["get"], {"nonResourceURLs", "verbs"}))
+            bound = [o for o in made.values() if o["kind"].endswith("Binding") and o["roleRef"]["name"] == name]
+            self.assertEqual(bound, [])
+        self.assertNotIn("/debug/*", made[("ClusterRole", "steersman-why")]["rules"][0]["nonResourceURLs"])
+
     def promtool(self, action, file):
         checked = subprocess.run(["promtool", action, "rules", file], capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)

@@ -15,7 +15,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use steersman_client::{
     self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HeldWrite, HttpService,
-    Target, Transports, WriteGate, user_agent,
+    Target, Transports, Witness, WriteGate, user_agent,
 };
 use steersman_runtime::controller::{ClusterCredentials, MANAGERS_IDENTITIES};
 use steersman_values::resource::LEASES;
@@ -201,6 +201,8 @@ pub(crate) struct Clients {
     metrics: ClientMetrics,
     /// Activity of controllers, informers and Event recorders; the stall detector reads it.
     activity: Activity,
+    /// Sees the writes of controllers and Event recorders.
+    witness: Option<Witness>,
     qps: f32,
     burst: u32,
     service_account_credentials: bool,
@@ -225,6 +227,7 @@ impl Clients {
             connection,
             metrics,
             activity,
+            witness: None,
             qps,
             burst,
             service_account_credentials,
@@ -242,8 +245,22 @@ impl Clients {
             &self.connection.client,
             identity,
             timeout,
-            &self.metrics.observed_by(&self.activity),
+            &self.metrics_of_work(),
         )
+    }
+
+    /// Shows the writes of controllers to `witness` from now on.
+    pub(crate) fn show_writes_to(&mut self, witness: &Witness) {
+        self.witness = Some(witness.clone());
+    }
+
+    /// The metrics of clients for the controllers' work.
+    fn metrics_of_work(&self) -> ClientMetrics {
+        let metrics = self.metrics.observed_by(&self.activity);
+        match &self.witness {
+            Some(witness) => metrics.witnessed_by(witness),
+            None => metrics,
+        }
     }
 
     pub(crate) fn activity(&self) -> &Activity {
@@ -270,12 +287,7 @@ impl Clients {
                 "system:serviceaccount:{}:{identity}",
                 service_accounts::NAMESPACE
             );
-            self.over(
-                &base,
-                &agent,
-                timeout,
-                &self.metrics.observed_by(&self.activity),
-            )
+            self.over(&base, &agent, timeout, &self.metrics_of_work())
         } else {
             self.make_for_work(identity, timeout)
         };

@@ -45,6 +45,7 @@ mod stall;
 mod subcommands;
 mod summaries;
 mod tls;
+mod ui;
 pub mod version;
 mod why;
 pub mod zpages;

@@ -353,6 +353,14 @@ impl Graph {
         (!node.dependents.is_empty(), one_waits)
     }
 
+    /// The node of the object, its owners, and the UIDs of its dependents.
+    pub(super) fn around(&self, uid: &Uid) -> Option<(NodeView, &Owners, Vec<Uid>)> {
+        let node = self.node(self.slot(uid)?);
+        let dependents = node.dependents.iter();
+        let dependents = dependents.map(|slot| self.node(slot).coordinates.uid.clone());
+        Some((node.view(), &node.owners, dependents.collect()))
+    }
+
     /// Every node with its owners, and whether it has dependents; unordered.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeView, &Owners, bool)> {
         self.nodes

@@ -28,6 +28,7 @@ mod dependents;
 mod dump;
 mod error;
 pub(crate) mod explain;
+mod family;
 mod foreground;
 mod graph;
 #[cfg(test)]
@@ -123,6 +124,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             name: found.name.to_string(),
         });
         dependents.collect()
+    }));
+    let asked = Arc::downgrade(&collector);
+    ctx.debug.set_family(Arc::new(move |uid, limit| {
+        let collector = asked.upgrade();
+        let found = collector.map(|collector| family::of(&collector.graph(), uid, limit));
+        found.unwrap_or_default()
     }));
     let discovery = ctx.client(IDENTITY).rethrottled(1.0, DISCOVERY_BURST);
     let monitors = Monitors::new(

@@ -51,6 +51,8 @@ pub struct Config {
     pub stall_timeout: Option<Duration>,
     /// Whether a standby fills its caches.
     pub standby_informers: bool,
+    /// Whether the HTTPS port serves the page `/ui/`.
+    pub ui: bool,
     /// Whether degraded health checks fail their probe.
     pub strict_health_checks: bool,
     /// The HTTPS server; `None` disables it.
@@ -299,6 +301,7 @@ impl Config {
             stall_timeout: Some(options.duration("stall-timeout").to_std())
                 .filter(|timeout| !timeout.is_zero()),
             standby_informers: options.bool("standby-informers"),
+            ui: options.bool("ui"),
             strict_health_checks: options.bool("strict-health-checks"),
             serving,
             metrics,

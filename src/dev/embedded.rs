@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -26,7 +27,7 @@ use super::account_key::{self, AccountKeyError};
 use super::kubeconfig::KubeconfigFile;
 use super::settled::cluster_takes_pods;
 use super::signing::SigningFiles;
-use super::{duration, join};
+use super::{duration, join, simulate};
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
 use crate::manager::{Manager, RunError};
@@ -182,6 +183,8 @@ pub(super) struct Embedded {
     pub(super) client: ApiClient,
     /// The address of the manager's HTTP server, if it has one.
     pub(super) manager_address: Option<SocketAddr>,
+    /// Whether that server has the page `/ui/`.
+    pub(super) has_page: bool,
     pub(super) kubeconfig: KubeconfigFile,
     /// The files with which the manager signs certificates, if it does.
     _signing: Option<SigningFiles>,
@@ -323,7 +326,9 @@ impl Embedded {
         let manager_stop = CancellationToken::new();
         let mut connection = Connection::in_process(cluster.client(), door.address().to_string());
         connection.credentials = cluster.credentials();
+        let has_page = config.ui && config.serving.is_some();
         let manager = Manager::new(config, connection, clock)?;
+        manager.set_simulator(Arc::new(simulate::Cluster(client.clone())));
         let manager_address = manager.address();
         let mut manager = tokio::spawn(manager.run(manager_stop.clone()));
         if let Some(token) = &bootstrap_token {
@@ -348,6 +353,7 @@ impl Embedded {
             door,
             client,
             manager_address,
+            has_page,
             kubeconfig,
             _signing: signing,
             bootstrap_token,

@@ -21,6 +21,7 @@ mod row;
 mod served;
 mod settled;
 mod signing;
+mod simulate;
 
 use std::fmt::Display;
 use std::process::ExitCode;

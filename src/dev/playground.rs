@@ -33,6 +33,7 @@ use super::progress::{
 };
 use crate::config::{Access, Config, Serving};
 use crate::signals::Signals;
+use crate::ui::browser;
 
 /// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is
 /// left behind when it ends.
@@ -55,6 +56,9 @@ struct DevArgs {
     /// With --once: how long to wait for that.
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     timeout: GoDuration,
+    /// Open the page about the manager in a browser.
+    #[arg(long)]
+    open: bool,
     /// Flags of the manager, after `--`: `-- --controllers=*,-podgc -v=2`.
     #[arg(last = true, value_name = "MANAGER FLAGS")]
     manager: Vec<String>,
@@ -90,7 +94,9 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    match manager_config(&args.embedded, &args.manager) {
+    // A flag of the user after it wins.
+    let flags = [vec!["--ui".to_owned()], args.manager.clone()].concat();
+    match manager_config(&args.embedded, &flags) {
         Ok((mut config, verbosity)) => {
             config.serving = Some(Serving {
                 address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -306,6 +312,13 @@ fn print_welcome(args: &DevArgs, embedded: &Embedded) {
     );
     if let Some(address) = embedded.manager_address {
         say!("manager at http://{address}: /healthz /metrics /configz");
+        if embedded.has_page {
+            let page = format!("http://{address}/ui/");
+            say!("look at it at {page}");
+            if args.open {
+                browser::open(&page);
+            }
+        }
     }
     if !args.once {
         let kubeconfig = embedded.kubeconfig.path().display();

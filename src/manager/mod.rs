@@ -31,6 +31,7 @@ use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::logs::Verbosity;
 use crate::server::{Endpoints, Server};
 use crate::stall::StallDetector;
+use crate::ui::Ui;
 use crate::why::Why;
 use crate::zpages::Zpages;
 use crate::{metrics, version};
@@ -53,6 +54,7 @@ pub struct Manager {
     queue_metrics: QueueMetrics,
     debug: DebugPages,
     why: Why,
+    ui: Option<Ui>,
     health: HealthChecks,
     progress: Progress,
     stall: StallDetector,
@@ -78,12 +80,19 @@ impl Manager {
     ) -> Result<Self, RunError> {
         let (registry, slis) = (Registry::new(), Registry::new());
         metrics::register(&registry, &config.features)?;
-        let clients = Clients::new(connection, &config, &registry)?;
+        let mut clients = Clients::new(connection, &config, &registry)?;
         let queue_metrics = QueueMetrics::register(&registry)?;
         let started = clock.now().as_second();
         let health = HealthChecks::new(&slis, &registry, started, config.strict_health_checks)?;
         let debug = DebugPages::default();
         let why = why(&clients, &config, &clock);
+        let ui = (config.ui && config.serving.is_some()).then(|| {
+            let (registry, queues) = (registry.clone(), queue_metrics.clone());
+            Ui::new(why.clone(), registry, queues, debug.clone())
+        });
+        if let Some(ui) = &ui {
+            clients.show_writes_to(&ui.witness());
+        }
         let mut address = None;
         let server = match &config.serving {
             Some(settings) => {
@@ -102,6 +111,7 @@ impl Manager {
                     releases: config.features.releases,
                     debug: debug.clone(),
                     why: Some(why.clone()),
+                    ui: ui.clone(),
                     verbosity: None,
                     started,
                 };
@@ -119,6 +129,7 @@ impl Manager {
             queue_metrics,
             debug,
             why,
+            ui,
             health,
             progress,
             stall,
@@ -140,6 +151,14 @@ impl Manager {
     /// The address of the HTTPS server.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Offers the simulated failures of `simulator` on the page, if `--ui` is set.
+    #[cfg(feature = "dev")]
+    pub(crate) fn set_simulator(&self, simulator: Arc<dyn crate::ui::Simulator>) {
+        if let Some(ui) = &self.ui {
+            ui.set_simulator(simulator);
+        }
     }
 
     /// The health checks that `/healthz`, `/livez` and `/readyz` run.
@@ -213,6 +232,9 @@ impl Manager {
             resync,
             &self.registry,
         )?;
+        if let Some(ui) = &self.ui {
+            ui.set_informers(&informers);
+        }
         let controllers = &self.config.controllers;
         // Without a private key, the token controller needs no caches of Secrets.
         let tokens = controllers.tokens.iter().filter(|_| self.has_account_key());

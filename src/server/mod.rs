@@ -46,6 +46,7 @@ use crate::health::{HealthChecks, Probe};
 use crate::logs::{REQUESTS, Verbosity};
 use crate::metrics::with_metric_counts;
 use crate::tls::TlsError;
+use crate::ui::{Streamed, Ui};
 use crate::version;
 use crate::why::{self, Why};
 use crate::zpages::{Page, Zpages};
@@ -99,6 +100,8 @@ pub struct Endpoints {
     pub debug: DebugPages,
     /// `/debug/why`; `None` disables the path.
     pub(crate) why: Option<Why>,
+    /// `/ui/` and `/debug/ui/`; `None` disables the paths.
+    pub(crate) ui: Option<Ui>,
     /// The verbosity that `/debug/flags/v` sets; `None` disables the path.
     pub verbosity: Option<Verbosity>,
     /// Start of the process, in Unix seconds.
@@ -202,6 +205,11 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
         .route("/debug/flags/v", any(set_verbosity))
         .route("/debug/why", any(explain))
         .route("/debug/why/{*object}", any(explain))
+        .route("/debug/ui", any(ui))
+        .route("/debug/ui/{*view}", any(ui))
+        .route("/ui", any(ui))
+        .route("/ui/", any(ui))
+        .route("/ui/{*file}", any(ui))
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(
             (access, Unread::default()),
@@ -249,6 +257,10 @@ async fn guard(
     );
     if let Some(request_log) = request_log {
         request_log.answered(response.status());
+    }
+    // A stream has no end that could be held.
+    if response.extensions().get::<Streamed>().is_some() {
+        return response;
     }
     unread.hold(response).await
 }
@@ -328,6 +340,14 @@ async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Resp
 /// `/debug/why`: why an object does not move.
 async fn explain(State(endpoints): State<Endpoints>, request: Request) -> Response {
     why::answer(endpoints.why.as_ref(), &request.into_parts().0).await
+}
+
+/// `/ui/` and `/debug/ui/`: the page about the manager at work.
+async fn ui(state: State<Endpoints>, request: Request) -> Response {
+    match state.ui.clone() {
+        Some(ui) => ui.answer(request).await,
+        None => not_found(state, request).await,
+    }
 }
 
 async fn probe(probe: Probe, State(endpoints): State<Endpoints>, request: Request) -> Response {
@@ -496,6 +516,7 @@ mod tests {
             releases: features.releases,
             debug: debug_pages(),
             why: None,
+            ui: None,
             verbosity: None,
             started: 7,
         }

@@ -46,6 +46,27 @@ impl Why {
         *self.leading.lock() = inside;
     }
 
+    /// The manager while it leads.
+    pub(crate) fn inside(&self) -> Option<Arc<dyn Inside>> {
+        self.leading.lock().clone()
+    }
+
+    /// Reads objects that `caller` may get.
+    pub(crate) fn reader(&self, caller: Caller) -> ClientReader {
+        ClientReader::new(self.client.clone()).guarded(Arc::new(OfCaller(caller)))
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
+    /// Namespace and name of the Lease; `None` without leader election.
+    pub(crate) fn lease(&self) -> Option<(&str, &str)> {
+        let (namespace, name) = self.lease.as_ref()?;
+        Some((namespace, name))
+    }
+
     /// The holder of the Lease, for callers that ask a standby.
     async fn holder(&self) -> String {
         let Some((namespace, name)) = &self.lease else {
@@ -91,14 +112,12 @@ pub(crate) async fn answer(why: Option<&Why>, request: &Parts) -> Response {
     let Some(caller) = request.extensions.get::<Caller>().cloned() else {
         return text(StatusCode::FORBIDDEN, "the caller is unknown\n");
     };
-    let leading = why.leading.lock().clone();
-    let Some(inside) = leading else {
+    let Some(inside) = why.inside() else {
         let leader = why.holder().await;
         let body = json!({"error": "this controller manager does not lead", "leader": leader});
         return json_of(StatusCode::SERVICE_UNAVAILABLE, &body);
     };
-    let reader = ClientReader::new(why.client.clone()).guarded(Arc::new(OfCaller(caller)));
-    match ask(&reader, why.clock.now(), Some(inside), &question).await {
+    match ask(&why.reader(caller), why.now(), Some(inside), &question).await {
         Ok(report) if query.split('&').any(|pair| pair == "output=text") => {
             text(StatusCode::OK, report.text())
         }

@@ -27,6 +27,7 @@ use super::hold::HeldBack;
 use super::lines::{LineError, Lines, MAX_LINE};
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
+use super::witness::Write;
 use super::{
     ApiError, ApiPath, ClientMetrics, ClientSettings, JSON, PathError, Query, REQUESTS, SPANS,
     Target, WriteGate, error, header_value,
@@ -337,10 +338,31 @@ impl Exchange {
             {
                 tracing::Span::current().record("http.response.status_code", code);
             }
+            self.show(call, &outcome);
             log(call, code, began);
             return self.judge(call, outcome);
         }
         unreachable!("the last attempt returns")
+    }
+
+    /// Shows the outcome of a write to the witness.
+    fn show(&self, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
+        let Some(witness) = self
+            .metrics
+            .witness()
+            .filter(|_| call.method != Method::GET)
+        else {
+            return;
+        };
+        let answer = outcome.as_ref().ok();
+        witness.show(Write {
+            client: &self.settings.user_agent,
+            method: call.method.as_str(),
+            path: &call.path,
+            code: answer.map(|answer| answer.code),
+            answer: answer.map(|answer| &*answer.body).unwrap_or_default(),
+            sync: None,
+        });
     }
 
     /// Opens a watch.

@@ -49,6 +49,7 @@ mod service;
 mod tests;
 mod token;
 mod transports;
+mod witness;
 pub mod writes;
 
 use std::sync::Arc;
@@ -73,6 +74,7 @@ pub use metrics::ClientMetrics;
 pub use path::{ApiPath, PathError, Query, is_path_name};
 pub use service::{HttpService, ResponseBody};
 pub use transports::Transports;
+pub use witness::{Witness, Write, within_sync};
 
 use exchange::{Call, Exchange};
 

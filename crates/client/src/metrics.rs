@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::activity::{Activity, UnderWay};
+use super::witness::Witness;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
     Registry,
@@ -60,6 +61,7 @@ pub struct ClientMetrics {
     transport_calls: IntCounterVec,
     waits: CounterVec,
     activity: Option<Activity>,
+    witness: Option<Witness>,
 }
 
 impl ClientMetrics {
@@ -137,6 +139,7 @@ impl ClientMetrics {
                 family
             },
             activity: None,
+            witness: None,
         })
     }
 
@@ -147,6 +150,20 @@ impl ClientMetrics {
             activity: Some(activity.clone()),
             ..self.clone()
         }
+    }
+
+    /// A copy with the same families that also shows answered writes to `witness`.
+    #[must_use]
+    pub fn witnessed_by(&self, witness: &Witness) -> Self {
+        Self {
+            witness: Some(witness.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// The witness of writes.
+    pub(super) fn witness(&self) -> Option<&Witness> {
+        self.witness.as_ref()
     }
 
     /// Records the start of a request in the activity. Its answer may take `extra_time` longer than

@@ -256,6 +256,7 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
         flag("strict-health-checks", Bool, "false", Live, "fail /healthz, /livez and /readyz for what is otherwise only reported: stuck queues, panics, dead watches"),
         flag("tracing-endpoint", String, "", Live, "host:port of an OTLP collector (gRPC, without TLS) that gets a span per sync and per write; empty = none"),
         flag("tracing-sampling-rate-per-million", Int32, "1000000", Live, "how many of a million syncs are traced; together with --tracing-endpoint"),
+        flag("ui", Bool, "false", Live, "serve a page about stuck objects, roll-outs, queues and writes at /ui/, with the rights of the caller"),
     ]),
     ("Global", &[
         flag("help", Bool, "false", Live, "print help, exit 0; short form -h"),

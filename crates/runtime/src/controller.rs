@@ -19,7 +19,7 @@ use steersman_options::Options;
 use steersman_client::{ApiClient, WriteGate};
 use steersman_options::features::FeatureGates;
 use steersman_values::clock::Clock;
-use steersman_why::Dependent;
+use steersman_why::{Dependent, Relative};
 
 use crate::events::EventRecorder;
 use crate::informer::InformerFactory;
@@ -158,10 +158,15 @@ pub struct DebugAnswer {
 pub struct DebugPages {
     pages: Arc<Mutex<HashMap<String, DebugPage>>>,
     dependents: Arc<Mutex<Option<DependentsOf>>>,
+    family: Arc<Mutex<Option<FamilyOf>>>,
 }
 
 /// Answers which dependents block the foreground deletion of the object with a UID.
 pub type DependentsOf = Arc<dyn Fn(&str) -> Vec<Dependent> + Send + Sync>;
+
+/// Answers which objects are connected to the object with a UID by owner references, up to a number
+/// of objects. Without a UID: the objects that are being deleted or that no cache shows.
+pub type FamilyOf = Arc<dyn Fn(&str, usize) -> Vec<Relative> + Send + Sync>;
 
 impl DebugPages {
     /// Serves `page` from now on.
@@ -179,6 +184,17 @@ impl DebugPages {
     pub fn dependents(&self, uid: &str) -> Vec<Dependent> {
         let of = self.dependents.lock().clone();
         of.map(|of| of(uid)).unwrap_or_default()
+    }
+
+    /// Answers questions about families from now on.
+    pub fn set_family(&self, of: FamilyOf) {
+        *self.family.lock() = Some(of);
+    }
+
+    /// The answer of [`FamilyOf`]; `None` without a garbage collector.
+    pub fn family(&self, uid: &str, limit: usize) -> Option<Vec<Relative>> {
+        let of = self.family.lock().clone();
+        of.map(|of| of(uid, limit))
     }
 
     /// The page at `path`.

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
 use tracing::Instrument;
 
-use steersman_client::{ApiError, Category};
+use steersman_client::{ApiError, Category, within_sync};
 use steersman_objects::ObjectKey;
 
 use crate::controller::Controller;
@@ -208,8 +208,14 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             let Some(item) = item else { return };
             let span = tracing::info_span!(target: SPANS, "sync", controller = self.controller, key = %item.key);
             let (worker, stop) = (Arc::clone(&self), stop.clone());
+            // Formatted only if somebody looks at writes.
+            let name = self
+                .queue
+                .metrics()
+                .names_syncs()
+                .then(|| item.key.to_string().into());
             let sync = async move { worker.process(&item.key, &stop).await };
-            let mut sync = self.boxed(sync.instrument(span));
+            let mut sync = self.boxed(within_sync(name, sync.instrument(span)));
             sync.get_pin().await;
             self.spare().push(sync);
         }

@@ -86,6 +86,30 @@ pub struct Dependent {
     pub name: String,
 }
 
+/// An object in the graph of the garbage collector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Relative {
+    /// UID.
+    pub uid: String,
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UIDs of its owners.
+    pub owners: Vec<String>,
+    /// Whether only references name the object, and no cache shows it.
+    pub is_virtual: bool,
+    /// Whether it has a deletion timestamp.
+    pub being_deleted: bool,
+    /// Whether its foreground deletion waits for its dependents.
+    pub waits_for_dependents: bool,
+}
+
 /// A running manager that leads.
 pub trait Inside: Send + Sync {
     /// The state of `key` in the queues of `controller`; empty without work and failures.

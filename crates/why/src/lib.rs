@@ -27,7 +27,7 @@ pub use code::{Code, Role};
 pub use events::{LastEvent, warning};
 pub use explanation::{Explanation, Subject};
 pub use gather::{ClientReader, Guard, Reader, gather};
-pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, StuckKey};
+pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, Relative, StuckKey};
 pub use reason::Reason;
 pub use refusal::refusal;
 pub use report::{Question, Report};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub struct QueueMetrics {
     skips: IntCounterVec,
     work: InProcessCollector,
     inspected: Arc<Mutex<Inspected>>,
+    names_syncs: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for QueueMetrics {
@@ -114,6 +116,7 @@ impl QueueMetrics {
             )?,
             work: InProcessCollector::new()?,
             inspected: Arc::default(),
+            names_syncs: Arc::default(),
         };
         registry.register(Box::new(metrics.syncs.clone()))?;
         registry.register(Box::new(metrics.skips.clone()))?;
@@ -146,6 +149,16 @@ impl QueueMetrics {
         self.work.unfinished.with_label_values(&[name]).set(0.0);
         self.work.longest.with_label_values(&[name]).set(0.0);
         ImmediateQueue(self.handles(name))
+    }
+
+    /// Tells the witness of writes the key of each sync from now on.
+    pub fn name_syncs(&self) {
+        self.names_syncs.store(true, Relaxed);
+    }
+
+    /// Whether the witness of writes gets the keys of syncs.
+    pub(crate) fn names_syncs(&self) -> bool {
+        self.names_syncs.load(Relaxed)
     }
 
     /// Records the result and the duration of one sync of `controller`.
@@ -195,6 +208,20 @@ impl QueueMetrics {
         queues.max_by_key(|(_, time)| *time)
     }
 
+    /// The time for which the oldest key of each queue has waited for a worker, by name of the queue.
+    pub fn oldest_waits(&self) -> BTreeMap<String, Duration> {
+        let queues = self.work.queues.lock();
+        let now = Instant::now();
+        let mut waits: BTreeMap<String, Duration> = BTreeMap::new();
+        for (name, queue) in &*queues {
+            if let Some(queue) = queue.upgrade() {
+                let wait = waits.entry(name.clone()).or_default();
+                *wait = queue.oldest_wait(now).max(*wait);
+            }
+        }
+        waits
+    }
+
     /// Registers `queue`, so that each scrape reads the ages of its keys in process.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
         let mut queues = self.work.queues.lock();
@@ -226,6 +253,9 @@ pub(crate) trait Ages: Send + Sync {
 
     /// The problems of this queue, one sentence each.
     fn findings(&self, now: Instant) -> Vec<String>;
+
+    /// The time for which the oldest key has waited for a worker. Zero without a queued key.
+    fn oldest_wait(&self, now: Instant) -> Duration;
 
     /// The time since a worker last took or finished a key, while there is work. Zero without work.
     fn stalled_for(&self, now: Instant) -> Duration;

@@ -443,6 +443,15 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
         findings
     }
 
+    fn oldest_wait(&self, now: Instant) -> Duration {
+        let state = self.lock();
+        let added = state
+            .queue
+            .front()
+            .and_then(|key| state.marks.get(key)?.added);
+        added.map_or(Duration::ZERO, |added| now.saturating_duration_since(added))
+    }
+
     fn stalled_for(&self, now: Instant) -> Duration {
         let state = self.lock();
         let in_process = state.marks.values().any(|marks| marks.taken.is_some());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The root folders of module paths.
-const ROOTS: [&str; 16] = [
+const ROOTS: [&str; 17] = [
     "controllers",
     "crates/cel/src",
     "crates/client/src",

@@ -232,3 +232,43 @@ fn the_python_client_watches_patches_deletes_and_waits_for_a_rollout() {
     let (status, said) = program.end_with_log();
     assert_eq!(status, Some(0), "{said}");
 }
+
+#[test]
+fn the_objects_of_data_are_there_in_the_next_run_and_load_reads_them_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state.json");
+    let state = state.to_str().unwrap();
+    let run = |flags: &[&str], look: &dyn Fn(&Path) -> Value| {
+        let flags = [&["apiserver", "--nodes=1"], flags].concat();
+        let mut server = Started::new(&mut steersman(&flags));
+        let found = look(&server.kubeconfig());
+        server.signal("TERM", server.ready["pid"].as_u64().unwrap());
+        assert_eq!(wait(&mut server.child).code(), Some(0));
+        found
+    };
+    let manifest = folder.path().join("map.yaml");
+    std::fs::write(
+        &manifest,
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: kept}, data: {a: b}}",
+    )
+    .unwrap();
+    let map = |kubeconfig: &Path| get(kubeconfig, "/api/v1/namespaces/default/configmaps/kept");
+    let apply = ["--data", state, "--apply", manifest.to_str().unwrap()];
+    let first = run(&apply, &map);
+    assert_eq!(first["data"]["a"], "b");
+    let second = run(&["--data", state], &map);
+    assert_eq!(second, first);
+    let loaded = run(&["--load", state, "--controllers="], &map);
+    assert_eq!(loaded, first);
+    let node = run(&["--data", state], &|kubeconfig| {
+        get(kubeconfig, "/api/v1/nodes/node-0")
+    });
+    assert_eq!(node["metadata"]["name"], "node-0");
+
+    let broken = folder.path().join("broken.json");
+    std::fs::write(&broken, "not JSON").unwrap();
+    let refused = output(&["apiserver", "--data", broken.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("it is no state of a cluster"), "{said}");
+}

@@ -27,6 +27,7 @@ use super::account_key::{self, AccountKeyError};
 use super::kubeconfig::KubeconfigFile;
 use super::settled::cluster_takes_pods;
 use super::signing::SigningFiles;
+use super::state::{self, Kept, StateError};
 use super::{duration, join, simulate};
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
@@ -48,6 +49,13 @@ pub(super) struct EmbeddedArgs {
     /// kustomization (they need kubectl), or - for standard input.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub(super) apply: Vec<PathBuf>,
+    /// Objects as another API server left them, with UIDs, versions, owners and statuses: the output of
+    /// kubectl get -A -o yaml. They are in the server before anything runs.
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    load: Vec<PathBuf>,
+    /// A file that keeps the objects between runs. Credentials are new at each run.
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
     /// How long after its last write an Event is deleted; 0s keeps Events for ever.
     #[arg(long, default_value = "1h0m0s", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     event_ttl: GoDuration,
@@ -154,6 +162,8 @@ pub(super) enum EmbeddedError {
     Listen { port: u16, source: std::io::Error },
     #[error("{0}")]
     Front(String),
+    #[error(transparent)]
+    State(#[from] StateError),
     #[error("write the files of the certificate authority: {0}")]
     Signing(#[source] std::io::Error),
     #[error(transparent)]
@@ -191,6 +201,8 @@ pub(super) struct Embedded {
     /// With it nodes join; `None` if the bootstrap signer does not run.
     pub(super) bootstrap_token: Option<BootstrapToken>,
     pub(super) recipe: Recipe,
+    /// Saves the objects, and returns when it has done so for the last time.
+    saving: Option<(CancellationToken, JoinHandle<()>)>,
     /// Tasks of the nodes and the display; they end after the manager.
     pub(super) tasks: Tasks,
     pub(super) stop: CancellationToken,
@@ -278,6 +290,11 @@ impl Embedded {
             .admission(admission)
             .kept_requests(front.kept_requests);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
+        if !args.load.is_empty() {
+            state::load(&cluster, &args.load)?;
+        }
+        let kept = args.data.as_deref();
+        let kept = kept.map(|file| Kept::open(file, &cluster)).transpose()?;
         account_key::share(&config, &cluster)?;
         let serving = (front.serving)(&cluster).map_err(EmbeddedError::Front)?;
         let port = serving.address.port();
@@ -348,6 +365,7 @@ impl Embedded {
         let path = args.write_kubeconfig.clone().unwrap_or_else(default);
         let placed = KubeconfigFile::place(&path, &door.kubeconfig());
         let kubeconfig = placed.map_err(|source| EmbeddedError::Kubeconfig { path, source })?;
+        let cluster_to_save = cluster.clone();
         Ok(Self {
             cluster,
             door,
@@ -358,6 +376,7 @@ impl Embedded {
             _signing: signing,
             bootstrap_token,
             recipe,
+            saving: kept.map(|kept| save(kept, cluster_to_save)),
             tasks,
             stop,
             manager,
@@ -380,7 +399,28 @@ impl Embedded {
         self.stop.cancel();
         self.tasks.join(Duration::from_secs(5)).await;
         self.cluster.stop().await;
+        if let Some((stop, saved)) = self.saving.take() {
+            stop.cancel();
+            // A panic of the task has been logged.
+            let _ = saved.await;
+        }
     }
+}
+
+/// Saves the objects of `cluster` while it runs, and once more when the token is cancelled.
+fn save(mut kept: Kept, cluster: DevCluster) -> (CancellationToken, JoinHandle<()>) {
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let saved = tokio::spawn(async move {
+        tokio::select! {
+            () = kept.keep_saving(&cluster) => {}
+            () = stopped.cancelled() => {}
+        }
+        if let Err(error) = kept.save(&cluster) {
+            complain!("Error: --data: the state was not saved: {error}");
+        }
+    });
+    (stop, saved)
 }
 
 /// The reason of the end of a manager that should run.

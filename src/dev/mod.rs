@@ -22,6 +22,7 @@ mod served;
 mod settled;
 mod signing;
 mod simulate;
+mod state;
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -18,7 +18,7 @@ pub mod transcript;
 
 mod cluster;
 
-pub use cluster::{Builder, DevCluster, Snapshot, StartError, manifests};
+pub use cluster::{Builder, DevCluster, Skipped, Snapshot, StartError, manifests};
 pub use steersman_apiserver::{
     Admission, InProcess, auth, faults, https, requests, rest, status, store, tables,
 };

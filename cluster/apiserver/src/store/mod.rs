@@ -69,6 +69,12 @@ impl Revisions {
         }
     }
 
+    /// Moves the counter to `revision`, unless it is there or beyond.
+    pub fn raise(&self, revision: u64) {
+        self.last.fetch_max(revision, Ordering::AcqRel);
+        self.grown.notify_waiters();
+    }
+
     fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -280,6 +286,27 @@ impl TypeStore {
         drop(inner);
         revisions.grown.notify_waiters();
         Ok(new)
+    }
+
+    /// Puts an object in place with the revision that another server gave it. Returns the object that
+    /// it replaces, and the new one. Watches see no event.
+    pub(crate) fn put_back(
+        &self,
+        resource: &Resource,
+        key: &str,
+        value: Value,
+        revision: u64,
+    ) -> (Option<Arc<Object>>, Arc<Object>) {
+        let new = Arc::new(Object::stored(
+            resource,
+            key,
+            value,
+            revision,
+            EventKind::Added,
+        ));
+        let mut inner = self.write();
+        let old = Arc::make_mut(&mut inner.objects).insert(new.key.clone(), new.clone());
+        (old, new)
     }
 
     /// Converts all stored objects by the present rules of `resource`, such as a newer schema. The

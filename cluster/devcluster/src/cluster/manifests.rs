@@ -235,6 +235,11 @@ impl Manifest {
             .unwrap_or_default()
     }
 
+    /// The object as it stands in the file.
+    pub fn into_object(self) -> Value {
+        self.object
+    }
+
     /// `kind`, such as `Deployment`.
     pub fn kind(&self) -> &str {
         self.text("/kind")

@@ -25,10 +25,12 @@ pub mod manifests;
 mod rights;
 mod running;
 mod snapshot;
+mod state;
 
 pub use builder::Builder;
 pub use error::StartError;
 pub use snapshot::Snapshot;
+pub use state::Skipped;
 
 use running::Running;
 

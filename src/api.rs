@@ -56,6 +56,8 @@ pub struct Connection {
     pub credentials: ClusterCredentials,
     /// The transports that these connections share; `None` for clients from other sources.
     pub transports: Option<Transports>,
+    /// Address and credentials of `client`; `None` for clients from other sources.
+    pub server: Option<Arc<kube::Config>>,
 }
 
 /// A client for reviews of requests to our HTTPS port, with its own credentials.
@@ -96,6 +98,7 @@ impl Connection {
             connection.connections += 1;
         }
         connection.transports = Some(transports);
+        connection.server = Some(Arc::new(loaded));
         connection.credentials.root_ca =
             steersman_client::inline_authority(config.kubeconfig.as_deref())?.into();
         if let Some(Serving {
@@ -115,6 +118,15 @@ impl Connection {
             )?;
         }
         Ok(connection)
+    }
+
+    /// A client with new connections, which may reach another API server behind the same address.
+    pub(crate) fn fresh(&self) -> HttpService {
+        let (Some(transports), Some(server)) = (&self.transports, &self.server) else {
+            return self.client.clone();
+        };
+        let connected = transports.connect(server);
+        connected.unwrap_or_else(|_| self.client.clone())
     }
 
     /// Makes all clients refuse writes, and pass them to `held`.
@@ -183,6 +195,7 @@ impl Connection {
             connections: 1,
             credentials: ClusterCredentials::default(),
             transports,
+            server: None,
         }
     }
 }
@@ -237,6 +250,16 @@ impl Clients {
     /// A client for requests that are no part of the controllers' work, such as health checks.
     pub(crate) fn make(&self, identity: &str, timeout: Duration) -> ApiClient {
         self.over(&self.connection.client, identity, timeout, &self.metrics)
+    }
+
+    /// As [`Clients::make`], over `base`.
+    pub(crate) fn make_over(
+        &self,
+        base: &HttpService,
+        identity: &str,
+        timeout: Duration,
+    ) -> ApiClient {
+        self.over(base, identity, timeout, &self.metrics)
     }
 
     /// A client for controllers and informers. [`Clients::activity`] observes its requests.

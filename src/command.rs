@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
 use crate::config::{Config, ConfigError, join_errors};
+use crate::follow::{self, Settle};
 use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
@@ -97,14 +98,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     }
     let config = match Config::new(options, registry) {
         Ok(config) => config,
-        Err(errors) => {
-            for (information, warning) in errors.iter().filter_map(ConfigError::advice) {
-                tracing::info!("{information}");
-                tracing::warn!("{warning}");
-            }
-            tracing::error!(err = join_errors(&errors), "command failed");
-            return ExitCode::FAILURE;
-        }
+        Err(errors) => return refuse(&errors),
     };
     if let Some(reason) = nothing_to_run(&config) {
         tracing::error!(err = reason, "command failed");
@@ -116,21 +110,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         steersman = version::STEERSMAN,
         "Starting"
     );
-    config.features.warn();
-    if !config.without_effect.is_empty() {
-        tracing::warn!(
-            names = config.without_effect.join(" "),
-            "these are accepted but have no effect yet"
-        );
-    }
-    for (flag, workers) in &config.without_workers {
-        tracing::warn!(
-            "--{flag}={workers}: the controller runs without workers, so it does nothing"
-        );
-    }
-    if config.options().list("controllers").is_empty() {
-        tracing::warn!("--controllers is empty, so no controller runs");
-    }
+    warn(&config);
     let server = match config
         .serving
         .as_ref()
@@ -155,7 +135,8 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     runtime.shutdown_timeout(Duration::ZERO);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(Settle::Config(errors)) => refuse(&errors),
+        Err(Settle::Run(error)) => {
             match &error {
                 RunError::LeaseLost => tracing::error!("leaderelection lost"),
                 RunError::Election(reason) => complain!("panic: {reason}"),
@@ -163,6 +144,35 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             }
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// Logs the errors of a configuration.
+fn refuse(errors: &[ConfigError]) -> ExitCode {
+    for (information, warning) in errors.iter().filter_map(ConfigError::advice) {
+        tracing::info!("{information}");
+        tracing::warn!("{warning}");
+    }
+    tracing::error!(err = join_errors(errors), "command failed");
+    ExitCode::FAILURE
+}
+
+/// Logs warnings about settings that have no effect, or a surprising one.
+fn warn(config: &Config) {
+    config.features.warn();
+    if !config.without_effect.is_empty() {
+        tracing::warn!(
+            names = config.without_effect.join(" "),
+            "these are accepted but have no effect yet"
+        );
+    }
+    for (flag, workers) in &config.without_workers {
+        tracing::warn!(
+            "--{flag}={workers}: the controller runs without workers, so it does nothing"
+        );
+    }
+    if config.options().list("controllers").is_empty() {
+        tracing::warn!("--controllers is empty, so no controller runs");
     }
 }
 
@@ -194,13 +204,14 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Connects to the API server, and runs the manager until a signal or an error.
+/// Connects to the API server, and runs the manager until a signal or an error. A change of the
+/// server's release ends the manager in order, and starts another one.
 async fn serve(
-    config: Config,
+    mut config: Config,
     log: Verbosity,
     runtime: &Runtime,
     server: Option<&ServerThread>,
-) -> Result<(), RunError> {
+) -> Result<(), Settle> {
     let stop = CancellationToken::new();
     // Before the spawn: the task runs at the first pause of the start-up. The kernel ignores a
     // SIGTERM for process 1 of a container that does not listen yet.
@@ -211,10 +222,28 @@ async fn serve(
     drop(runtime.spawn(heap::release_regularly()));
     let connection = Connection::from_config(&config)?;
     let serving = server.map_or(runtime.handle(), ServerThread::runtime);
-    Manager::serving_on(serving, config, connection, Clock::system())?
-        .with_verbosity(log)
-        .run(stop)
-        .await
+    let assumed = config.features.releases;
+    config = tokio::select! {
+        settled = follow::settle(config, &connection) => settled?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    if config.features.releases != assumed {
+        warn(&config);
+    }
+    loop {
+        if let Some(reason) = nothing_to_run(&config) {
+            return Err(RunError::NothingToRun(reason).into());
+        }
+        let manager =
+            Manager::serving_on(serving, config.clone(), connection.clone(), Clock::system())?;
+        match manager.with_verbosity(log.clone()).run(stop.clone()).await {
+            Err(RunError::ReleaseChanged(release)) => {
+                config = config.following(release).map_err(Settle::Config)?;
+                warn(&config);
+            }
+            ended => return ended.map_err(Settle::Run),
+        }
+    }
 }
 
 /// Stops the manager at the first SIGTERM or SIGINT, and ends the process at the second one.

@@ -76,6 +76,13 @@ pub enum RunError {
     /// process can lead.
     #[error("no progress, giving up the leadership: {0}")]
     Stalled(String),
+    /// `--controllers` has items but selects no controller.
+    #[error("{0}")]
+    NothingToRun(String),
+    /// The API servers have another release. The Lease was released, and the manager shall start
+    /// again as this release.
+    #[error("the API servers have the release {0} now")]
+    ReleaseChanged(steersman_releases::Release),
     /// A controller ended without a request to stop.
     #[error("controller {0} ended unexpectedly")]
     ControllerEnded(&'static str),

@@ -23,6 +23,7 @@ pub mod dev;
 mod error;
 mod exposition;
 mod features;
+mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gates;

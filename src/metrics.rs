@@ -134,11 +134,12 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::config::Release;
     use crate::exposition;
     use crate::options::Options;
 
     fn features() -> Features {
-        Features::new(&Options::default()).unwrap()
+        Features::new(&Options::default(), Release::NEWEST).unwrap()
     }
 
     #[tokio::test]

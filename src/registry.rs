@@ -3,6 +3,7 @@
 //! The names of the controllers of clouds are accepted too, as upstream. Upstream: `NewControllerDescriptors` in
 //! `cmd/kube-controller-manager/app`, and `IsControllerEnabled` in `k8s.io/controller-manager/app`.
 
+use steersman_releases::{Release, gates_of};
 use steersman_runtime::controller::Descriptor;
 
 /// An item of `--controllers` that names no known controller.
@@ -49,9 +50,9 @@ impl Selection {
             ));
         }
         if let Some(name) = self.gated.first() {
-            let gate = GATED.iter().find(|(gated, _)| gated == name);
-            let gate = gate.map_or("", |(_, gate)| gate);
-            return Some(format!("{name} needs --feature-gates={gate}=true"));
+            let gates = gates_of(name).iter().map(|gate| format!("{gate}=true"));
+            let gates: Vec<_> = gates.collect();
+            return Some(format!("{name} needs --feature-gates={}", gates.join(",")));
         }
         Some("the list names only controllers that are not to run; begin it with *".to_owned())
     }
@@ -100,6 +101,15 @@ impl ControllerRegistry {
         }
         self.descriptors.push(descriptor);
         self
+    }
+
+    /// The controllers of the table that `release` has.
+    pub(crate) fn at(&self, release: Release) -> Self {
+        let mut at_release = self.clone();
+        at_release
+            .descriptors
+            .retain(|descriptor| release.has_controller(descriptor.name));
+        at_release
     }
 
     fn find(&self, name: &str) -> Option<&Descriptor> {
@@ -181,10 +191,7 @@ impl ControllerRegistry {
                 .find(|(named, _)| *named == name)
                 .map(|(_, on)| *on)
         };
-        let has_gate = |name: &str| {
-            let gate = GATED.iter().find(|(gated, _)| *gated == name);
-            gate.is_none_or(|(_, gate)| is_on(gate))
-        };
+        let has_gate = |name: &str| gates_of(name).iter().all(|gate| is_on(gate));
         for descriptor in &self.descriptors {
             if descriptor.name == TOKENS {
                 selection.tokens = Some(*descriptor);
@@ -194,6 +201,11 @@ impl ControllerRegistry {
                 selection.enabled.push(*descriptor);
             } else {
                 selection.gated.push(descriptor.name);
+            }
+            if descriptor.name == TAINT_EVICTION && !has_gate(TAINT_EVICTION) {
+                // Upstream: "Running TaintEvictionController as part of NodeLifecycleController".
+                let is_part = decided(NODE_LIFECYCLE).unwrap_or(star) && self.has(NODE_LIFECYCLE);
+                selection.enabled.extend(is_part.then_some(*descriptor));
             }
         }
         let of_clouds = OF_CLOUDS.iter().map(|(name, _)| *name);
@@ -221,6 +233,10 @@ fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static
     names
 }
 
+/// Without the gate `SeparateTaintEvictionController`, the first one is a part of the second one.
+const TAINT_EVICTION: &str = "taint-eviction-controller";
+const NODE_LIFECYCLE: &str = "node-lifecycle-controller";
+
 /// The controller that upstream marks with `requiresSpecialHandling`.
 const TOKENS: &str = "serviceaccount-token-controller";
 
@@ -230,32 +246,6 @@ const OF_CLOUDS: &[(&str, &str)] = &[
     ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
     ("node-route-controller", "route"),
     ("service-lb-controller", "service"),
-];
-
-/// Controllers that upstream builds only with a feature gate.
-const GATED: &[(&str, &str)] = &[
-    ("device-taint-eviction-controller", "DRADeviceTaints"),
-    (
-        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-        "ClusterTrustBundle",
-    ),
-    (
-        "podcertificaterequest-cleaner-controller",
-        "PodCertificateRequest",
-    ),
-    ("podgroup-protection-controller", "GenericWorkload"),
-    (
-        "resourcepoolstatusrequest-controller",
-        "DRAResourcePoolStatus",
-    ),
-    (
-        "storage-version-migrator-controller",
-        "StorageVersionMigrator",
-    ),
-    (
-        "storageversion-garbage-collector-controller",
-        "StorageVersionAPI",
-    ),
 ];
 
 #[cfg(test)]
@@ -503,6 +493,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn without_its_gate_taint_eviction_is_a_part_of_node_lifecycle() {
+        let registry = ControllerRegistry::builtin();
+        // (list, gate, whether taint eviction runs)
+        let cases = [
+            ("*", true, true),
+            ("*", false, true),
+            ("*,-node-lifecycle-controller", true, true),
+            ("*,-node-lifecycle-controller", false, false),
+            ("*,-taint-eviction-controller", true, false),
+            ("*,-taint-eviction-controller", false, true),
+            ("node-lifecycle-controller", false, true),
+            ("taint-eviction-controller", false, false),
+        ];
+        for (list, is_on, expected) in cases {
+            let is_on = |gate: &str| gate != "SeparateTaintEvictionController" || is_on;
+            let selection = registry.select(&items(list), is_on).unwrap();
+            let runs = selection.enabled.iter();
+            let runs = runs.filter(|found| found.name == TAINT_EVICTION).count();
+            assert_eq!(runs, usize::from(expected), "{list}");
+        }
+    }
+
+    #[test]
+    fn older_releases_lack_newer_controllers() {
+        let name = "podgroup-protection-controller";
+        for (minor, expected) in [(35, false), (36, true)] {
+            let registry = ControllerRegistry::builtin().at(Release::of_minor(minor));
+            assert_eq!(registry.has(name), expected, "1.{minor}");
+            let selected = registry.select(&items(name), |_| true);
+            assert_eq!(selected.is_ok(), expected, "1.{minor}");
+        }
+    }
+
     /// Upstream: `TestNoCloudProviderControllerStarted`.
     #[test]
     fn controllers_of_clouds_exist_only_by_name() {
@@ -611,13 +635,9 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, UPSTREAM);
         assert_eq!(registry.names_off_by_default(), OFF_BY_DEFAULT);
-        for (name, gate) in GATED {
+        let gated = steersman_releases::GATED.iter().map(|(name, _)| name);
+        for name in gated.chain(steersman_releases::ADDED.iter().map(|(name, _)| name)) {
             assert!(registry.has(name), "{name}");
-            assert!(
-                crate::features::help()
-                    .any(|line| line.contains(&format!("kube:{gate}=true|false"))),
-                "{gate} is no gate"
-            );
         }
     }
 

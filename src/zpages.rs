@@ -341,7 +341,7 @@ mod tests {
         }
         Zpages::new(
             &options,
-            &Features::new(&options).unwrap(),
+            &Features::new(&options, Release::NEWEST).unwrap(),
             Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()),
         )
     }

@@ -21,6 +21,7 @@ mod devices;
 mod docs;
 mod election;
 mod failover;
+mod follow;
 mod harness;
 mod health;
 mod hostile;

@@ -3,13 +3,15 @@
 //!
 //! This proves that a user can replace kube-controller-manager by Steersman, and return, without
 //! restarting a pod. By default, the other manager is Steersman too. `STEERSMAN_TAKEOVER_OTHER`,
-//! which `tests/takeover --other PATH` sets, selects another program.
+//! which `tests/takeover --other PATH` sets, selects another program. `KUBEBUILDER_ASSETS` selects a
+//! real control plane, of any known release.
 
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman::ControllerRegistry;
+use steersman_releases::Release;
 
 use crate::harness::Cluster;
 use crate::support::{Program, steersman};
@@ -220,6 +222,15 @@ fn window() -> Duration {
     Duration::from_secs(seconds)
 }
 
+/// The controllers of the release of the API server.
+fn controllers(cluster: &Cluster) -> Vec<&'static str> {
+    let version: Value = serde_json::from_str(&cluster.kubectl("version -o json")).unwrap();
+    let version = version["serverVersion"]["gitVersion"].as_str().unwrap();
+    let release = Release::in_version(version).expect("the API server has a version");
+    let names = ControllerRegistry::builtin().names().into_iter();
+    names.filter(|name| release.has_controller(name)).collect()
+}
+
 /// A running manager. All managers use the same Lease, so two never write at the same time.
 struct Manager(Program);
 
@@ -229,10 +240,7 @@ impl Manager {
             program
                 .arg("--kubeconfig")
                 .arg(cluster.kubeconfig())
-                .arg(format!(
-                    "--controllers={}",
-                    ControllerRegistry::builtin().names().join(",")
-                ))
+                .arg(format!("--controllers={}", controllers(cluster).join(",")))
                 .args([
                     "--allocate-node-cidrs",
                     "--cluster-cidr=10.244.0.0/16",

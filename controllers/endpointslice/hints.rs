@@ -20,15 +20,16 @@ pub(super) enum Distribution {
 
 impl Distribution {
     /// The distribution in effect for `service`. The annotation for topology hints takes
-    /// precedence over the field.
-    pub(super) fn of(service: &Service) -> Option<Self> {
+    /// precedence over the field. Without `has_newer_names`, only `PreferClose` is known. Upstream:
+    /// `validTrafficDistribution`.
+    pub(super) fn of(service: &Service, has_newer_names: bool) -> Option<Self> {
         if topology_enabled(service) {
             return None;
         }
         match service.spec.traffic_distribution.as_deref()? {
             "PreferClose" => Some(Self::Close),
-            "PreferSameZone" => Some(Self::SameZone),
-            "PreferSameNode" => Some(Self::SameNode),
+            "PreferSameZone" if has_newer_names => Some(Self::SameZone),
+            "PreferSameNode" if has_newer_names => Some(Self::SameNode),
             _ => None,
         }
     }

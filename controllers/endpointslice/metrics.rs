@@ -123,13 +123,18 @@ impl SliceMetrics {
     }
 
     /// Counts the slices that a sync of `service` changed.
-    pub(super) fn changed_slices(&self, service: &Service, number: usize) {
+    pub(super) fn changed_slices(
+        &self,
+        service: &Service,
+        distribution: Option<Distribution>,
+        number: usize,
+    ) {
         let topology = if topology_enabled(service) {
             "Auto"
         } else {
             "Disabled"
         };
-        let distribution = Distribution::of(service).map_or("", Distribution::as_str);
+        let distribution = distribution.map_or("", Distribution::as_str);
         let labels = [topology, distribution];
         self.changed_per_sync
             .with_label_values(&labels)

@@ -48,6 +48,7 @@ use steersman_helpers::endpointslice::{
     PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
 };
 use steersman_objects::{EndpointSlice, Node, ObjectKey, Pod, Service};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -170,6 +171,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         times,
         totals,
         distributions,
+        prefers_same: ctx
+            .features
+            .is_on(features::PREFER_SAME_TRAFFIC_DISTRIBUTION),
         metrics,
         client,
         recorder,

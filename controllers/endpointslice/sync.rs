@@ -57,6 +57,8 @@ pub(super) struct Slices {
     pub(super) times: Arc<TriggerTimes>,
     pub(super) totals: Arc<SliceTotals<AddressType>>,
     pub(super) distributions: Arc<TrafficDistributions>,
+    /// The feature gate `PreferSameTrafficDistribution`.
+    pub(super) prefers_same: bool,
     pub(super) metrics: SliceMetrics,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -221,12 +223,17 @@ impl Slices {
         Plans { families, others }
     }
 
+    /// The traffic distribution in effect for `service`.
+    fn distribution(&self, service: &Service) -> Option<Distribution> {
+        Distribution::of(service, self.prefers_same)
+    }
+
     /// Sets the hints of `plan`, or removes them.
     fn set_hints(&self, service: &Service, plan: &mut Plan) -> Option<Hinted> {
         if topology_enabled(service) {
             return Some(self.topology.hint(plan));
         }
-        match Distribution::of(service) {
+        match self.distribution(service) {
             Some(distribution) => hints::distribute(plan, distribution),
             None => hints::remove(plan),
         }
@@ -277,7 +284,7 @@ impl Slices {
                 self.topology.forget_hints(key, family);
             }
         }
-        self.distributions.set(key, Distribution::of(service));
+        self.distributions.set(key, self.distribution(service));
         let bodies = Bodies {
             service,
             trigger_time,
@@ -345,7 +352,11 @@ impl Slices {
             },
         );
         match written.await {
-            Ok(true) => self.metrics.changed_slices(service, writes.len()),
+            Ok(true) => {
+                let distribution = self.distribution(service);
+                self.metrics
+                    .changed_slices(service, distribution, writes.len());
+            }
             Ok(false) => {}
             Err(error) => failures.push(Failure::Write(error)),
         }

@@ -7,11 +7,12 @@ use steersman_objects::{JOB_TRACKING, Job, Pod};
 use steersman_values::resource::{JOBS, PODS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, pod, refusal, warning};
 
+use super::NAME;
 use super::backoff::Backoff;
+use super::gates::BUILT_IN;
 use super::manage::{self, Action};
 use super::pods::JobPod;
 use super::snapshot::Snapshot;
-use super::{BUILT_IN, NAME};
 
 /// Time after which uncounted pods are worth a look: the controller counts them at once.
 const COUNTED_AFTER: SignedDuration = SignedDuration::from_secs(60);

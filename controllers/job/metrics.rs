@@ -8,6 +8,7 @@ use steersman_runtime::informer::Change;
 use steersman_runtime::pod_control::Creations;
 
 use super::end_state::Finish;
+use super::gates::JobGates;
 use super::indexes::Indexes;
 use super::snapshot::Snapshot;
 
@@ -177,10 +178,12 @@ impl JobMetrics {
     }
 
     /// Counts the attempts to create pods.
-    pub(super) fn created(&self, snapshot: &Snapshot<'_>, creations: &Creations) {
+    pub(super) fn created(&self, snapshot: &Snapshot<'_>, creations: &Creations, gates: JobGates) {
         use steersman_objects::PodReplacementPolicy::Failed;
         let replaces_failed = snapshot.job.spec.pod_replacement_policy == Failed;
-        let reason = if replaces_failed && snapshot.failed > 0 {
+        let reason = if !gates.replacement_policy {
+            "new"
+        } else if replaces_failed && snapshot.failed > 0 {
             "recreate_failed"
         } else if snapshot.failed > 0 || snapshot.terminating > 0 {
             "recreate_terminating_or_failed"

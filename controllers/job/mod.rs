@@ -22,6 +22,7 @@ mod conditions;
 mod end_state;
 pub(crate) mod explain;
 mod finalizers;
+mod gates;
 mod handlers;
 mod indexes;
 mod manage;
@@ -58,6 +59,7 @@ use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
+use self::gates::JobGates;
 use self::handlers::Handlers;
 use self::memory::JobMemory;
 use self::metrics::JobMetrics;
@@ -91,15 +93,6 @@ const RULES: &[Rule] = &[
 /// The back-off of a key of both queues. Upstream: `DefaultJobApiBackOff` and `MaxJobApiBackOff`.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-
-/// The value of `spec.managedBy` that names this controller.
-const BUILT_IN: &str = "kubernetes.io/job-controller";
-
-/// The controller that manages `job`, if it is not this one.
-fn external_manager(job: &Job) -> Option<&str> {
-    let manager = job.spec.managed_by.as_deref()?;
-    (manager != BUILT_IN).then_some(manager)
-}
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let Parts {
@@ -148,7 +141,9 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         skips.with_label_values(&labels).inc();
     });
     let written = keyed.writes_to(&jobs);
+    let gates = JobGates::of(&ctx.features);
     let handlers = Handlers {
+        gates,
         jobs: jobs.store(),
         queue: queue.clone(),
         orphans: orphans.clone(),
@@ -159,6 +154,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     };
     handlers.register(&jobs, &pods);
     let orphan_syncer = OrphanSyncer {
+        gates,
         jobs: jobs.store(),
         pods: ByController::of(&pods.store()),
         job_writes: written.clone(),
@@ -166,6 +162,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     };
     let gate = features::MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS;
     let syncer = JobSyncer {
+        gates,
         jobs: jobs.store(),
         control,
         recorder,

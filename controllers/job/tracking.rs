@@ -46,11 +46,13 @@ pub(super) struct Plan {
     pub(super) policy_actions: BTreeMap<&'static str, u64>,
 }
 
-/// Adds finished pods to `status`, and the interim condition of `finish`.
+/// Adds finished pods to `status`, and the interim condition of `finish`. Without `announces`, only an
+/// end by a policy has one.
 pub(super) fn plan(
     snapshot: &Snapshot<'_>,
     mut status: JobStatus,
     finish: Option<&Finish>,
+    announces: bool,
     now: Timestamp,
 ) -> Plan {
     let tracked: HashSet<Uid> = tracked_pods(snapshot)
@@ -75,7 +77,8 @@ pub(super) fn plan(
     if let Some(indexed) = &snapshot.indexed {
         needs_write |= set_indexes(&mut status, indexed, ends.new_indexes);
     }
-    if let Some(finish) = finish.filter(|finish| !finish.is_announced) {
+    let is_due = |finish: &&Finish| !finish.is_announced && (announces || finish.is_by_policy());
+    if let Some(finish) = finish.filter(is_due) {
         let kind = if finish.is_complete {
             SUCCESS_CRITERIA_MET
         } else {
@@ -113,8 +116,12 @@ pub(super) fn count_untracked(status: &mut JobStatus, tracked: &HashSet<Uid>) ->
 
 /// Adds the final condition of `finish`, if all pods ended and are counted. Returns whether the Job
 /// is finished.
-pub(super) fn finish(status: &mut JobStatus, finish: &Finish, now: Timestamp) -> bool {
-    let terminating = status.terminating.unwrap_or(0);
+pub(super) fn finish(
+    status: &mut JobStatus,
+    finish: &Finish,
+    terminating: usize,
+    now: Timestamp,
+) -> bool {
     let uncounted = status.uncounted_terminated_pods.as_ref();
     let has_uncounted =
         uncounted.is_some_and(|pods| !pods.succeeded.is_empty() || !pods.failed.is_empty());

@@ -71,6 +71,9 @@ pub(super) enum ClaimError {
         "resource claim template \"{0}\": resourceclaimtemplate.resource.k8s.io \"{0}\" not found"
     )]
     NoTemplate(Sym),
+    /// The template asks for admin access, and the feature gate `DRAAdminAccess` is off.
+    #[error("admin access is requested, but the feature is disabled")]
+    AdminAccess,
     /// The template lists alternatives, and the feature gate `DRAPrioritizedList` is off.
     #[error("template includes a prioritized list of subrequests, but the feature is disabled")]
     PrioritizedList,

@@ -137,6 +137,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client,
         lists: ctx.client(INFORMERS),
         metrics,
+        has_admin_access: ctx.features.is_on(features::DRA_ADMIN_ACCESS),
         has_prioritized_lists: ctx.features.is_on(features::DRA_PRIORITIZED_LIST),
     });
     handlers::register(&shared, &pods, &claims, &templates);
@@ -172,6 +173,8 @@ struct Shared {
     /// Reads in place of caches, with the rights of the informers.
     lists: ApiClient,
     metrics: ClaimMetrics,
+    /// The feature gate `DRAAdminAccess`.
+    has_admin_access: bool,
     /// The feature gate `DRAPrioritizedList`.
     has_prioritized_lists: bool,
 }

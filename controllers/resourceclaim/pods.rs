@@ -151,6 +151,9 @@ impl Shared {
         let template = self.template(&key).await?;
         let template = template.ok_or_else(|| ClaimError::NoTemplate(Sym::new(&key.name)))?;
         let spec = &template.spec.spec;
+        if !self.has_admin_access && spec.wants_admin_access() {
+            return Err(ClaimError::AdminAccess);
+        }
         let mut requests = spec.devices.requests.iter();
         if !self.has_prioritized_lists && requests.any(|one| !one.first_available.is_empty()) {
             return Err(ClaimError::PrioritizedList);

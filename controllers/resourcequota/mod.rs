@@ -101,6 +101,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         device_claims: ctx.informers.shared(),
         clock: ctx.clock.clone(),
         pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
+        status_resources: ctx.features.is_on(features::IN_PLACE_POD_VERTICAL_SCALING),
     };
     let releases = Arc::new(Releases::default());
     let replenisher = Arc::new(Replenisher {

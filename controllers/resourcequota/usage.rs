@@ -26,6 +26,8 @@ pub(super) struct Usage {
     pub(super) clock: Clock,
     /// Gate `PodLevelResources`.
     pub(super) pod_level_resources: bool,
+    /// Gate `InPlacePodVerticalScaling`.
+    pub(super) status_resources: bool,
 }
 
 /// The result of counting.
@@ -92,6 +94,7 @@ impl Counting<'_> {
         let counting = PodCounting {
             now: self.usage.clock.now(),
             pod_level_resources: self.usage.pod_level_resources,
+            status_resources: self.usage.status_resources,
         };
         if let Source::Number(monitor) = source {
             return Some(tally.objects(of, monitor.number_in(self.namespace)?));

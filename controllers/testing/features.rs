@@ -9,8 +9,8 @@ use steersman_options::features::{self, FeatureGates, Gate};
 use super::NAMESPACE;
 use super::world::World;
 use crate::{
-    daemonset, deployment, devicetainteviction, job, namespace, podautoscaler, podgc, protection,
-    replicaset, resourceclaim, resourcequota, statefulset,
+    daemonset, deployment, devicetainteviction, endpointslice, job, namespace, podautoscaler,
+    podgc, protection, replicaset, resourceclaim, resourcequota, statefulset,
 };
 
 const KEEP: &str = "example.com/keep";
@@ -27,6 +27,7 @@ async fn world(gate: Gate, is_on: bool) -> World {
         daemonset::DESCRIPTOR,
         deployment::DESCRIPTOR,
         devicetainteviction::DESCRIPTOR,
+        endpointslice::DESCRIPTOR,
         job::DESCRIPTOR,
         namespace::DESCRIPTOR,
         podautoscaler::DESCRIPTOR,
@@ -352,6 +353,114 @@ async fn counted_devices(world: &World) -> Value {
     quota["status"]["used"][NAME].clone()
 }
 
+/// Whether a pod gets a claim from a template that asks for admin access.
+async fn has_claim_with_admin_access(world: &World) -> Value {
+    let exactly = json!({"deviceClassName": "c", "adminAccess": true});
+    let template = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t", "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}},
+    });
+    world.cluster.load(template).unwrap();
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+    let user = pod("user", NAMESPACE, json!({ "resourceClaims": claims }));
+    world.create(user).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let is_told = |event: &Value| {
+        event["message"].as_str().is_some_and(|text| {
+            text.contains("admin access is requested, but the feature is disabled")
+        })
+    };
+    let events = world.cluster.objects("events");
+    json!(!events.iter().any(is_told))
+}
+
+/// The usage of a quota with a pod that holds more than it requests now.
+async fn counted_while_resized(world: &World) -> Value {
+    let metadata = json!({"name": "counted", "namespace": NAMESPACE});
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
+        "spec": {"hard": {"requests.cpu": "9"}},
+    });
+    let mut user = pod("user", NAMESPACE, requesting("1"));
+    let held = json!({"requests": {"cpu": "2"}});
+    user["status"] =
+        json!({"phase": "Running", "containerStatuses": [{"name": "main", "resources": held}]});
+    for object in [user, quota] {
+        world.cluster.load(object).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let quota = world.find("resourcequotas", "counted").unwrap();
+    quota["status"]["used"]["requests.cpu"].clone()
+}
+
+/// A Job of one pod, with these fields in its spec.
+async fn create_job(world: &World, spec: Value) {
+    let template =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}});
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "web", "namespace": NAMESPACE}, "spec": {"template": template},
+    });
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        job["spec"][field] = value.clone();
+    }
+    world.create(job).await;
+}
+
+/// The number of pods of a Job that names another controller.
+async fn pods_of_another_manager(world: &World) -> Value {
+    create_job(world, json!({"managedBy": "example.com/queue"})).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    json!(world.cluster.objects("pods").len())
+}
+
+/// Whether the pod of a Job that replaces only failed pods is replaced while it terminates, and how
+/// many terminating pods the status counts.
+async fn pods_beside_a_terminating_one(world: &World) -> Value {
+    create_job(world, json!({"podReplacementPolicy": "Failed"})).await;
+    let state = world.until("a pod", |state| !state.pods.is_empty()).await;
+    let name = state.pods[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}");
+    world.cluster.delete(&path).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let job = world.find("jobs", "web").expect("the test created the Job");
+    let pods = world.cluster.objects("pods");
+    let is_replaced = pods.iter().any(|pod| pod["metadata"]["name"] != *name);
+    json!([is_replaced, job["status"]["terminating"]])
+}
+
+/// The zones in the hints of an endpoint whose Service prefers its node.
+async fn zones_of_hints(world: &World) -> Value {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}},
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "near", "namespace": NAMESPACE},
+        "spec": {
+            "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"], "ipFamilies": ["IPv4"],
+            "selector": {"app": "near"}, "ports": [{"port": 80, "targetPort": 80, "protocol": "TCP"}],
+            "trafficDistribution": "PreferSameNode",
+        },
+    });
+    let mut user = pod("user", NAMESPACE, json!({"nodeName": "n"}));
+    user["metadata"]["labels"] = json!({"app": "near"});
+    user["status"] = json!({
+        "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    });
+    for object in [node, user, service] {
+        world.cluster.load(object).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let slices = world.cluster.objects("endpointslices");
+    slices[0]["endpoints"][0]["hints"]["forZones"][0]["name"].clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_gate_that_controllers_read_has_an_effect() {
     for gate in features::ALL {
@@ -423,6 +532,25 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     spec["resources"] = json!({"requests": {"cpu": "100m"}});
                     let found = autoscaled(&world, 1, Value::Null, spec).await;
                     (found, json!(3), json!(1))
+                }
+                features::DRA_ADMIN_ACCESS => (
+                    has_claim_with_admin_access(&world).await,
+                    json!(true),
+                    json!(false),
+                ),
+                features::IN_PLACE_POD_VERTICAL_SCALING => {
+                    (counted_while_resized(&world).await, json!("2"), json!("1"))
+                }
+                features::JOB_MANAGED_BY => {
+                    (pods_of_another_manager(&world).await, json!(0), json!(1))
+                }
+                features::JOB_POD_REPLACEMENT_POLICY => (
+                    pods_beside_a_terminating_one(&world).await,
+                    json!([false, 1]),
+                    json!([true, null]),
+                ),
+                features::PREFER_SAME_TRAFFIC_DISTRIBUTION => {
+                    (zones_of_hints(&world).await, json!("z"), Value::Null)
                 }
                 other => panic!("this test lacks a case for {}", other.name),
             };

@@ -25,8 +25,8 @@ use super::finding::Finding;
 use super::lease::Lease;
 use super::rights::{self, Answer, Request};
 use super::running::{self, Running};
-use super::skew::ServerVersion;
 use crate::config::Config;
+use crate::follow::ServerVersion;
 
 /// Time limit of a request. A check that hangs helps nobody.
 const TIMEOUT: Duration = Duration::from_secs(10);

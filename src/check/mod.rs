@@ -168,7 +168,7 @@ fn flags(config: &Config) -> Vec<Finding> {
 
 /// The findings about the cluster.
 fn of_facts(config: &Config, facts: &Facts, now: Timestamp) -> Vec<Finding> {
-    let mut findings = vec![skew::check(&facts.version)];
+    let mut findings = vec![skew::check(config, &facts.version)];
     findings.extend(rights::check(&rights::needed(config), &facts.answers));
     findings.extend(of_keys(config, facts, now));
     findings.extend(match (&facts.lease, &config.election) {

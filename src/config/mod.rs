@@ -66,6 +66,8 @@ pub struct Config {
     /// Controllers that run without workers: their flag and its value, zero or negative.
     pub without_workers: Vec<(&'static str, i64)>,
     options: Options,
+    /// The controllers of all releases.
+    registry: ControllerRegistry,
 }
 
 /// The Lease, and the durations of leader election.
@@ -245,9 +247,33 @@ const BOUNDED: &[(&str, i64, &str)] = &[
 
 impl Config {
     /// Checks `options` against `registry`. Reports all errors at once.
+    ///
+    /// Without `--emulated-version`, the release is the newest one that accepts the feature gates.
+    /// The manager changes it to that of the API server.
     pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
+        let accepts = |release: &Release| Features::new(&options, *release).is_ok();
+        let release = Release::known().find(accepts).unwrap_or(Release::NEWEST);
+        Self::at(release, options, registry)
+    }
+
+    /// The same settings for a manager that equals `release`.
+    pub(crate) fn following(&self, release: Release) -> Result<Self, Vec<ConfigError>> {
+        Self::at(release, self.options.clone(), &self.registry)
+    }
+
+    /// Whether the manager equals the release of its API server, because `--emulated-version` is not
+    /// set.
+    pub(crate) fn follows_server(&self) -> bool {
+        self.options.list("emulated-version").is_empty()
+    }
+
+    fn at(
+        release: Release,
+        options: Options,
+        registry: &ControllerRegistry,
+    ) -> Result<Self, Vec<ConfigError>> {
         // As in upstream, an invalid feature gate hides all other errors.
-        let features = Features::new(&options).map_err(|errors| {
+        let features = Features::new(&options, release).map_err(|errors| {
             errors
                 .into_iter()
                 .map(ConfigError::from)
@@ -255,6 +281,7 @@ impl Config {
         })?;
         let mut errors = check(&options);
         let controllers = registry
+            .at(features.releases.emulated)
             .select(&options.list("controllers"), |gate| features.is_on(gate))
             .unwrap_or_else(|unknown| {
                 errors.extend(unknown.into_iter().map(ConfigError::from));
@@ -309,6 +336,7 @@ impl Config {
             without_effect,
             without_workers,
             options,
+            registry: registry.clone(),
         })
     }
 

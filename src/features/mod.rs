@@ -1,103 +1,27 @@
 //! Feature gates: the gates of upstream's manager, and the values set by the user.
 //!
-//! table.rs (the gates of each release) and flags -> [`Features`] -> help, `/metrics`, `/flagz`,
-//! behaviour
+//! `steersman-releases` (the gates of each release) and flags -> [`Features`] -> help, `/metrics`,
+//! `/flagz`, behaviour
 //!
-//! [`steersman_options::features`] has the gates that controllers read. [`FIXED`] lists gates of
-//! implemented parts that Steersman does not evaluate. Gates of missing parts are accepted too, so
-//! that the arguments of an existing installation work. Upstream:
+//! [`steersman_options::features`] has the gates that controllers read. All other gates of upstream's
+//! manager are accepted too, so that the arguments of an existing installation work. Upstream:
 //! `k8s.io/component-base/featuregate`.
 
-mod releases;
-mod table;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use steersman_options::features::FeatureGates;
+use steersman_releases::{Effect, Gate, Spec, Stage, effect};
 
 use crate::options::{Options, go_bool};
-pub use releases::{Release, Releases};
-
-/// The maturity of a feature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Alpha,
-    Beta,
-    Stable,
-    Deprecated,
-}
-
-impl Stage {
-    /// The stage in metrics and help; a stable feature has an empty one.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Alpha => "ALPHA",
-            Self::Beta => "BETA",
-            Self::Stable => "",
-            Self::Deprecated => "DEPRECATED",
-        }
-    }
-}
-
-/// The properties of a gate from one release on.
-#[derive(Debug, Clone, Copy)]
-struct Spec {
-    /// Minor version of that release.
-    since: u8,
-    stage: Stage,
-    default: bool,
-    /// Whether the gate can only be set to its default.
-    locked: bool,
-}
-
-/// A feature gate with its history.
-#[derive(Debug)]
-struct Gate {
-    name: &'static str,
-    /// Properties by release, oldest first.
-    specs: &'static [Spec],
-}
-
-impl Gate {
-    /// The properties in the release `1.<minor>`; `None` if the gate is newer.
-    fn at(&self, minor: u8) -> Option<&'static Spec> {
-        self.specs.iter().rev().find(|spec| spec.since <= minor)
-    }
-}
-
-/// The gate called `name`. The table is sorted by name.
-fn find(name: &str) -> Option<&'static Gate> {
-    let at = table::GATES
-        .binary_search_by_key(&name, |gate| gate.name)
-        .ok()?;
-    Some(&table::GATES[at])
-}
+pub use steersman_releases::Release;
+pub use versions::Releases;
 
 /// Gates that change the default of all gates of one stage.
 const ALL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
-
-/// Gates that have no effect, with the value that Steersman's behaviour corresponds to. Gates about
-/// internals of upstream's client library, such as `AtomicFIFO`, are omitted.
-const FIXED: &[(&str, bool)] = &[
-    ("ClientsAllowCARotation", true),
-    ("ClientsAllowCBOR", false),
-    ("ClientsPreferCBOR", false),
-    ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
-    ("CoordinatedLeaderElection", false),
-    // DeviceTaintRules taint no devices.
-    ("DRADeviceTaintRules", false),
-    ("NativeHistograms", false),
-    // Every sync waits until its cache contains the controller's own writes.
-    ("StaleControllerConsistencyJob", true),
-    ("StaleControllerConsistencyDaemonSet", true),
-    ("StaleControllerConsistencyReplicaSet", true),
-    ("StaleControllerConsistencyStatefulSet", true),
-    ("WatchListClient", true),
-    // Jobs get no Workload and PodGroup for gang scheduling.
-    ("WorkloadWithJob", false),
-];
 
 /// An invalid feature gate or emulated version. The texts are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -176,11 +100,13 @@ pub struct Features {
 }
 
 impl Features {
-    /// Reads `--feature-gates`, `--emulated-version` and `--min-compatibility-version`.
-    pub(crate) fn new(options: &Options) -> Result<Self, Vec<FeatureError>> {
+    /// Reads `--feature-gates`, `--emulated-version` and `--min-compatibility-version`. Without
+    /// `--emulated-version`, the manager equals `followed`.
+    pub(crate) fn new(options: &Options, followed: Release) -> Result<Self, Vec<FeatureError>> {
         let releases = Releases::new(
             &options.list("emulated-version"),
             &options.list("min-compatibility-version"),
+            followed,
         )?;
         let wanted = parse(&options.gates("feature-gates")).map_err(|error| vec![error])?;
         let mut features = Self {
@@ -206,8 +132,10 @@ impl Features {
 
     /// The gate called `name`, if the emulated release has it and allows this value.
     fn check(&self, name: &str, value: bool) -> Result<&'static str, FeatureError> {
-        let gate = find(name).ok_or_else(|| FeatureError::Unknown(name.to_owned()))?;
-        match gate.at(self.releases.minor()) {
+        let gate = self
+            .known_gate(name)
+            .ok_or_else(|| FeatureError::Unknown(name.to_owned()))?;
+        match gate.at(self.releases.emulated) {
             None => Err(FeatureError::TooNew {
                 gate: name.to_owned(),
                 value,
@@ -220,9 +148,14 @@ impl Features {
         }
     }
 
+    /// The gate called `name`, unless it is unknown or was removed before the emulated release.
+    fn known_gate(&self, name: &str) -> Option<&'static Gate> {
+        Gate::find(name).filter(|gate| !gate.is_removed_in(self.releases.emulated))
+    }
+
     /// Errors of enabled gates that depend on disabled ones.
     fn unmet_dependencies(&self) -> impl Iterator<Item = FeatureError> {
-        let on: Vec<_> = table::DEPENDENCIES
+        let on: Vec<_> = Gate::dependencies()
             .iter()
             .filter(|(name, _)| self.is_on(name))
             .collect();
@@ -238,7 +171,8 @@ impl Features {
 
     /// Whether the gate called `name` is on. A gate that the emulated release lacks is off.
     pub(crate) fn is_on(&self, name: &str) -> bool {
-        let spec = find(name).and_then(|gate| gate.at(self.releases.minor()));
+        let gate = self.known_gate(name);
+        let spec = gate.and_then(|gate| gate.at(self.releases.emulated));
         spec.is_some_and(|spec| self.state(name, spec))
     }
 
@@ -264,19 +198,23 @@ impl Features {
 
     /// The gates of the emulated release: name, stage, value.
     fn known(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
-        let minor = self.releases.minor();
-        table::GATES.iter().filter_map(move |gate| {
-            let spec = gate.at(minor)?;
+        let release = self.releases.emulated;
+        let gates = Gate::all().iter();
+        let known = gates.filter(move |gate| !gate.is_removed_in(release));
+        known.filter_map(move |gate| {
+            let spec = gate.at(release)?;
             Some((gate.name, spec.stage, self.state(gate.name, spec)))
         })
     }
 
     /// Gates that the user has set to a value that Steersman ignores.
     pub(crate) fn without_effect(&self) -> impl Iterator<Item = &'static str> {
-        FIXED
-            .iter()
-            .filter(|(name, done)| self.asked.get(name).is_some_and(|asked| asked != done))
-            .map(|(name, _)| *name)
+        let asked = self.asked.iter();
+        let ignored = asked.filter(|(name, asked)| {
+            let fixed = effect(name).and_then(Effect::fixed_state);
+            fixed.is_some_and(|state| state != **asked)
+        });
+        ignored.map(|(name, _)| *name)
     }
 
     /// Logs a warning for each stable or deprecated gate that the user has set.
@@ -301,14 +239,16 @@ impl Features {
 
 /// The lines about feature gates in `--help`: alpha and beta gates only, as upstream.
 pub(crate) fn help() -> impl Iterator<Item = String> {
-    let newest = u8::MAX;
-    table::GATES.iter().filter_map(move |gate| {
+    let newest = Release::NEWEST;
+    let gates = Gate::all().iter();
+    let known = gates.filter(move |gate| !gate.is_removed_in(newest));
+    known.filter_map(move |gate| {
         let spec = gate
             .at(newest)
             .filter(|spec| matches!(spec.stage, Stage::Alpha | Stage::Beta))?;
         Some(format!(
             "{}:{}=true|false ({} - default={})",
-            releases::COMPONENT,
+            versions::COMPONENT,
             gate.name,
             spec.stage.name(),
             spec.default
@@ -327,12 +267,12 @@ fn parse(items: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
         .iter()
         .map(|(component, _)| component.as_str())
         .collect();
-    if components.contains("") && components.contains(releases::COMPONENT) {
+    if components.contains("") && components.contains(versions::COMPONENT) {
         return Err(FeatureError::Mixed);
     }
     if let Some(unknown) = components
         .into_iter()
-        .find(|component| !["", releases::COMPONENT].contains(component))
+        .find(|component| !["", versions::COMPONENT].contains(component))
     {
         return Err(FeatureError::Component(unknown.to_owned()));
     }
@@ -414,45 +354,13 @@ mod tests {
         let mut options = Options::default();
         options.set("feature-gates", gates).unwrap();
         options.set("emulated-version", emulated).unwrap();
-        Features::new(&options).map_err(|errors| {
+        Features::new(&options, Release::NEWEST).map_err(|errors| {
             errors
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join(", ")
         })
-    }
-
-    #[test]
-    fn the_table_is_sorted_and_histories_are_consistent() {
-        assert!(table::GATES.is_sorted_by_key(|gate| gate.name));
-        for gate in table::GATES {
-            assert!(
-                gate.specs.is_sorted_by(|a, b| a.since < b.since),
-                "{}",
-                gate.name
-            );
-            let unlocked = gate
-                .specs
-                .iter()
-                .skip_while(|spec| !spec.locked)
-                .find(|spec| !spec.locked);
-            assert!(unlocked.is_none(), "{} is locked, then unlocked", gate.name);
-        }
-        let names = table::DEPENDENCIES
-            .iter()
-            .flat_map(|(name, needed)| needed.iter().chain([name]));
-        for name in names.copied().chain(FIXED.iter().map(|(name, _)| *name)) {
-            assert!(find(name).is_some(), "{name}");
-        }
-    }
-
-    #[test]
-    fn no_gate_lets_a_sync_act_on_an_old_cache() {
-        let names = table::GATES.iter().map(|gate| gate.name);
-        for name in names.filter(|name| name.starts_with("StaleControllerConsistency")) {
-            assert!(FIXED.contains(&(name, true)), "{name}");
-        }
     }
 
     #[test]
@@ -508,6 +416,9 @@ mod tests {
                 true,
             ),
             ("", "", "NoSuchGate", false),
+            ("JobManagedBy=false", "1.34", "JobManagedBy", false),
+            ("PodIndexLabel=true", "1.34", "PodIndexLabel", true),
+            ("", "1.35", "PodIndexLabel", false),
         ];
         for (gates, emulated, gate, state) in cases {
             assert_eq!(
@@ -546,6 +457,11 @@ mod tests {
                 "1.35",
                 "cannot set feature gate NativeHistograms to true, feature is PreAlpha at emulated version 1.35, min compatibility \
                  version 1.34",
+            ),
+            (
+                "PodIndexLabel=true",
+                "1.35",
+                "unrecognized feature gate: PodIndexLabel",
             ),
             ("wardle:A=true", "", "component not registered: wardle"),
             (
@@ -595,22 +511,25 @@ mod tests {
     #[test]
     fn controllers_read_the_values_that_were_set() {
         for gate in of_controllers::ALL {
-            let spec = find(gate.name).and_then(|gate| gate.at(u8::MAX)).unwrap();
+            let known = Gate::find(gate.name).unwrap();
+            let spec = known.at(Release::NEWEST).unwrap();
             assert_eq!(spec.default, gate.default, "{}", gate.name);
+            let of_gate = effect(gate.name);
             assert!(
-                FIXED.iter().all(|(name, _)| *name != gate.name),
-                "{} has an effect",
+                matches!(of_gate, Some(Effect::Acts | Effect::Partly(_))),
+                "{}: {of_gate:?}",
                 gate.name
             );
             // Newer releases lock some gates. Emulate a release in which they can be set.
-            let emulated = if spec.locked { "1.34" } else { "" };
-            let needed = table::DEPENDENCIES
+            let free = Release::known().find(|release| known.is_free_in(*release));
+            let emulated = free.unwrap().to_string();
+            let needed = Gate::dependencies()
                 .iter()
                 .find(|(name, _)| *name == gate.name);
             let needed = needed.into_iter().flat_map(|(_, needed)| *needed);
             let needed: String = needed.map(|gate| format!("{gate}=true,")).collect();
             let set = |to: bool| {
-                features(&format!("{needed}{}={to}", gate.name), emulated)
+                features(&format!("{needed}{}={to}", gate.name), &emulated)
                     .map(|set| set.for_controllers().is_on(gate))
             };
             match set(false) {

@@ -27,6 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::access::{Access, AccessMetrics};
 use crate::api::{Clients, Connection, Delegate, wait_as_candidate, wait_for_api_server};
 use crate::config::{self, Config, ElectionSettings, Serving};
+use crate::follow::Follower;
 use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::logs::Verbosity;
 use crate::server::{Endpoints, Server};
@@ -44,6 +45,8 @@ use term::{SharedParts, Term};
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time limit of one request to `/healthz` of the API server.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for background tasks to end before a start as another release.
+const RESTART: Duration = Duration::from_secs(3);
 
 /// A manager with connections and a bound port, before it starts to work.
 pub struct Manager {
@@ -179,14 +182,17 @@ impl Manager {
     /// Runs until `stop`, then stops controllers in order and releases the Lease.
     ///
     /// # Errors
+    /// [`RunError::ReleaseChanged`] asks for a new manager that equals another release.
     /// Returns an error for every end other than `stop`. After [`RunError::LeaseLost`], no write is
     /// in progress or will be sent.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), RunError> {
         let tasks = Tasks::default();
         self.registry.register(Box::new(tasks.panics()))?;
         let background = CancellationToken::new();
+        // Cancelled by `stop` and by a change of the release.
+        let leave = stop.child_token();
         self.health
-            .add("shutdown", Scope::Ready, shutdown_check(&stop));
+            .add("shutdown", Scope::Ready, shutdown_check(&leave));
         let server = self.server.take();
         let elector = match self.config.election.clone() {
             Some(settings) => Some(self.elector(&settings, &tasks, &background)?),
@@ -226,6 +232,18 @@ impl Manager {
             checked = healthy => checked?,
         }
 
+        let follower = Follower::new(&self.config, &self.clients, leave.clone());
+        if let Some(follower) = &follower {
+            if !follower.is_current(PROBE_TIMEOUT).await {
+                background.cancel();
+                tasks.join(RESTART).await;
+                return Err(RunError::ReleaseChanged(follower.next()));
+            }
+            let follower = follower.clone();
+            let until = background.clone();
+            tasks.spawn("release", async move { follower.run(until).await });
+        }
+
         let resync = jittered(self.config.min_resync);
         let informers = InformerFactory::new(
             self.clients.make_for_work("shared-informers", LIST_TIMEOUT),
@@ -255,9 +273,15 @@ impl Manager {
             tasks,
             background,
         };
-        Term::new(&self, &shared, &stop, elector.as_ref())
+        let ended = Term::new(&self, &shared, &leave, elector.as_ref(), follower.as_ref())
             .run(elector)
-            .await
+            .await;
+        match follower {
+            Some(follower) if ended.is_ok() && !stop.is_cancelled() => {
+                Err(RunError::ReleaseChanged(follower.next()))
+            }
+            _ => ended,
+        }
     }
 
     /// Whether there is a private key for tokens of ServiceAccounts.

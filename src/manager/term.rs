@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 use super::{Manager, RunError, jittered};
 use crate::api::{check_lock, wait_for_api_server};
+use crate::follow::Follower;
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 use crate::registry::Selection;
@@ -32,6 +33,8 @@ use crate::why::ManagerInside;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 /// Time limit for controllers to stop after a stall, if `--controller-shutdown-timeout` sets none.
 const STALLED_SHUTDOWN: Duration = Duration::from_secs(10);
+/// Time limit of the look at the version of the API server before a term.
+const LOOK: Duration = Duration::from_secs(1);
 /// Time limit for sending queued Events and other background work after everything else has
 /// stopped.
 const FLUSH: Duration = Duration::from_secs(3);
@@ -50,8 +53,9 @@ pub(super) struct SharedParts {
 pub(super) struct Term<'a> {
     manager: &'a Manager,
     shared: &'a SharedParts,
-    /// Cancelled when the process was asked to stop.
+    /// Cancelled when the process was asked to stop, or when the release has changed.
     stop: &'a CancellationToken,
+    follower: Option<&'a Follower>,
     /// Tasks of controllers that outlive `Controller::run`, such as Event senders.
     senders: Arc<Tasks>,
     /// Cancelled to end `senders` after they have sent their queues.
@@ -75,11 +79,13 @@ impl<'a> Term<'a> {
         shared: &'a SharedParts,
         stop: &'a CancellationToken,
         elector: Option<&Elector>,
+        follower: Option<&'a Follower>,
     ) -> Self {
         Self {
             manager,
             shared,
             stop,
+            follower,
             senders: Arc::new(shared.tasks.beside()),
             stop_senders: CancellationToken::new(),
             gates: Gates::new(elector.map(Elector::gate), stop),
@@ -157,6 +163,12 @@ impl<'a> Term<'a> {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             checked = wait_for_api_server(probe, &manager.clients.connection().host) => checked?,
+        }
+        // A standby may have waited through an upgrade of the API servers.
+        if let Some(follower) = self.follower
+            && !follower.is_current(LOOK).await
+        {
+            return Ok(());
         }
         let context = self.context();
         let built = self.build(&context)?;
@@ -242,7 +254,9 @@ impl<'a> Term<'a> {
         } = &self.manager.config.controllers;
         let enabled = enabled.iter().map(|descriptor| descriptor.name);
         let not_built = enabled.filter(|name| built.iter().all(|(running, _)| running != name));
+        let is_running = |name: &&str| built.iter().any(|(running, _)| running == name);
         let off = disabled.iter().chain(gated).copied().chain(not_built);
+        let off = off.filter(|name| !is_running(name));
         let inside = ManagerInside {
             identity: self.identity.clone(),
             switched_off: off.map(str::to_owned).collect(),

@@ -494,14 +494,14 @@ mod tests {
     use tower::Service;
 
     use super::*;
-    use crate::config::Features;
+    use crate::config::{Features, Release};
     use crate::options::Options;
 
     fn endpoints() -> Endpoints {
         let slis = Registry::new();
         let metrics = Registry::new();
         let options = Options::default();
-        let features = Features::new(&options).unwrap();
+        let features = Features::new(&options, Release::NEWEST).unwrap();
         crate::metrics::register(&metrics, &features).unwrap();
         Endpoints {
             health: HealthChecks::new(&slis, &metrics, 7, false).unwrap(),

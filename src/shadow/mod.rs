@@ -32,6 +32,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::api::Connection;
 use crate::beside::{self, Output};
 use crate::config::{Config, join_errors};
+use crate::follow::{self, Settle};
 use crate::health::Progress;
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
@@ -89,6 +90,15 @@ enum ShadowError {
     NotStarted(GoDuration),
     #[error("the manager ended early")]
     Ended,
+}
+
+impl From<Settle> for ShadowError {
+    fn from(error: Settle) -> Self {
+        match error {
+            Settle::Config(errors) => Self::Config(join_errors(&errors)),
+            Settle::Run(error) => Self::Run(error),
+        }
+    }
 }
 
 /// The own flags of the command.
@@ -191,6 +201,7 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
 async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowError> {
     let mut signals = Signals::listen_on_terminal().map_err(ShadowError::Signals)?;
     let config = only_watching(options)?;
+    let config = follow::settle(config.clone(), &Connection::from_config(&config)?).await?;
     let ledger = Arc::new(Mutex::new(Ledger::new(settings.grace)));
     let mut connection = Connection::from_config(&config)?;
     let reads = connection.client.clone();

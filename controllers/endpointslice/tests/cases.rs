@@ -225,6 +225,7 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
     let [endpoints, slices, desired] = metrics.totals();
     let mut keyed = Keyed::<Service>::new(context, "test", "test");
     let syncer = Slices {
+        prefers_same: true,
         pods: PodsByLabel::of(&std::iter::empty().collect()),
         slices: SlicesByService::of(&std::iter::empty().collect()),
         nodes: nodes.into_iter().collect(),

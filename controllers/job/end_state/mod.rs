@@ -47,6 +47,11 @@ impl Finish {
         }
     }
 
+    /// Whether a policy of the Job decided about its end.
+    pub(super) fn is_by_policy(&self) -> bool {
+        ["PodFailurePolicy", "SuccessPolicy"].contains(&&*self.reason)
+    }
+
     /// The end that the interim condition `condition` announced.
     fn announced(condition: &Condition, is_complete: bool) -> Self {
         Self {

@@ -18,7 +18,7 @@ use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::Clock;
 
 use super::end_state;
-use super::external_manager;
+use super::gates::JobGates;
 use super::memory::JobMemory;
 use super::metrics::JobMetrics;
 use super::orphans::OrphanKey;
@@ -28,6 +28,7 @@ pub(super) const BATCH: Duration = Duration::from_secs(1);
 
 /// The objects that the handlers act on.
 pub(super) struct Handlers {
+    pub(super) gates: JobGates,
     pub(super) jobs: Store<Job>,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) orphans: WorkQueue<OrphanKey>,
@@ -60,7 +61,7 @@ impl Handlers {
 
     fn job_added(&self, job: &Job) {
         self.queue.add(job.key());
-        if let Some(name) = external_manager(job) {
+        if let Some(name) = self.gates.external_manager(job) {
             self.metrics.external(name);
         }
     }

@@ -30,6 +30,7 @@ impl Fixture {
         }
         let syncer = &one.parts.syncer;
         let handlers = Handlers {
+            gates: syncer.gates,
             jobs: one.jobs.clone(),
             queue: one.parts.keyed.queue(),
             orphans: one.parts.orphans.clone(),

@@ -18,8 +18,8 @@ use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_values::intern::Sym;
 use steersman_values::labels::Selector;
 
-use super::external_manager;
 use super::finalizers::{RemovalPatch, is_gone};
+use super::gates::JobGates;
 
 /// Pods to check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,6 +75,7 @@ pub(super) enum OrphanError {
 
 /// Syncs the queue of orphans.
 pub(super) struct OrphanSyncer {
+    pub(super) gates: JobGates,
     pub(super) jobs: Store<Job>,
     pub(super) pods: ByController<Pod>,
     /// Tells whether the cache of Jobs is older than this term.
@@ -156,7 +157,7 @@ impl OrphanSyncer {
             return Ok(false);
         }
         if let Some(job) = owner_of(&self.jobs, &pod.meta) {
-            return Ok(!counts_pods_of(&job, reference));
+            return Ok(!self.counts_pods_of(&job, reference));
         }
         if !self.job_writes.predates_term() {
             return Ok(true);
@@ -167,7 +168,7 @@ impl OrphanSyncer {
             pod: pod.key(),
             source,
         })?;
-        Ok(live.is_none_or(|job| !counts_pods_of(&job, reference)))
+        Ok(live.is_none_or(|job| !self.counts_pods_of(&job, reference)))
     }
 
     /// The Job `name` as the API server has it now.
@@ -184,12 +185,14 @@ impl OrphanSyncer {
             Err(error) => Err(LiveError::Request(error)),
         }
     }
-}
 
-/// Whether `job` is the owner in `reference`, and its pods keep the finalizer: it is unfinished, or
-/// another controller manages it. Another Job of the same name does not count pods of this one.
-fn counts_pods_of(job: &Job, reference: &OwnerReference) -> bool {
-    job.meta.uid == reference.uid && (job.finished().is_none() || external_manager(job).is_some())
+    /// Whether `job` is the owner in `reference`, and its pods keep the finalizer: it is unfinished,
+    /// or another controller manages it. Another Job of the same name does not count pods of this
+    /// one.
+    fn counts_pods_of(&self, job: &Job, reference: &OwnerReference) -> bool {
+        let keeps = job.finished().is_none() || self.gates.external_manager(job).is_some();
+        job.meta.uid == reference.uid && keeps
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 pub(super) use self::status::Write;
 use super::conditions::{self, SUSPENDED};
 use super::end_state;
-use super::external_manager;
+use super::gates::JobGates;
 use super::manage::{self, Action};
 use super::memory::JobMemory;
 use super::metrics::{JobMetrics, SyncAction};
@@ -69,6 +69,7 @@ pub(super) enum TrackError {
 
 /// Syncs Jobs.
 pub(super) struct JobSyncer {
+    pub(super) gates: JobGates,
     pub(super) jobs: Store<Job>,
     pub(super) control: PodControl,
     pub(super) recorder: EventRecorder,
@@ -89,14 +90,14 @@ impl ObjectSyncer for JobSyncer {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, cached: Arc<Job>) -> Result<Requeue, SyncError> {
-        if external_manager(&cached).is_some() {
+        if self.gates.external_manager(&cached).is_some() {
             return Ok(Requeue::Never);
         }
         if cached.finished().is_some() {
             self.memory.forget(key);
             return Ok(Requeue::Never);
         }
-        let job = self.memory.newest(key, cached);
+        let job = self.gates.apply(self.memory.newest(key, cached));
         if job.finished().is_some() {
             return Ok(Requeue::Never);
         }
@@ -248,7 +249,13 @@ impl JobSyncer {
         if let Some(failure) = failure.take_if(|failure| failure.is_fenced()) {
             return Err(SyncError::Pods(failure));
         }
-        let changed = set_counts(&mut status, counts) || suspension_changed;
+        let changed = self.set_counts(&mut status, counts) || suspension_changed;
+        // Upstream: `trackTerminatingPods` and `enactJobFinished`.
+        let terminating = if self.gates.delays_ends() {
+            counts.terminating
+        } else {
+            0
+        };
         let tracked = self.track(
             owner,
             &snapshot,
@@ -257,6 +264,7 @@ impl JobSyncer {
                 changed,
                 finish,
                 backoff,
+                terminating,
             },
         );
         tracked.await.map_err(SyncError::Track)?;
@@ -334,19 +342,20 @@ impl JobSyncer {
         let about = ObjectReference::of(job);
         self.recorder.event(about, kind, reason, message.to_owned());
     }
-}
 
-/// Sets the numbers of pods. Returns whether one changes.
-fn set_counts(status: &mut JobStatus, counts: Counts) -> bool {
-    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let new = (
-        number(counts.active),
-        Some(number(counts.ready)),
-        Some(number(counts.terminating)),
-    );
-    let changed = new != (status.active, status.ready, status.terminating);
-    (status.active, status.ready, status.terminating) = new;
-    changed
+    /// Sets the numbers of pods. Returns whether one changes.
+    fn set_counts(&self, status: &mut JobStatus, counts: Counts) -> bool {
+        let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+        let terminating = self.gates.replacement_policy.then_some(counts.terminating);
+        let new = (
+            number(counts.active),
+            Some(number(counts.ready)),
+            terminating.map(number),
+        );
+        let changed = new != (status.active, status.ready, status.terminating);
+        (status.active, status.ready, status.terminating) = new;
+        changed
+    }
 }
 
 fn label_of(action: &Action) -> SyncAction {

@@ -67,7 +67,7 @@ impl JobSyncer {
                 self.control.create_each(owner, indexes.len(), body).await
             }
         };
-        self.metrics.created(snapshot, &creations);
+        self.metrics.created(snapshot, &creations, self.gates);
         counts.active += creations.created + creations.refused;
         counts.refused = creations.refused;
         creations

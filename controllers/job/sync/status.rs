@@ -29,6 +29,8 @@ pub(in crate::job) struct Write {
     pub(in crate::job) finish: Option<Finish>,
     /// The record to remember after the first write.
     pub(in crate::job) backoff: Backoff,
+    /// Terminating pods that the end of the Job waits for.
+    pub(in crate::job) terminating: usize,
 }
 
 impl JobSyncer {
@@ -44,9 +46,12 @@ impl JobSyncer {
             changed,
             finish,
             backoff,
+            terminating,
         } = write;
         let (key, cached) = (owner.key, owner.object);
-        let mut plan = tracking::plan(snapshot, status, finish.as_ref(), self.clock.now());
+        let announces = self.gates.delays_ends();
+        let now = self.clock.now();
+        let mut plan = tracking::plan(snapshot, status, finish.as_ref(), announces, now);
         let written = if plan.needs_write || changed {
             let written = self.write_status(key, cached, &plan.status).await;
             let written = written.map_err(TrackError::Add)?;
@@ -68,8 +73,9 @@ impl JobSyncer {
             .map_or(plan.status, |job| job.status.clone());
         let moved = tracking::count_untracked(&mut status, &plan.tracked);
         let finish = finish.filter(|_| failure.is_none() && !plan.is_cut);
+        let now = self.clock.now();
         let finish =
-            finish.filter(|finish| tracking::finish(&mut status, finish, self.clock.now()));
+            finish.filter(|finish| tracking::finish(&mut status, finish, terminating, now));
         if moved || finish.is_some() {
             let counted = self.write_status(key, job, &status).await;
             let counted = counted.map_err(TrackError::Remove)?;

@@ -100,6 +100,7 @@ async fn check(mut case: Case) {
         changed: case.changed,
         finish: case.finish.as_deref().map(end),
         backoff: Backoff::default(),
+        terminating: snapshot.terminating,
     };
     let result = syncer.track(owner, &snapshot, write).await;
     assert_eq!(

@@ -38,6 +38,8 @@ impl Gate {
 /// ReplicaSets and Deployments report `status.terminatingReplicas`.
 pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
+/// Generated claims for devices may ask for admin access.
+pub const DRA_ADMIN_ACCESS: Gate = Gate::on("DRAAdminAccess");
 /// Claims for devices count for extended resources of quotas.
 pub const DRA_EXTENDED_RESOURCE: Gate = Gate::on("DRAExtendedResource");
 /// Claims for devices may list alternatives.
@@ -48,6 +50,12 @@ pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceCla
 pub const HPA_CONFIGURABLE_TOLERANCE: Gate = Gate::on("HPAConfigurableTolerance");
 /// A HorizontalPodAutoscaler with `minReplicas: 0` scales its target to zero and back.
 pub const HPA_SCALE_TO_ZERO: Gate = Gate::off("HPAScaleToZero");
+/// Quotas count the resources in the status of resized pods.
+pub const IN_PLACE_POD_VERTICAL_SCALING: Gate = Gate::on("InPlacePodVerticalScaling");
+/// Jobs with another `spec.managedBy` are left to their controller.
+pub const JOB_MANAGED_BY: Gate = Gate::on("JobManagedBy");
+/// `spec.podReplacementPolicy` of a Job has an effect, and its status counts terminating pods.
+pub const JOB_POD_REPLACEMENT_POLICY: Gate = Gate::on("JobPodReplacementPolicy");
 /// A suspended Job loses its start time, so its template becomes mutable.
 pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: Gate =
     Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
@@ -65,6 +73,8 @@ pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
 pub const POD_LEVEL_RESOURCES: Gate = Gate::on("PodLevelResources");
 /// The status of a pod and its conditions carry `observedGeneration`.
 pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerationTracking");
+/// `spec.trafficDistribution` of a Service may prefer the same zone or node by its newer names.
+pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: Gate = Gate::on("PreferSameTrafficDistribution");
 /// The StatefulSet controller compares revisions of other versions by their meaning.
 pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
     Gate::on("StatefulSetSemanticRevisionComparison");
@@ -74,13 +84,17 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 15] = [
+pub const ALL: [Gate; 20] = [
+    DRA_ADMIN_ACCESS,
     DRA_EXTENDED_RESOURCE,
     DRA_PRIORITIZED_LIST,
     DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
     HPA_CONFIGURABLE_TOLERANCE,
     HPA_SCALE_TO_ZERO,
+    IN_PLACE_POD_VERTICAL_SCALING,
+    JOB_MANAGED_BY,
+    JOB_POD_REPLACEMENT_POLICY,
     MAX_UNAVAILABLE_STATEFUL_SET,
     MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
     ORDERED_NAMESPACE_DELETION,
@@ -88,6 +102,7 @@ pub const ALL: [Gate; 15] = [
     POD_DELETION_COST,
     POD_LEVEL_RESOURCES,
     POD_OBSERVED_GENERATION_TRACKING,
+    PREFER_SAME_TRAFFIC_DISTRIBUTION,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,
 ];

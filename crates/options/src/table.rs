@@ -49,7 +49,7 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
         flag("controller-shutdown-timeout", Duration, "10s", Live, "how long to wait for controllers after the stop signal; 0 = no limit"),
         flag("controller-start-interval", Duration, "0s", Live, "jittered start delay of each controller (I..2I); 0 = none"),
         flag("controllers", Strings, "*", Live, "controllers to run: * is all that are on by default, foo turns foo on, -foo turns it off"),
-        flag("emulated-version", Strings, "", Live, "component=major.minor whose feature gates to have; kube 1.33..1.36, which is the default"),
+        flag("emulated-version", Strings, "", Live, "component=major.minor to equal; kube 1.33..1.36; empty = the release of the API server"),
         flag("external-cloud-volume-plugin", String, "", Moot, "in-tree volume plugin to keep with --cloud-provider=external; ignored"),
         flag("feature-gates", Gates, "", Live, "repeatable, comma-separated [component:]Gate=<bool>"),
         flag("kube-api-burst", Int32, "30", Live, "client-side rate limiter burst, per client"),

@@ -24,6 +24,8 @@ pub struct PodCounting {
     pub now: Timestamp,
     /// Gate `PodLevelResources`: requests and limits of the pod as a whole count.
     pub pod_level_resources: bool,
+    /// Gate `InPlacePodVerticalScaling`: the resources in the status of a pod count.
+    pub status_resources: bool,
 }
 
 /// Requests or limits.
@@ -130,7 +132,8 @@ fn pod_amounts(pod: &Pod, side: Side, counting: PodCounting) -> Amounts {
     let infeasible = details.is_resize_infeasible;
     let of_container = |container: &Container, is_init: bool| {
         let specified = side.of(&container.resources);
-        let mut actual = details.actual_resources.iter();
+        let actual = details.actual_resources.iter();
+        let mut actual = actual.filter(|_| counting.status_resources);
         // The last status of a name counts, as in upstream's map of statuses.
         let actual = actual.rfind(|actual| actual.name == container.name);
         match actual {
@@ -286,6 +289,7 @@ mod tests {
         PodCounting {
             now: "2026-07-01T00:00:00Z".parse().unwrap(),
             pod_level_resources: true,
+            status_resources: true,
         }
     }
 

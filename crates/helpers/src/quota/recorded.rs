@@ -61,6 +61,7 @@ fn counting() -> PodCounting {
     PodCounting {
         now: "2026-07-01T00:00:00Z".parse().unwrap(),
         pod_level_resources: true,
+        status_resources: true,
     }
 }
 

@@ -104,6 +104,7 @@ impl Server {
         PodCounting {
             now: self.clock.now(),
             pod_level_resources: true,
+            status_resources: true,
         }
     }
 

@@ -3,51 +3,13 @@
 //! Upstream: `k8s.io/component-base/compatibility` and `featuregate`.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+use steersman_releases::Release;
 
 use super::FeatureError;
 
 /// The only component of this binary, and the default when a flag names none.
 pub(super) const COMPONENT: &str = "kube";
-
-/// A release such as `1.36`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release {
-    major: u64,
-    minor: u64,
-}
-
-/// The newest and the oldest release that can be emulated. The newest is the one that Steersman
-/// equals.
-const NEWEST: Release = Release {
-    major: 1,
-    minor: 36,
-};
-const OLDEST: Release = Release {
-    major: 1,
-    minor: 33,
-};
-
-impl Release {
-    /// Major and minor number as texts.
-    pub(crate) fn parts(self) -> (String, String) {
-        (self.major.to_string(), self.minor.to_string())
-    }
-
-    /// The previous minor release.
-    fn previous(self) -> Self {
-        Self {
-            minor: self.minor.saturating_sub(1),
-            ..self
-        }
-    }
-}
-
-impl fmt::Display for Release {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// The emulated release, and the oldest release it must be compatible with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,25 +19,31 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Parses both flags. A syntax error is returned alone, range errors together.
+    /// Parses both flags. Without the first one, `followed` is the release. A syntax error is
+    /// returned alone, range errors together.
     pub(super) fn new(
         emulated: &[String],
         oldest_compatible: &[String],
+        followed: Release,
     ) -> Result<Self, Vec<FeatureError>> {
         let emulated = one(emulated)
             .map_err(|error| vec![error])?
-            .unwrap_or(NEWEST);
+            .unwrap_or(followed);
         let oldest_compatible = one(oldest_compatible).map_err(|error| vec![error])?;
         let oldest_compatible =
-            oldest_compatible.unwrap_or_else(|| emulated.previous().max(OLDEST));
+            oldest_compatible.unwrap_or_else(|| emulated.previous().max(Release::OLDEST));
         let mut errors = Vec::new();
-        if !(OLDEST..=NEWEST).contains(&emulated) {
-            errors.push(FeatureError::Emulated(emulated, OLDEST, NEWEST));
+        if !(Release::OLDEST..=Release::NEWEST).contains(&emulated) {
+            errors.push(FeatureError::Emulated(
+                emulated,
+                Release::OLDEST,
+                Release::NEWEST,
+            ));
         }
-        if !(OLDEST..=emulated).contains(&oldest_compatible) {
+        if !(Release::OLDEST..=emulated).contains(&oldest_compatible) {
             errors.push(FeatureError::Compatible(
                 oldest_compatible,
-                OLDEST,
+                Release::OLDEST,
                 emulated,
             ));
         }
@@ -87,11 +55,6 @@ impl Releases {
         } else {
             Err(errors)
         }
-    }
-
-    /// The minor number of the emulated release.
-    pub(super) fn minor(self) -> u8 {
-        u8::try_from(self.emulated.minor).unwrap_or(u8::MAX)
     }
 }
 
@@ -149,10 +112,7 @@ fn parse(component: &str, text: &str) -> Result<Release, FeatureError> {
             component: component.to_owned(),
             version: numbers.join("."),
         }),
-        [major, minor, ..] => Ok(Release {
-            major: number(major)?,
-            minor: number(minor)?,
-        }),
+        [major, minor, ..] => Ok(Release::new(number(major)?, number(minor)?)),
     }
 }
 
@@ -212,7 +172,7 @@ mod tests {
             ),
         ];
         for (emulated, oldest, expected) in cases {
-            let found = match Releases::new(&list(emulated), &list(oldest)) {
+            let found = match Releases::new(&list(emulated), &list(oldest), Release::NEWEST) {
                 Ok(releases) => format!("{} {}", releases.emulated, releases.oldest_compatible),
                 Err(errors) if errors.len() == 1 => errors[0].to_string(),
                 Err(errors) => format!(

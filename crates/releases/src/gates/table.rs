@@ -1,5 +1,9 @@
-//! The feature gates of kube-controller-manager 1.36, including those of its libraries, with their
-//! history over the releases that can be emulated.
+//! The feature gates of kube-controller-manager, including those of its libraries, with their
+//! history over the known releases.
+//!
+//! Upstream: `pkg/features/kube_features.go` and the files of the same kind in
+//! `staging/src/k8s.io/{apiserver,apiextensions-apiserver,client-go,cloud-provider,component-base,controller-manager}`,
+//! each in the branches of these releases.
 
 use super::{Gate, Spec, Stage};
 
@@ -7,10 +11,24 @@ const ON: bool = true;
 const OFF: bool = false;
 
 const fn gate(name: &'static str, specs: &'static [Spec]) -> Gate {
-    Gate { name, specs }
+    Gate {
+        name,
+        specs,
+        until: None,
+    }
 }
 
-/// Properties from release `1.<since>` on; 0 means the oldest release that can be emulated.
+impl Gate {
+    /// Release `1.<until>` and later no longer know the gate.
+    const fn until(self, until: u8) -> Self {
+        Self {
+            until: Some(until),
+            ..self
+        }
+    }
+}
+
+/// Properties from release `1.<since>` on; 0 means the oldest known release.
 const fn alpha(since: u8, default: bool) -> Spec {
     Spec {
         since,
@@ -76,6 +94,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("AllowOverwriteTerminationGracePeriodSeconds", &[deprecated(0, OFF), deprecated(35, OFF).locked()]),
     gate("AllowParsingUserUIDFromCertAuth", &[beta(0, ON)]),
     gate("AllowServiceExternalIPs", &[stable(0, ON)]),
+    gate("AllowServiceLBStatusOnNonLB", &[deprecated(0, ON).locked()]).until(35),
     gate("AllowUnsafeMalformedObjectDeletion", &[alpha(0, OFF)]),
     gate("AnonymousAuthConfigurableEndpoints", &[beta(0, ON), stable(34, ON).locked()]),
     gate("AnyVolumeDataSource", &[stable(0, ON).locked()]),
@@ -91,6 +110,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("CRDObservedGenerationTracking", &[beta(35, OFF), beta(36, ON)]),
     gate("CRDValidationRatcheting", &[stable(0, ON).locked()]),
     gate("CRIListStreaming", &[alpha(36, OFF)]),
+    gate("CSIMigrationPortworx", &[stable(0, ON).locked()]).until(36),
     gate("CSIServiceAccountTokenSecrets", &[beta(35, ON), stable(36, ON).locked()]),
     gate("CSIVolumeHealth", &[alpha(0, OFF)]),
     gate("ChangeContainerStatusOnKubeletRestart", &[stable(0, ON), deprecated(35, OFF)]),
@@ -114,6 +134,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("ContextualLogging", &[beta(0, ON)]),
     gate("ControllerManagerReleaseLeaderElectionLockOnExit", &[alpha(36, OFF)]),
     gate("CoordinatedLeaderElection", &[beta(0, OFF)]),
+    gate("CronJobsScheduledAnnotation", &[stable(0, ON).locked()]).until(35),
     gate("CrossNamespaceVolumeDataSource", &[alpha(0, OFF)]),
     gate("CustomCPUCFSQuotaPeriod", &[alpha(0, OFF), stable(36, ON)]),
     gate("CustomResourceFieldSelectors", &[stable(0, ON).locked()]),
@@ -137,10 +158,12 @@ pub(super) const GATES: &[Gate] = &[
     gate("DeclarativeValidationTakeover", &[beta(0, OFF), deprecated(36, OFF)]),
     gate("DeploymentReplicaSetTerminatingReplicas", &[alpha(0, OFF), beta(35, ON)]),
     gate("DetectCacheInconsistency", &[beta(34, ON)]),
+    gate("DevicePluginCDIDevices", &[stable(0, ON).locked()]).until(34),
     gate("DisableAllocatorDualWrite", &[beta(0, OFF), stable(34, ON), stable(35, ON).locked()]),
     gate("DisableCPUQuotaWithExclusiveCPUs", &[beta(0, ON), deprecated(36, ON)]),
     gate("DisableNodeKubeProxyVersion", &[deprecated(0, ON), deprecated(36, ON).locked()]),
     gate("DynamicResourceAllocation", &[beta(0, OFF), stable(34, ON), stable(35, ON).locked()]),
+    gate("ElasticIndexedJob", &[stable(0, ON).locked()]).until(34),
     gate("EnvFiles", &[alpha(34, OFF), beta(35, ON)]),
     gate("EventedPLEG", &[alpha(0, OFF)]),
     gate("ExecProbeTimeout", &[stable(0, ON), stable(35, ON).locked()]),
@@ -153,6 +176,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("GracefulNodeShutdownBasedOnPodPriority", &[beta(0, ON)]),
     gate("HPAConfigurableTolerance", &[alpha(0, OFF), beta(35, ON)]),
     gate("HPAScaleToZero", &[alpha(0, OFF)]),
+    gate("HonorPVReclaimPolicy", &[stable(0, ON).locked()]).until(36),
     gate("HostnameOverride", &[alpha(34, OFF), beta(35, ON)]),
     gate("ImageMaximumGCAge", &[beta(0, ON), stable(35, ON).locked()]),
     gate("ImageVolume", &[beta(0, OFF), beta(35, ON), stable(36, ON).locked()]),
@@ -161,9 +185,11 @@ pub(super) const GATES: &[Gate] = &[
     gate("InOrderInformersBatchProcess", &[beta(35, ON)]),
     gate("InPlacePodLevelResourcesVerticalScaling", &[alpha(35, OFF), beta(36, ON)]),
     gate("InPlacePodVerticalScaling", &[beta(0, ON), stable(35, ON).locked()]),
+    gate("InPlacePodVerticalScalingAllocatedStatus", &[deprecated(0, OFF)]).until(36),
     gate("InPlacePodVerticalScalingExclusiveCPUs", &[alpha(0, OFF)]),
     gate("InPlacePodVerticalScalingExclusiveMemory", &[alpha(34, OFF)]),
     gate("InPlacePodVerticalScalingInitContainers", &[beta(36, ON)]),
+    gate("InTreePluginPortworxUnregister", &[alpha(0, OFF)]).until(36),
     gate("InformerResourceVersion", &[alpha(0, OFF), stable(35, ON)]),
     gate("JobBackoffLimitPerIndex", &[stable(0, ON).locked()]),
     gate("JobManagedBy", &[beta(0, ON), stable(35, ON).locked()]),
@@ -183,7 +209,9 @@ pub(super) const GATES: &[Gate] = &[
     gate("KubeletSeparateDiskGC", &[beta(0, ON)]),
     gate("KubeletServiceAccountTokenForCredentialProviders", &[alpha(0, OFF), beta(34, ON)]),
     gate("KubeletTracing", &[beta(0, ON), stable(34, ON).locked()]),
+    gate("LegacySidecarContainers", &[deprecated(0, OFF)]).until(34),
     gate("ListFromCacheSnapshot", &[alpha(0, OFF), beta(34, ON)]),
+    gate("LoadBalancerIPMode", &[stable(0, ON).locked()]).until(35),
     gate("LocalStorageCapacityIsolationFSQuotaMonitoring", &[beta(0, OFF)]),
     gate("LogarithmicScaleDown", &[stable(0, ON).locked()]),
     gate("LoggingAlphaOptions", &[alpha(0, OFF)]),
@@ -193,6 +221,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("MatchLabelKeysInPodTopologySpread", &[beta(0, ON)]),
     gate("MatchLabelKeysInPodTopologySpreadSelectorMerge", &[beta(34, ON)]),
     gate("MaxUnavailableStatefulSet", &[alpha(0, OFF), beta(35, OFF)]),
+    gate("MemoryManager", &[stable(0, ON).locked()]).until(36),
     gate("MemoryQoS", &[alpha(0, OFF)]),
     gate("MultiCIDRServiceAllocator", &[stable(0, ON), stable(34, ON).locked()]),
     gate("MutableCSINodeAllocatableCount", &[alpha(0, OFF), beta(34, OFF), beta(35, ON), stable(36, ON).locked()]),
@@ -215,6 +244,8 @@ pub(super) const GATES: &[Gate] = &[
     gate("PodAndContainerStatsFromCRI", &[alpha(0, OFF)]),
     gate("PodCertificateRequest", &[alpha(34, OFF), beta(35, OFF)]),
     gate("PodDeletionCost", &[beta(0, ON)]),
+    gate("PodDisruptionConditions", &[stable(0, ON).locked()]).until(34),
+    gate("PodIndexLabel", &[stable(0, ON).locked()]).until(35),
     gate("PodLevelResourceManagers", &[alpha(36, OFF)]),
     gate("PodLevelResources", &[alpha(0, OFF), beta(34, ON)]),
     gate("PodLifecycleSleepAction", &[beta(0, ON), stable(34, ON).locked()]),
@@ -228,6 +259,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("PortForwardWebsockets", &[beta(0, ON)]),
     gate("PreferSameTrafficDistribution", &[alpha(0, OFF), beta(34, ON), stable(35, ON).locked()]),
     gate("PreventStaticPodAPIReferences", &[beta(34, ON)]),
+    gate("ProbeHostPodSecurityStandards", &[stable(34, ON).locked()]).until(35),
     gate("ProcMountType", &[beta(0, ON), stable(36, ON).locked()]),
     gate("QOSReserved", &[alpha(0, OFF)]),
     gate("RecoverVolumeExpansionFailure", &[beta(0, ON), stable(34, ON).locked()]),
@@ -261,14 +293,18 @@ pub(super) const GATES: &[Gate] = &[
     gate("ServiceAccountTokenNodeBindingValidation", &[stable(0, ON).locked()]),
     gate("ServiceAccountTokenPodNodeInfo", &[stable(0, ON).locked()]),
     gate("ServiceCIDRStatusFieldWiping", &[stable(0, OFF), deprecated(36, ON)]),
+    gate("ServiceTrafficDistribution", &[stable(0, ON).locked()]).until(36),
     gate("ShardedListAndWatch", &[alpha(36, OFF)]),
     gate("SidecarContainers", &[stable(0, ON).locked()]),
     gate("SizeBasedListCostEstimate", &[beta(34, ON)]),
+    gate("SizeMemoryBackedVolumes", &[stable(0, ON).locked()]).until(35),
     gate("StaleControllerConsistencyDaemonSet", &[beta(36, ON)]),
     gate("StaleControllerConsistencyJob", &[beta(36, ON)]),
     gate("StaleControllerConsistencyReplicaSet", &[beta(36, ON)]),
     gate("StaleControllerConsistencyStatefulSet", &[beta(36, ON)]),
+    gate("StatefulSetAutoDeletePVC", &[stable(0, ON).locked()]).until(35),
     gate("StatefulSetSemanticRevisionComparison", &[beta(0, ON)]),
+    gate("StatefulSetStartOrdinal", &[stable(0, ON).locked()]).until(34),
     gate("StorageCapacityScoring", &[alpha(0, OFF)]),
     gate("StorageNamespaceIndex", &[deprecated(0, ON)]),
     gate("StorageVersionAPI", &[alpha(0, OFF)]),
@@ -276,27 +312,33 @@ pub(super) const GATES: &[Gate] = &[
     gate("StorageVersionMigrator", &[alpha(0, OFF), beta(35, OFF)]),
     gate("StreamingCollectionEncodingToJSON", &[beta(0, ON), stable(34, ON).locked()]),
     gate("StreamingCollectionEncodingToProtobuf", &[beta(0, ON), stable(34, ON).locked()]),
+    gate("StrictCostEnforcementForVAP", &[stable(0, ON).locked()]).until(35),
+    gate("StrictCostEnforcementForWebhooks", &[stable(0, ON).locked()]).until(35),
     gate("StrictIPCIDRValidation", &[alpha(0, OFF), beta(36, ON)]),
     gate("StructuredAuthenticationConfiguration", &[beta(0, ON), stable(34, ON).locked()]),
     gate("StructuredAuthenticationConfigurationEgressSelector", &[beta(34, ON)]),
     gate("StructuredAuthenticationConfigurationJWKSMetrics", &[beta(35, ON)]),
+    gate("StructuredAuthorizationConfiguration", &[stable(0, ON).locked()]).until(36),
     gate("SupplementalGroupsPolicy", &[beta(0, ON), stable(35, ON).locked()]),
     gate("SystemdWatchdog", &[beta(0, ON), stable(35, ON).locked()]),
     gate("TaintTolerationComparisonOperators", &[alpha(35, OFF)]),
     gate("TokenRequestServiceAccountUIDValidation", &[beta(34, ON)]),
+    gate("TopologyAwareHints", &[stable(0, ON).locked()]).until(36),
     gate("TopologyAwareWorkloadScheduling", &[alpha(36, OFF)]),
     gate("TopologyManagerPolicyAlphaOptions", &[alpha(0, OFF)]),
     gate("TopologyManagerPolicyBetaOptions", &[beta(0, ON)]),
-    gate("TopologyManagerPolicyOptions", &[stable(0, ON).locked()]),
+    gate("TopologyManagerPolicyOptions", &[stable(0, ON), stable(36, ON).locked()]),
     gate("TranslateStreamCloseWebsocketRequests", &[beta(0, ON)]),
     gate("UnauthenticatedHTTP2DOSMitigation", &[beta(0, ON)]),
     gate("UnknownVersionInteroperabilityProxy", &[alpha(0, OFF), beta(36, ON)]),
     gate("UnlockWhileProcessingFIFO", &[beta(36, ON)]),
     gate("UserNamespacesHostNetworkSupport", &[alpha(35, OFF)]),
+    gate("UserNamespacesPodSecurityStandards", &[alpha(0, OFF)]).until(35),
     gate("UserNamespacesSupport", &[beta(0, ON), stable(36, ON).locked()]),
     gate("VolumeAttributesClass", &[beta(0, OFF), stable(34, ON), stable(36, ON).locked()]),
     gate("VolumeLimitScaling", &[alpha(35, OFF)]),
     gate("WatchCacheInitializationPostStartHook", &[beta(0, OFF), beta(36, ON)]),
+    gate("WatchFromStorageWithoutResourceVersion", &[deprecated(0, ON).locked()]).until(36),
     gate("WatchList", &[beta(0, OFF), beta(34, ON)]),
     gate("WatchListClient", &[beta(0, OFF), beta(35, ON)]),
     gate("WinDSR", &[beta(0, ON), stable(34, ON).locked()]),

@@ -1,0 +1,123 @@
+//! The feature gates that upstream's manager reads, and their effect here.
+//!
+//! The list comes from `Enabled(features.…)` in `cmd/kube-controller-manager`, `pkg/controller`,
+//! `pkg/quota`, and the libraries of the manager, in the branches of all known releases.
+
+/// The effect of a gate on Steersman.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Both states have upstream's effect.
+    Acts,
+    /// One part of the effect is missing, which this text names.
+    Partly(&'static str),
+    /// Steersman always behaves as with this state, for this reason.
+    Always(bool, &'static str),
+    /// Steersman behaves as with this state so far; the text says what is missing.
+    NotYet(bool, &'static str),
+}
+
+impl Effect {
+    /// The state that the behaviour corresponds to, unless the gate acts.
+    pub fn fixed_state(self) -> Option<bool> {
+        match self {
+            Self::Acts | Self::Partly(_) => None,
+            Self::Always(state, _) | Self::NotYet(state, _) => Some(state),
+        }
+    }
+}
+
+use Effect::{Acts, Always, NotYet, Partly};
+
+/// The reason for gates of upstream's client library.
+const CLIENT: &str = "about upstream's client library";
+/// The reason for the gates of stale caches.
+const OWN_WRITES: &str = "every sync waits until its cache has the controller's own writes";
+
+/// The gates that upstream's manager reads, sorted by name.
+// One line per gate keeps this readable as a table.
+#[rustfmt::skip]
+pub const READ: &[(&str, Effect)] = &[
+    ("APIServerIdentity", Acts),
+    ("AtomicFIFO", Always(true, CLIENT)),
+    ("ClientsAllowCARotation", Always(true, "files of authorities are read again when they change")),
+    ("ClientsAllowCBOR", Always(false, "requests and answers are JSON")),
+    ("ClientsAllowTLSCacheGC", Always(true, CLIENT)),
+    ("ClientsPreferCBOR", Always(false, "requests and answers are JSON")),
+    ("ClusterTrustBundle", Acts),
+    ("ComponentFlagz", Acts),
+    ("ComponentStatusz", Acts),
+    ("ControllerManagerReleaseLeaderElectionLockOnExit", Always(true, "the Lease is released after the last write")),
+    ("CoordinatedLeaderElection", NotYet(false, "LeaseCandidates and the election by the API server")),
+    ("CronJobsScheduledAnnotation", Acts),
+    ("DRAAdminAccess", Acts),
+    ("DRADeviceTaintRules", NotYet(false, "DeviceTaintRules taint no devices")),
+    ("DRADeviceTaints", Acts),
+    ("DRAExtendedResource", Acts),
+    ("DRAPrioritizedList", Acts),
+    ("DRAResourcePoolStatus", Acts),
+    ("DRAWorkloadResourceClaims", Partly("claims of PodGroups are not generated")),
+    ("DeploymentReplicaSetTerminatingReplicas", Acts),
+    ("DynamicResourceAllocation", Partly("quotas count claims for devices if the API server has them")),
+    ("GenericWorkload", Acts),
+    ("HPAConfigurableTolerance", Acts),
+    ("HPAScaleToZero", Acts),
+    ("InOrderInformers", Always(true, CLIENT)),
+    ("InPlacePodVerticalScaling", Acts),
+    ("InformerResourceVersion", Always(true, CLIENT)),
+    ("JobManagedBy", Acts),
+    ("JobPodReplacementPolicy", Acts),
+    ("MaxUnavailableStatefulSet", Acts),
+    ("MultiCIDRServiceAllocator", Acts),
+    ("MutableSchedulingDirectivesForSuspendedJobs", Acts),
+    ("NativeHistograms", NotYet(false, "metrics have classic buckets only")),
+    ("OrderedNamespaceDeletion", Acts),
+    ("PersistentVolumeClaimUnusedSinceTime", Acts),
+    ("PodCertificateRequest", Acts),
+    ("PodDeletionCost", Acts),
+    ("PodLevelResources", Acts),
+    ("PodObservedGenerationTracking", Acts),
+    ("PreferSameTrafficDistribution", Acts),
+    ("RecoverVolumeExpansionFailure", NotYet(true, "quotas count allocated sizes; expansion leaves CSI claims to their resizer")),
+    ("SELinuxChangePolicy", Acts),
+    ("SeparateTaintEvictionController", Acts),
+    ("StaleControllerConsistencyDaemonSet", Always(true, OWN_WRITES)),
+    ("StaleControllerConsistencyJob", Always(true, OWN_WRITES)),
+    ("StaleControllerConsistencyReplicaSet", Always(true, OWN_WRITES)),
+    ("StaleControllerConsistencyStatefulSet", Always(true, OWN_WRITES)),
+    ("StatefulSetSemanticRevisionComparison", Acts),
+    ("StorageVersionAPI", Acts),
+    ("StorageVersionMigrator", Acts),
+    ("TaintTolerationComparisonOperators", Acts),
+    ("UnlockWhileProcessingFIFO", Always(true, CLIENT)),
+    ("VolumeAttributesClass", Partly("binding and quotas honour classes in both states")),
+    ("WatchListClient", Always(true, "lists are streamed if the API server can")),
+    ("WorkloadWithJob", NotYet(false, "Jobs get no Workload and PodGroup for gang scheduling")),
+];
+
+/// The effect of the gate called `name`; `None` if upstream's manager does not read it.
+pub fn effect(name: &str) -> Option<Effect> {
+    let at = READ.binary_search_by_key(&name, |(name, _)| name).ok()?;
+    Some(READ[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Gate;
+
+    #[test]
+    fn the_gates_that_are_read_exist() {
+        assert!(READ.is_sorted_by(|a, b| a.0 < b.0));
+        for (name, _) in READ {
+            assert!(Gate::find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_gate_lets_a_sync_act_on_an_old_cache() {
+        let names = Gate::all().iter().map(|gate| gate.name);
+        for name in names.filter(|name| name.starts_with("StaleControllerConsistency")) {
+            assert_eq!(effect(name), Some(Always(true, OWN_WRITES)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A minor release of Kubernetes, and its order.
+
+use std::fmt;
+
+/// A release such as `1.36`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    major: u64,
+    minor: u64,
+}
+
+impl Release {
+    /// The oldest release that Steersman can equal.
+    pub const OLDEST: Self = Self::of_minor(33);
+    /// The newest release that Steersman can equal.
+    pub const NEWEST: Self = Self::of_minor(36);
+
+    /// The release `<major>.<minor>`.
+    pub const fn new(major: u64, minor: u64) -> Self {
+        Self { major, minor }
+    }
+
+    /// The release `1.<minor>`.
+    pub const fn of_minor(minor: u64) -> Self {
+        Self::new(1, minor)
+    }
+
+    /// The minor number.
+    pub fn minor(self) -> u64 {
+        self.minor
+    }
+
+    /// Major and minor number as texts.
+    pub fn parts(self) -> (String, String) {
+        (self.major.to_string(), self.minor.to_string())
+    }
+
+    /// The previous minor release.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self {
+            minor: self.minor.saturating_sub(1),
+            ..self
+        }
+    }
+
+    /// The nearest release that Steersman can equal.
+    #[must_use]
+    pub fn nearest_known(self) -> Self {
+        self.clamp(Self::OLDEST, Self::NEWEST)
+    }
+
+    /// All releases that Steersman can equal, newest first.
+    pub fn known() -> impl DoubleEndedIterator<Item = Self> + Clone {
+        (Self::OLDEST.minor..=Self::NEWEST.minor)
+            .rev()
+            .map(Self::of_minor)
+    }
+
+    /// The release in a version such as `v1.36.2-gke.1`, or in the numbers `1` and `36+`.
+    pub fn in_version(version: &str) -> Option<Self> {
+        let mut parts = version.trim_start_matches('v').split('.');
+        let mut number = || {
+            let part = parts.next()?;
+            let end = part
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(part.len());
+            part[..end].parse().ok()
+        };
+        let major = number()?;
+        let minor = number()?;
+        Some(Self { major, minor })
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read_from_versions() {
+        let cases = [
+            ("v1.36.2", Some("1.36")),
+            ("v1.34.8-eks-1234567", Some("1.34")),
+            ("1.35+", Some("1.35")),
+            ("1.36", Some("1.36")),
+            ("v1.37.0-alpha.2", Some("1.37")),
+            ("v0.0.0-master+$Format:%H$", Some("0.0")),
+            ("unknown", None),
+            ("1", None),
+            ("", None),
+        ];
+        for (version, expected) in cases {
+            let found = Release::in_version(version).map(|release| release.to_string());
+            assert_eq!(found.as_deref(), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn unknown_releases_are_replaced_by_the_nearest_known_one() {
+        let cases = [
+            (Release::of_minor(20), Release::OLDEST),
+            (Release::OLDEST, Release::OLDEST),
+            (Release::NEWEST, Release::NEWEST),
+            (Release::of_minor(99), Release::NEWEST),
+            (Release::new(2, 0), Release::NEWEST),
+        ];
+        for (release, expected) in cases {
+            assert_eq!(release.nearest_known(), expected, "{release}");
+        }
+        assert!(Release::known().is_sorted_by(|a, b| a > b));
+    }
+}

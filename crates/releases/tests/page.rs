@@ -1,0 +1,128 @@
+//! docs/releases.md agrees with the tables.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use steersman_releases::{ADDED, Effect, GATED, Gate, READ, Release, Spec, Stage};
+
+/// Tests run in parallel, and each may write the page.
+static PAGE: Mutex<()> = Mutex::new(());
+
+/// Asserts that the part of the page after `mark` is `wanted`. If `UPDATE_DOCS` is set, writes it.
+fn keep_part(mark: &str, wanted: &str) {
+    let _page = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/releases.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mark = format!("<!-- {mark}: kept true by a test -->\n");
+    let (before, rest) = text.split_once(&mark).unwrap();
+    let (found, after) = rest.split_once("<!-- end -->").unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{mark}{wanted}<!-- end -->{after}")).unwrap();
+        return;
+    }
+    assert_eq!(
+        found, wanted,
+        "run this test with UPDATE_DOCS=1 to update docs/releases.md"
+    );
+}
+
+/// The known releases, oldest first.
+fn releases() -> impl Iterator<Item = Release> {
+    Release::known().rev()
+}
+
+fn heads(first: &str, last: &str) -> String {
+    let mut head = format!("| {first} |");
+    let mut line = "|---|".to_owned();
+    for release in releases() {
+        write!(head, " {release} |").unwrap();
+        line.push_str("---|");
+    }
+    format!("{head} {last} |\n{line}---|\n")
+}
+
+/// The state of a gate in one release, such as `beta, on`.
+fn state(spec: &Spec) -> String {
+    let stage = match spec.stage {
+        Stage::Alpha => "alpha",
+        Stage::Beta => "beta",
+        Stage::Stable => "stable",
+        Stage::Deprecated => "deprecated",
+    };
+    let default = if spec.default { "on" } else { "off" };
+    if spec.locked {
+        format!("locked {default}")
+    } else {
+        format!("{stage}, {default}")
+    }
+}
+
+fn effect(effect: Effect) -> String {
+    let state = |state: bool| if state { "on" } else { "off" };
+    match effect {
+        Effect::Acts => "acts".to_owned(),
+        Effect::Partly(missing) => format!("acts, but {missing}"),
+        Effect::Always(fixed, reason) => format!("always {}: {reason}", state(fixed)),
+        Effect::NotYet(fixed, missing) => format!("not yet, as {}: {missing}", state(fixed)),
+    }
+}
+
+#[test]
+fn the_page_lists_the_gates_that_the_manager_reads() {
+    let mut table = heads("gate", "here");
+    for (name, of_gate) in READ {
+        let gate = Gate::find(name).unwrap();
+        write!(table, "| `{name}` |").unwrap();
+        for release in releases() {
+            let spec = gate.at(release).filter(|_| !gate.is_removed_in(release));
+            let text = spec.map_or_else(|| "-".to_owned(), state);
+            write!(table, " {text} |").unwrap();
+        }
+        writeln!(table, " {} |", effect(*of_gate)).unwrap();
+    }
+    keep_part("gates", &table);
+}
+
+#[test]
+fn the_page_lists_the_controllers_of_some_releases() {
+    let mut table = heads("controller", "with feature gates");
+    let added = ADDED.iter().map(|(name, _)| *name);
+    let gated = GATED.iter().map(|(name, _)| *name);
+    let names: std::collections::BTreeSet<_> = added.chain(gated).collect();
+    for name in names {
+        write!(table, "| `{name}` |").unwrap();
+        for release in releases() {
+            let text = if release.has_controller(name) {
+                "yes"
+            } else {
+                "-"
+            };
+            write!(table, " {text} |").unwrap();
+        }
+        let gates = steersman_releases::gates_of(name).iter();
+        let gates: Vec<_> = gates.map(|gate| format!("`{gate}`")).collect();
+        writeln!(table, " {} |", gates.join(", ")).unwrap();
+    }
+    keep_part("controllers", &table);
+}
+
+#[test]
+fn the_page_counts_the_gates_of_each_release() {
+    let mut table =
+        "| release | feature gates | can be set to both values |\n|---|---|---|\n".to_owned();
+    for release in releases() {
+        let known = Gate::all()
+            .iter()
+            .filter(|gate| !gate.is_removed_in(release) && gate.at(release).is_some());
+        let free = Gate::all().iter().filter(|gate| gate.is_free_in(release));
+        writeln!(
+            table,
+            "| {release} | {} | {} |",
+            known.count(),
+            free.count()
+        )
+        .unwrap();
+    }
+    keep_part("counts", &table);
+}

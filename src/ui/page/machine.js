@@ -48,7 +48,7 @@ export function leadership(data) {
     head("Leadership", data.elects ? `Lease ${data.name}` : "", null),
     withheld(data),
     h("div", { class: "pair" },
-      card("This manager", 
+      data.leads !== null && card("This manager", 
         h("p", { class: "big" }, data.leads ? mark("leading", "leads") : mark("standby", "stands by")),
         !data.elects && h("p", {}, "It runs without leader election (--leader-elect=false), so it is the only one."),
         caches && h("p", {}, cold.length === 0 ? mark("ready", "all caches are filled, so a takeover starts at once") : mark("wait", `caches to fill: ${cold.join(", ")}`)),

@@ -126,15 +126,10 @@ function found() {
 /** The reason why a stream does not open. */
 async function explain(path) {
   const answer = await fetch(endpoint(path)).catch(() => undefined);
-  if (!answer) return;
+  if (!answer || answer.ok) return;
   const text = await answer.text();
-  if (answer.ok) return;
-  let reason = text;
-  try {
-    const parsed = JSON.parse(text);
-    reason = parsed.error ?? parsed.message ?? text;
-  } catch { /* The text itself is the reason. */ }
-  refused(`${reason.trim()} (${answer.status})`);
+  const known = /"(?:error|message)":\s*"((?:[^"\\]|\\.)*)"/.exec(text);
+  refused(`${known ? JSON.parse(`"${known[1]}"`) : text.trim()} (${answer.status})`);
 }
 
 function refused(reason) {
@@ -153,7 +148,7 @@ function banner() {
 }
 
 function process(about) {
-  const role = about.leads ? "leads" : "stands by";
+  const role = about.leads === null ? "" : about.leads ? "leads" : "stands by";
   morphChildren(document.getElementById("process"), [h("span", { title: about.identity }, role), h("span", { class: "sub" }, `v${about.version} · Kubernetes ${about.kubernetes.replace(/^v/, "")}`)]);
 }
 
@@ -171,7 +166,8 @@ function render() {
   requestAnimationFrame(() => {
     drawing = false;
     if (!data) return;
-    const next = h("main", { id: "main", tabindex: "-1" }, VIEWS[state.view][1]({ ...data, steps }, state));
+    const notes = [data.unverified && `The certificate of the leader is not verified (SHA-256 ${data.unverified}).`, data.withoutLeader && `From API objects alone: ${data.withoutLeader}.`].filter(Boolean).join(" ");
+    const next = h("main", { id: "main", tabindex: "-1" }, VIEWS[state.view][1]({ ...data, steps }, state), notes && h("p", { class: "withheld" }, notes));
     morph(main, next);
   });
 }

@@ -163,10 +163,9 @@ function rollout(data, state) {
   const up = back("rollouts", "Roll-outs");
   if (!item) return [up, head(`${namespace}/${name}`, "", null), withheld(data), empty("Not there.", "No such workload exists, or you may not get it.")];
   const wish = (behaviour) => () => state.simulate({ kind: "deployment", namespace, name, behaviour });
-  const buttons = state.about.simulates && item.kind === "Deployment" && [
-    h("button", { onclick: wish("hang") }, "Roll out a version that hangs"),
-    h("button", { onclick: wish("") }, "Roll out a version that works"),
-  ];
+  const versions = [["fail", "crashes"], ["hang", "hangs"], ["", "works"]];
+  const buttons = state.about.simulates && item.kind === "Deployment" &&
+    versions.map(([behaviour, word]) => h("button", { onclick: wish(behaviour) }, `New version: ${word}`));
   const fact = (label, value) => value !== undefined && value !== "" && value !== false && [h("dt", {}, label), h("dd", {}, value)];
   return [
     up,

@@ -1,0 +1,112 @@
+"""A small client of chromedriver, by the W3C WebDriver protocol, for the stories beside this file."""
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+
+LIMIT = 90
+#: Chrome's own console lines, which no page causes.
+HARMLESS = ("favicon",)
+
+
+def missing():
+    """The reason why there is no browser; None if there is one."""
+    for names in (("chromedriver",), ("chromium", "google-chrome", "chrome")):
+        if not any(map(shutil.which, names)):
+            return f"no {names[0]} on the PATH; on Debian: apt-get install chromium chromium-driver"
+    return None
+
+
+class Browser:
+    """A browser without a window. Use it in a `with` statement."""
+
+    def __enter__(self):
+        self.driver = subprocess.Popen(
+            ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in self.driver.stdout:
+            if "started successfully on port" in line:
+                self.port = int(line.split("port")[1].strip(" .\n"))
+                break
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"]
+        wanted = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+        self.session = None
+        made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self.session = made["sessionId"]
+        return self
+
+    def __exit__(self, *_):
+        try:
+            if self.session:
+                self.call("DELETE", "")
+        finally:
+            self.driver.terminate()
+            self.driver.wait(LIMIT)
+            self.driver.stdout.close()
+
+    def call(self, method, path, body=None):
+        base = f"/session/{self.session}" if self.session else ""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{base}{path}", method=method, data=data)
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.read().decode()[:500]}") from None
+
+    def open(self, address):
+        self.call("POST", "/url", {"url": address})
+
+    def run(self, script, *arguments):
+        """The value that `script` returns."""
+        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def run_async(self, script):
+        """The value with which `script` calls `done`."""
+        return self.call("POST", "/execute/async", {"script": f"const done = arguments[0]; {script}", "args": []})
+
+    def devtools(self, command, **parameters):
+        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def look(self, width, height, mode):
+        """Sets the size of the window, and light or dark."""
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700)
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
+
+    def text(self):
+        """What a person reads in the view."""
+        return self.run("return document.getElementById('main').innerText")
+
+    def wait(self, what, condition):
+        """Waits until `condition` is true, and returns its value."""
+        end = time.monotonic() + LIMIT
+        while not (found := condition()):
+            assert time.monotonic() < end, f"not {what} within {LIMIT} s:\n{self.text()}\n{self.console()}"
+            time.sleep(0.1)
+        return found
+
+    def wait_for(self, *parts):
+        self.wait(f"all of {parts} in the view", lambda: all(part in self.text() for part in parts))
+
+    def click(self, text):
+        """Clicks the link or button with this text."""
+        script = """const all = [...document.querySelectorAll('a, button')];
+            const found = all.find((one) => (one.getAttribute('aria-label') ?? one.innerText).trim() === arguments[0]);
+            found?.click(); return Boolean(found)"""
+        self.wait(f"a link or button {text!r}", lambda: self.run(script, text))
+
+    def press(self, *keys):
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def picture(self):
+        return base64.b64decode(self.call("GET", "/screenshot"))
+
+    def console(self):
+        """Errors and warnings since the last call."""
+        lines = self.call("POST", "/se/log", {"type": "browser"})
+        bad = [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
+        return [line for line in bad if not any(part in line for part in HARMLESS)]

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use steersman_options::Options;
@@ -19,7 +20,7 @@ use steersman_options::Options;
 use steersman_client::{ApiClient, WriteGate};
 use steersman_options::features::FeatureGates;
 use steersman_values::clock::Clock;
-use steersman_why::Dependent;
+use steersman_why::{Dependent, Reason};
 
 use crate::events::EventRecorder;
 use crate::informer::InformerFactory;
@@ -158,7 +159,12 @@ pub struct DebugAnswer {
 pub struct DebugPages {
     pages: Arc<Mutex<HashMap<String, DebugPage>>>,
     dependents: Arc<Mutex<Option<DependentsOf>>>,
+    memories: Arc<Mutex<HashMap<&'static str, MemoryOf>>>,
 }
+
+/// The memory of a controller about a key, as reasons. The key of most controllers is
+/// `namespace/name`, and the controller documents others.
+pub type MemoryOf = Arc<dyn Fn(&str, Timestamp) -> Vec<Reason> + Send + Sync>;
 
 /// Answers which dependents block the foreground deletion of the object with a UID.
 pub type DependentsOf = Arc<dyn Fn(&str) -> Vec<Dependent> + Send + Sync>;
@@ -179,6 +185,17 @@ impl DebugPages {
     pub fn dependents(&self, uid: &str) -> Vec<Dependent> {
         let of = self.dependents.lock().clone();
         of.map(|of| of(uid)).unwrap_or_default()
+    }
+
+    /// Answers questions about the memory of `controller` from now on.
+    pub fn set_memory(&self, controller: &'static str, of: MemoryOf) {
+        self.memories.lock().insert(controller, of);
+    }
+
+    /// The memory of `controller` about `key`, if the controller runs and has one.
+    pub fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason> {
+        let of = self.memories.lock().get(controller).cloned();
+        of.map(|of| of(key, now)).unwrap_or_default()
     }
 
     /// The page at `path`.

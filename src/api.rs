@@ -286,6 +286,12 @@ impl Clients {
         }
     }
 
+    /// The number of requests of `identity` that wait for its throttle now, and the time until the
+    /// last of them is sent.
+    pub(crate) fn waiting(&self, identity: &str) -> Option<(usize, Duration)> {
+        self.metrics.waiting(identity)
+    }
+
     pub(crate) fn activity(&self) -> &Activity {
         &self.activity
     }

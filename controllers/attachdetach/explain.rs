@@ -33,6 +33,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let is_shared = claim.texts("/spec/accessModes").contains(&"ReadWriteMany");
         for at in of_volume {
             attachment(at, (volume, node), is_shared, answer);
+            let key = format!("{}/{}", at.text("/spec/nodeName"), at.name());
+            answer.reasons.extend(world.memory(NAME, &key));
         }
     }
 }

@@ -35,6 +35,7 @@ mod handlers;
 mod messages;
 mod metrics;
 mod operations;
+mod recall;
 mod start;
 mod sync;
 #[cfg(test)]
@@ -151,6 +152,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         metrics: Metrics::register(ctx).map_err(failed)?,
         forces_on_timeout: !ctx.options.bool("disable-force-detach-on-timeout"),
     });
+    let memory = Arc::clone(&shared);
+    // The key is the name of a node, and that of a VolumeAttachment.
+    let recall = move |key: &str, now| memory.recall(key, now).into_iter().collect();
+    ctx.debug.set_memory(NAME, Arc::new(recall));
     metrics::show_state(&ctx.registry, &shared).map_err(failed)?;
     handlers::register(&shared, &pods, &nodes, &attachments);
     handlers::register_claims(&shared, &claims, &volumes, &drivers);

@@ -98,6 +98,18 @@ pub(super) enum Effect {
     },
 }
 
+/// Whether a volume that no pod wants may leave its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Now, possibly although the node may use it.
+    Now(Force),
+    /// The node reports the volume in use. A node that is not ready loses it by force at this time.
+    InUse {
+        /// The time; `None` if force is over or switched off.
+        forced_at: Option<Instant>,
+    },
+}
+
 /// The earliest of the times at which a volume needs another look.
 #[derive(Default)]
 struct Wake(Option<Instant>);
@@ -109,7 +121,7 @@ impl Wake {
 }
 
 impl Surroundings<'_> {
-    fn node(&self, name: &Sym) -> Option<Arc<Node>> {
+    pub(super) fn node(&self, name: &Sym) -> Option<Arc<Node>> {
         self.nodes.get(&ObjectKey::new("", name))
     }
 
@@ -304,6 +316,27 @@ impl World {
             wake.at(until);
             return false;
         }
+        let force = match self.may_leave(name, node, around) {
+            Leave::Now(force) => force,
+            Leave::InUse { forced_at } => {
+                if let Some(at) = forced_at {
+                    wake.at(at);
+                }
+                return false;
+            }
+        };
+        let mut operation = Operation::new(kind, volume, now);
+        operation.force = force;
+        if self.actual.leave(name, node) {
+            self.effects.push(Effect::Report(node.clone()));
+        }
+        self.start(name, node, operation, csi.as_ref());
+        true
+    }
+
+    /// Whether a volume that no pod of the node wants may be detached.
+    pub(super) fn may_leave(&mut self, name: &Sym, node: &Sym, around: &Surroundings<'_>) -> Leave {
+        let now = around.now;
         let unwanted = self.actual.unwanted_for(name, node, now);
         let known = around.node(node);
         let is_over = unwanted > MAX_WAIT;
@@ -312,24 +345,27 @@ impl World {
         let is_out_of_service = known.as_deref().is_some_and(is_out_of_service);
         let is_forced = (times_out && !is_healthy) || is_out_of_service;
         if self.actual.is_in_use(name, node) && !is_forced {
-            if !is_over {
-                wake.at(now + (MAX_WAIT - unwanted) + Duration::from_millis(1));
-            }
-            return false;
+            let left = MAX_WAIT.saturating_sub(unwanted) + Duration::from_millis(1);
+            return Leave::InUse {
+                forced_at: (!is_over).then(|| now + left),
+            };
         }
-        let mut operation = Operation::new(kind, volume, now);
-        operation.force = if times_out {
+        Leave::Now(if times_out {
             Force::Timeout
         } else if is_out_of_service {
             Force::OutOfService
         } else {
             Force::No
-        };
-        if self.actual.leave(name, node) {
-            self.effects.push(Effect::Report(node.clone()));
-        }
-        self.start(name, node, operation, csi.as_ref());
-        true
+        })
+    }
+
+    /// The volume of the VolumeAttachment called `attachment`, if this node has or may have it.
+    pub(super) fn volume_of(&self, attachment: &str, node: &Sym) -> Option<Sym> {
+        let on_node = self.actual.volumes_on(node).into_iter();
+        on_node.into_iter().find(|name| {
+            let csi = csi(name, self.actual.volume(name));
+            csi.is_some_and(|csi| attachment::name(&csi, node) == attachment)
+        })
     }
 
     /// Starts to attach a volume that a pod of the node wants, if no other node excludes that.

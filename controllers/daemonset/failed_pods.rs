@@ -10,11 +10,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::{DaemonSet, ObjectKey, Uid};
 use steersman_runtime::own_writes::Memory;
+use steersman_why::{Code, Reason};
 use tokio::time::Instant;
+
+use super::NAME;
+
+/// Nodes in one sentence.
+const SHOWN: usize = 5;
 
 /// The back-off after the first deletion.
 const FIRST: Duration = Duration::from_secs(1);
@@ -72,6 +79,36 @@ impl FailedPods {
                 .nodes
                 .insert(Arc::clone(node), Backoff { delay, at: now });
         }
+    }
+
+    /// Tells the back-offs of `ds` that have not ended, as one reason.
+    pub(super) fn recall(&self, ds: &DaemonSet, at: Instant, now: Timestamp) -> Option<Reason> {
+        let mut left: Vec<(Duration, Arc<str>)> = self.of(ds, |known| {
+            let nodes = known.nodes.keys();
+            let left =
+                nodes.filter_map(|node| Some((known.remaining(node, at)?, Arc::clone(node))));
+            left.collect()
+        });
+        left.sort();
+        let (next, _) = left.first()?;
+        let nodes: Vec<String> = left
+            .iter()
+            .take(SHOWN)
+            .map(|(left, node)| format!("{node} ({} s)", left.as_secs()))
+            .collect();
+        let more = match left.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "pods fail again and again, so their deletion waits on {}{more}",
+            nodes.join(", ")
+        );
+        let reason = Reason::new(Code::DaemonBackOff, NAME, message)
+            .who("administrator of the node, or owner of the pod template")
+            .field("nodes", left.len())
+            .next(now.checked_add(*next).ok());
+        Some(reason)
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Backoffs>> {
@@ -174,6 +211,26 @@ mod tests {
         assert_eq!(remaining(&first, "n"), None, "replaced by a new generation");
         failed.forget(&key(&first));
         assert_eq!(remaining(&ds("u", 2), "m"), None, "the object was deleted");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn back_offs_are_told_while_they_last() {
+        let (failed, ds) = (FailedPods::default(), ds("u", 1));
+        let now: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
+        let told = || failed.recall(&ds, Instant::now(), now);
+        assert_eq!(told(), None);
+        for nodes in [vec![Arc::from("b")], vec![Arc::from("a"), Arc::from("b")]] {
+            failed.step(&ds, &nodes, Instant::now());
+        }
+        let reason = told().unwrap();
+        assert!(
+            reason.message.ends_with("waits on a (1 s), b (2 s)"),
+            "{}",
+            reason.message
+        );
+        assert_eq!(reason.next_try, "2026-11-28T12:00:01Z".parse().ok());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(told(), None);
     }
 
     #[tokio::test(start_paused = true)]

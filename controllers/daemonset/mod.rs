@@ -63,6 +63,7 @@ use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
+use tokio::time::Instant;
 
 use self::failed_pods::FailedPods;
 use self::handlers::Informers;
@@ -140,6 +141,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let failed_pods = Arc::<FailedPods>::default();
     keyed.remembers(Arc::clone(&failed_pods) as Arc<_>);
+    let (memory, known) = (Arc::clone(&failed_pods), informers.daemon_sets.store());
+    let recall = move |key: &str, now| {
+        let ds = known.get(&ObjectKey::of_text(key));
+        let reason = ds.and_then(|ds| memory.recall(&ds, Instant::now(), now));
+        reason.into_iter().collect()
+    };
+    ctx.debug.set_memory(NAME, Arc::new(recall));
     let comparisons = Comparisons::of(&ctx.features);
     let (daemon_sets, nodes) = (informers.daemon_sets.store(), informers.nodes.store());
     let node_syncer = NodeSyncer {

@@ -33,6 +33,7 @@ mod metrics;
 mod monitor;
 mod pass;
 mod pods;
+mod recall;
 mod sync;
 mod tainter;
 mod tainting;
@@ -151,6 +152,14 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         metrics,
     });
+    let memory = Arc::clone(&shared);
+    // The key is the name of a node.
+    let recall = move |node: &str, _| {
+        let node = memory.nodes.get(&ObjectKey::new("", node));
+        let reason = node.and_then(|node| memory.monitor().recall(&node));
+        reason.into_iter().collect()
+    };
+    ctx.debug.set_memory(NAME, Arc::new(recall));
     Ok(Box::new(NodeLifecycle {
         period: config.monitor_period,
         nodes: nodes.runner(Nodes(Arc::clone(&shared))),

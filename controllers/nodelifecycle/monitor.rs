@@ -27,10 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_objects::{Lease, Node, Uid};
+use steersman_why::Reason;
 use tokio::time::Instant;
 
 use super::config::Config;
 use super::health::{Health, Moment, Ready, SeenReady};
+use super::recall::{Around, recall};
 use super::taints::{self, Premise, TaintId};
 use super::zones::{Count, Disruption, ZoneKey, ZoneState, Zones};
 
@@ -389,6 +391,24 @@ impl Monitor {
     /// The time until a waiting node may get its taint; `None` if that takes another pass.
     pub(super) fn next_token(&mut self, now: Instant) -> Option<Duration> {
         self.is_certain.then(|| self.zones.next_token(now))?
+    }
+
+    /// The reason why `node` has no NoExecute taint, if its zone is that reason.
+    pub(super) fn recall(&self, node: &Node) -> Option<Reason> {
+        if self.ready(&node.meta.name)? == Ready::True {
+            return None;
+        }
+        let key = ZoneKey::of(node);
+        let mut counted = self.zones.iter().filter(|(_, zone)| zone.count.size() > 0);
+        let around = if counted.all(|(_, zone)| zone.state == ZoneState::FullDisruption) {
+            Around::Everywhere
+        } else if self.is_certain {
+            Around::Here
+        } else {
+            Around::Unknown
+        };
+        let (_, zone) = self.zones.iter().find(|(found, _)| **found == key)?;
+        recall(&node.meta.name, &key.to_string(), zone, around)
     }
 
     /// The zones with nodes that may get their taint; none while the disruption is uncertain.

@@ -67,8 +67,12 @@ impl Tainter {
         self.waiting.values().next()
     }
 
+    /// Whether a node waits.
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.positions.contains_key(node)
+    }
+
     /// The number of waiting nodes.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -91,7 +95,6 @@ impl Tainter {
     }
 
     /// The current rate, in nodes per second.
-    #[cfg(test)]
     pub(super) fn rate(&self) -> f32 {
         self.rate
     }

@@ -98,6 +98,11 @@ impl Histories {
         use_it(self.all().entry(key.clone()).or_default())
     }
 
+    /// Reads the memory of one autoscaler, if there is one.
+    pub(super) fn get<T>(&self, key: &ObjectKey, read: impl FnOnce(&History) -> T) -> Option<T> {
+        self.all().get(key).map(read)
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, History>> {
         self.0.lock()
     }

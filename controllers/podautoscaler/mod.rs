@@ -28,6 +28,7 @@ mod metrics;
 mod metrics_api;
 mod pods;
 mod problem;
+mod recall;
 mod replicas;
 mod rescale;
 mod selectors;
@@ -40,7 +41,7 @@ use std::sync::Arc;
 
 use steersman_client::discovery::RestMapper;
 use steersman_helpers::endpointslice::PodsByLabel;
-use steersman_objects::{HorizontalPodAutoscaler, Pod};
+use steersman_objects::{HorizontalPodAutoscaler, ObjectKey, Pod};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::rbac::Rule;
@@ -114,6 +115,18 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         metrics.autoscalers.clone(),
         period,
     );
+    let (memory, known) = (Arc::clone(&histories), autoscalers.store());
+    let window = config.downscale_window;
+    let recall = move |key: &str, now| {
+        let key = ObjectKey::of_text(key);
+        let hpa = known.get(&key);
+        let reason = hpa.and_then(|hpa| {
+            let history = memory.get(&key, |history| recall::recall(history, &hpa, window, now));
+            history.flatten()
+        });
+        reason.into_iter().collect()
+    };
+    ctx.debug.set_memory(NAME, Arc::new(recall));
     let client = ctx.client(IDENTITY);
     let reconciler = Reconciler {
         sources: Sources {

@@ -17,8 +17,8 @@ use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys,
 
 use crate::{
     attachdetach, cronjob, daemonset, deployment, disruption, endpointslice, garbagecollector, job,
-    namespace, persistentvolume, podautoscaler, replicaset, replicationcontroller, statefulset,
-    tainteviction,
+    namespace, nodelifecycle, persistentvolume, podautoscaler, replicaset, replicationcontroller,
+    statefulset, tainteviction,
 };
 
 pub use ask::{AskError, ask};
@@ -134,6 +134,7 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
         answer
             .reasons
             .extend(keys::of_key(world, controller, &key, doc.namespace()));
+        answer.reasons.extend(world.memory(controller, &key));
     }
     // A terminating pod is explained by its end, and a terminating namespace by its content.
     let is_pod = of.group.is_empty() && of.plural == "pods";
@@ -178,6 +179,10 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
             attachdetach::explain::explain(world, doc, answer);
             if answer.is_stuck() {
                 tainteviction::explain::explain(world, doc, answer);
+                // The key of this memory is the name of a node.
+                let node = doc.text("/spec/nodeName");
+                let memory = world.memory(nodelifecycle::DESCRIPTOR.name, node);
+                answer.reasons.extend(memory);
             }
         }
         ("", "nodes") => node(doc, answer),

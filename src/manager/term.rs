@@ -263,6 +263,7 @@ impl<'a> Term<'a> {
             queues: self.manager.queue_metrics.clone(),
             informers: self.shared.informers.clone(),
             debug: self.manager.debug.clone(),
+            clients: self.manager.clients.clone(),
         };
         inside.shared()
     }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use steersman_runtime::controller::DebugPages;
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::workqueue::QueueMetrics;
-use steersman_why::{Dependent, Inside, KeyState, ManagerState};
+use steersman_why::{Code, Dependent, Inside, KeyState, ManagerState, Reason};
+
+use crate::api::Clients;
 
 /// A manager that leads.
 pub(crate) struct ManagerInside {
@@ -16,11 +19,27 @@ pub(crate) struct ManagerInside {
     pub(crate) queues: QueueMetrics,
     pub(crate) informers: InformerFactory,
     pub(crate) debug: DebugPages,
+    pub(crate) clients: Clients,
 }
 
 impl ManagerInside {
     pub(crate) fn shared(self) -> Arc<dyn Inside> {
         Arc::new(self)
+    }
+
+    /// The reason if requests of `controller` wait for the limit of its client.
+    fn throttled(&self, controller: &str, now: Timestamp) -> Option<Reason> {
+        let all = steersman_controllers::ALL.iter();
+        let identity = all
+            .into_iter()
+            .find(|descriptor| descriptor.name == controller)?
+            .identity;
+        let (count, left) = self.clients.waiting(identity)?;
+        let message = format!(
+            "{count} requests of the controller wait for the limit of its client (--kube-api-qps, --kube-api-burst)"
+        );
+        let reason = Reason::new(Code::Throttled, controller, message).field("requests", count);
+        Some(reason.next(now.checked_add(left).ok()))
     }
 }
 
@@ -36,6 +55,12 @@ impl Inside for ManagerInside {
             not_synced: self.informers.not_synced(),
             watches: self.informers.findings(),
         }
+    }
+
+    fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason> {
+        let mut found = self.debug.memory(controller, key, now);
+        found.extend(self.throttled(controller, now));
+        found
     }
 
     fn blocking_dependents(&self, uid: &str) -> Vec<Dependent> {

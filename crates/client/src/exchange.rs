@@ -585,19 +585,14 @@ impl Exchange {
             // If the caller drops this wait, `unused` returns the token. Otherwise later requests,
             // such as Events at shutdown, would wait longer.
             let unused = Unused(bucket);
+            let waiting = (wait > LONG_WAIT).then(|| self.metrics.waits_now(self.client(), wait));
             sleep(wait).await;
+            drop(waiting);
             std::mem::forget(unused);
         }
         self.metrics.throttled(call.method.as_str(), wait);
         if !wait.is_zero() {
-            // The last part of the user agent is the name of the client.
-            let agent = &self.settings.user_agent;
-            self.metrics.waited(
-                agent
-                    .rsplit_once('/')
-                    .map_or(&**agent, |(_, client)| client),
-                wait,
-            );
+            self.metrics.waited(self.client(), wait);
         }
         if wait <= LONG_WAIT {
             return;
@@ -608,6 +603,12 @@ impl Exchange {
         } else {
             tracing::debug!(delay = ?wait, reason, verb = %call.method, URL = call.path, "Waited before sending request");
         }
+    }
+
+    /// The name of the client: the last part of the user agent.
+    fn client(&self) -> &str {
+        let agent = &*self.settings.user_agent;
+        agent.rsplit_once('/').map_or(agent, |(_, client)| client)
     }
 
     fn may_report_wait(&self) -> bool {

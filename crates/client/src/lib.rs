@@ -47,6 +47,7 @@ pub mod scale;
 mod service;
 #[cfg(test)]
 mod tests;
+mod throttled;
 mod token;
 mod transports;
 mod witness;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::activity::{Activity, UnderWay};
+use super::throttled::{Throttled, Waiting};
 use super::witness::Witness;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
@@ -60,6 +61,7 @@ pub struct ClientMetrics {
     transports: IntGauge,
     transport_calls: IntCounterVec,
     waits: CounterVec,
+    throttled_now: Throttled,
     activity: Option<Activity>,
     witness: Option<Witness>,
 }
@@ -138,6 +140,7 @@ impl ClientMetrics {
                 registry.register(Box::new(family.clone()))?;
                 family
             },
+            throttled_now: Throttled::default(),
             activity: None,
             witness: None,
         })
@@ -256,6 +259,17 @@ impl ClientMetrics {
         self.waits
             .with_label_values(&[client])
             .inc_by(time.as_secs_f64());
+    }
+
+    /// Records that a request of `client` waits for its throttle, until the result is dropped.
+    pub(super) fn waits_now(&self, client: &str, wait: Duration) -> Waiting {
+        self.throttled_now.begin(client, wait)
+    }
+
+    /// The number of requests of `client` that wait for its throttle now, and the time until the last
+    /// of them is sent.
+    pub fn waiting(&self, client: &str) -> Option<(usize, Duration)> {
+        self.throttled_now.of(client)
     }
 
     pub(super) fn sent(&self, method: &str, bytes: usize) {

@@ -202,6 +202,12 @@ impl ObjectKey {
             name: Arc::from(name),
         }
     }
+
+    /// The key with this text: `namespace/name`, or the name of a cluster-scoped object.
+    pub fn of_text(text: &str) -> Self {
+        let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+        Self::new(namespace, name)
+    }
 }
 
 impl fmt::Display for ObjectKey {

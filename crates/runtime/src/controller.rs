@@ -12,6 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use steersman_options::Options;
@@ -19,7 +20,7 @@ use steersman_options::Options;
 use steersman_client::{ApiClient, WriteGate};
 use steersman_options::features::FeatureGates;
 use steersman_values::clock::Clock;
-use steersman_why::{Dependent, Relative};
+use steersman_why::{Dependent, Reason, Relative};
 
 use crate::events::EventRecorder;
 use crate::informer::InformerFactory;
@@ -159,7 +160,12 @@ pub struct DebugPages {
     pages: Arc<Mutex<HashMap<String, DebugPage>>>,
     dependents: Arc<Mutex<Option<DependentsOf>>>,
     family: Arc<Mutex<Option<FamilyOf>>>,
+    memories: Arc<Mutex<HashMap<&'static str, MemoryOf>>>,
 }
+
+/// The memory of a controller about a key, as reasons. The key of most controllers is
+/// `namespace/name`, and the controller documents others.
+pub type MemoryOf = Arc<dyn Fn(&str, Timestamp) -> Vec<Reason> + Send + Sync>;
 
 /// Answers which dependents block the foreground deletion of the object with a UID.
 pub type DependentsOf = Arc<dyn Fn(&str) -> Vec<Dependent> + Send + Sync>;
@@ -195,6 +201,17 @@ impl DebugPages {
     pub fn family(&self, uid: &str, limit: usize) -> Option<Vec<Relative>> {
         let of = self.family.lock().clone();
         of.map(|of| of(uid, limit))
+    }
+
+    /// Answers questions about the memory of `controller` from now on.
+    pub fn set_memory(&self, controller: &'static str, of: MemoryOf) {
+        self.memories.lock().insert(controller, of);
+    }
+
+    /// The memory of `controller` about `key`, if the controller runs and has one.
+    pub fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason> {
+        let of = self.memories.lock().get(controller).cloned();
+        of.map(|of| of(key, now)).unwrap_or_default()
     }
 
     /// The page at `path`.

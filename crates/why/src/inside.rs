@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::Reason;
 
 /// The last failure of a key in a queue, and the number of failures in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +120,10 @@ pub trait Inside: Send + Sync {
 
     /// The state of the manager.
     fn manager(&self) -> ManagerState;
+
+    /// The memory of `controller` about `key`, and its requests that wait for the limit of its
+    /// client.
+    fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason>;
 
     /// The dependents that block a foreground deletion of the object with this UID.
     fn blocking_dependents(&self, uid: &str) -> Vec<Dependent>;

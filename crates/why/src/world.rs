@@ -13,7 +13,7 @@ use serde_json::Value;
 use steersman_objects::Object;
 use steersman_values::resource::{EVENTS, ResourceType};
 
-use crate::{Explanation, Inside, Subject};
+use crate::{Explanation, Inside, Reason, Subject};
 
 /// An object as served.
 #[derive(Debug, Clone)]
@@ -285,6 +285,14 @@ impl World {
     /// Whether the answer about the object that was asked about is being made.
     pub fn is_first(&self) -> bool {
         self.depth.load(Relaxed) <= 1
+    }
+
+    /// The memory of `controller` about `key`. Empty outside the leader.
+    pub fn memory(&self, controller: &str, key: &str) -> Vec<Reason> {
+        let inside = self.inside.as_ref();
+        inside
+            .map(|inside| inside.memory(controller, key, self.now))
+            .unwrap_or_default()
     }
 
     fn read(&self, need: Need) -> Option<&Loaded> {

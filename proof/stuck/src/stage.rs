@@ -20,7 +20,9 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use steersman_values::clock::Clock;
-use steersman_why::{ClientReader, Dependent, Inside, KeyState, ManagerState, Question, Report};
+use steersman_why::{
+    ClientReader, Dependent, Inside, KeyState, ManagerState, Question, Reason, Report,
+};
 
 use crate::{Run, Step, Story};
 
@@ -294,6 +296,10 @@ impl Inside for Manager {
             switched_off: self.off.clone(),
             ..ManagerState::default()
         }
+    }
+
+    fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason> {
+        self.debug.memory(controller, key, now)
     }
 
     fn blocking_dependents(&self, uid: &str) -> Vec<Dependent> {

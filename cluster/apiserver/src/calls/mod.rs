@@ -76,6 +76,11 @@ impl Calls {
         Err(Status::internal("the answer of a webhook is pending"))
     }
 
+    /// Whether the last attempt of the write needs a further call.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state().pending.is_some()
+    }
+
     /// The call that the last attempt of the write needs, with its key.
     pub(crate) fn pending(&self) -> Option<(String, Call)> {
         self.state().pending.take()

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/apiserver/schema/pruning` and `.../defaulting` of apiextensions-apiserver.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::schema::Schema;
 use crate::schema::shape;
@@ -92,8 +92,31 @@ fn prune_fields(
     });
 }
 
-/// Removes nulls that the schema forbids, and sets defaults. Idempotent.
-pub(super) fn complete(schema: &Schema, object: &mut Value) {
+/// Removes nulls that the schema forbids, unless a default replaces them.
+pub(super) fn drop_nulls(schema: &Schema, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| {
+                let child = schema.child(name).filter(|_| value.is_null());
+                child.is_none_or(|child| child.nullable || child.default.is_some())
+            });
+            for (name, value) in fields {
+                if let Some(child) = schema.child(name) {
+                    drop_nulls(child, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(item) = schema.item() {
+                items.iter_mut().for_each(|value| drop_nulls(item, value));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Sets defaults. Idempotent.
+pub(super) fn set_defaults(schema: &Schema, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata") {
         shape::normalize_metadata(metadata);
     }
@@ -104,7 +127,6 @@ pub(super) fn complete(schema: &Schema, object: &mut Value) {
 fn fill(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            drop_nulls(schema, fields);
             for (name, property) in &schema.properties {
                 if let Some(default) = &property.default
                     && fields
@@ -140,12 +162,4 @@ fn fill_or_default(schema: &Schema, value: &mut Value) {
         *value = default.clone();
     }
     fill(schema, value);
-}
-
-// Upstream keeps a null only if the field is nullable, or replaces it by the default.
-fn drop_nulls(schema: &Schema, fields: &mut Map<String, Value>) {
-    fields.retain(|name, value| {
-        let child = schema.child(name).filter(|_| value.is_null());
-        child.is_none_or(|child| child.nullable || child.default.is_some())
-    });
 }

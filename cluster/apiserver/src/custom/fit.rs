@@ -321,7 +321,12 @@ fn shown(number: &Number) -> String {
 /// The element of `old` with the same list keys as `value`. Only lists of type `map` have keys;
 /// elements of other lists have no counterpart.
 fn same_element<'a>(schema: &Schema, old: &'a Value, value: &Value) -> Option<&'a Value> {
-    let same = |old: &&Value| schema.list_keys().all(|key| old.get(key) == value.get(key));
+    let same = |old: &&Value| {
+        schema
+            .list_keys()
+            .iter()
+            .all(|key| old.get(key) == value.get(key))
+    };
     (schema.list_type == ListType::Map).then(|| old.as_array()?.iter().find(same))?
 }
 
@@ -369,9 +374,10 @@ fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
         });
     }
     let name = |item: &Value| -> Value {
-        let key = |key: &str| item.get(key).map(|value| (key.to_owned(), value.clone()));
+        let key = |key: &String| item.get(key).map(|value| (key.clone(), value.clone()));
         schema
             .list_keys()
+            .iter()
             .filter_map(key)
             .collect::<serde_json::Map<_, _>>()
             .into()

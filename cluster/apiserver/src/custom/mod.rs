@@ -152,8 +152,19 @@ impl Custom {
         complete::prune(&self.schema, object)
     }
 
+    /// Removes nulls that the schema forbids, unless a default replaces them.
+    pub(crate) fn drop_nulls(&self, object: &mut Value) {
+        complete::drop_nulls(&self.schema, object);
+    }
+
+    pub(crate) fn set_defaults(&self, object: &mut Value) {
+        complete::set_defaults(&self.schema, object);
+    }
+
+    /// Removes forbidden nulls and sets defaults. Idempotent.
     pub(crate) fn complete(&self, object: &mut Value) {
-        complete::complete(&self.schema, object);
+        self.drop_nulls(object);
+        self.set_defaults(object);
     }
 
     pub(crate) fn columns(&self) -> Vec<Value> {

@@ -15,11 +15,11 @@ use steersman_regexp::Regex;
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Schema {
     #[serde(rename = "type")]
-    pub(super) kind: String,
+    pub(crate) kind: String,
     pub(super) nullable: bool,
-    pub(super) format: String,
+    pub(crate) format: String,
     pub(super) default: Option<Value>,
-    pub(super) properties: BTreeMap<String, Schema>,
+    pub(crate) properties: BTreeMap<String, Schema>,
     pub(super) additional_properties: Option<Additional>,
     pub(super) items: Option<Box<Schema>>,
     pub(super) required: Vec<String>,
@@ -48,9 +48,9 @@ pub(crate) struct Schema {
     pub(super) one_of: Vec<Schema>,
     pub(super) not: Option<Box<Schema>>,
     #[serde(rename = "x-kubernetes-preserve-unknown-fields")]
-    pub(super) preserve_unknown: bool,
+    pub(crate) preserve_unknown: bool,
     #[serde(rename = "x-kubernetes-embedded-resource")]
-    pub(super) embedded_resource: bool,
+    pub(crate) embedded_resource: bool,
     #[serde(rename = "x-kubernetes-int-or-string")]
     pub(super) int_or_string: bool,
     #[serde(rename = "x-kubernetes-list-type")]
@@ -118,22 +118,9 @@ impl Schema {
         Self::deserialize(document)
     }
 
-    /// Whether values are objects with known fields or keys.
-    pub(crate) fn is_object(&self) -> bool {
-        self.kind == "object"
-            && !(self.properties.is_empty()
-                && self.additional_properties.is_none()
-                && self.preserve_unknown)
-    }
-
     /// Whether server-side apply treats an object as one field.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.map_type == "atomic"
-    }
-
-    /// Whether the schema accepts every value: it has no type and keeps unknown fields.
-    pub(crate) fn is_untyped(&self) -> bool {
-        self.kind.is_empty() && self.preserve_unknown
     }
 
     /// Whether fields without a schema are kept.
@@ -148,7 +135,7 @@ impl Schema {
     }
 
     /// The schema of fields that are not in `properties`.
-    pub(super) fn additional(&self) -> Option<&Schema> {
+    pub(crate) fn additional(&self) -> Option<&Schema> {
         match &self.additional_properties {
             Some(Additional::Like(schema)) => Some(schema),
             _ => None,
@@ -166,8 +153,16 @@ impl Schema {
     }
 
     /// The fields that identify elements of a list of type `map`.
-    pub(crate) fn list_keys(&self) -> impl Iterator<Item = &str> {
-        self.list_map_keys.iter().map(String::as_str)
+    pub(crate) fn list_keys(&self) -> &[String] {
+        &self.list_map_keys
+    }
+
+    /// Whether `additionalProperties` is a boolean, and which.
+    pub(crate) fn allows_additional(&self) -> Option<bool> {
+        match self.additional_properties {
+            Some(Additional::Allowed(allowed)) => Some(allowed),
+            _ => None,
+        }
     }
 
     /// The value that an absent field has.

@@ -6,11 +6,16 @@
 
 use serde_json::Value;
 
-use super::compare::{Changes, compare};
+use super::compare::{compare, same};
+use super::declared::{check, fields};
 use super::managed::{Author, Entry, Managed, Operation};
-use super::merge::{merged, remove, with_parents};
+use super::merge::merged;
+use super::remove::{with_parents, without};
 use super::set::FieldSet;
+use super::shape::Shape;
+use super::versions::{Versions, Write};
 use crate::kinds::Resource;
+use crate::status::Status;
 
 /// Manager of the fields that exist before the first apply, if plain writes were not recorded.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -21,9 +26,15 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The manager that can take over fields from client-side apply without a conflict.
 const KUBECTL: &str = "kubectl";
 
+/// Most bytes of the annotations of an object.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
+
 /// A configuration to apply.
 pub(crate) struct Applied<'a> {
-    pub(crate) resource: &'a Resource,
+    pub(crate) versions: Versions<'a>,
+    /// The configuration as the client sent it.
+    pub(crate) given: &'a Value,
+    /// The configuration without the fields that the endpoint ignores.
     pub(crate) config: &'a Value,
     /// The fields that [`super::declared`] found, limited to those that the endpoint can change.
     pub(crate) set: FieldSet,
@@ -83,117 +94,296 @@ impl Conflicts {
     }
 }
 
+/// The reason why an apply did not happen.
+#[derive(Debug)]
+pub(crate) enum NotApplied {
+    Conflicts(Conflicts),
+    /// A conversion between versions failed.
+    Failed(Status),
+}
+
+impl From<Status> for NotApplied {
+    fn from(status: Status) -> Self {
+        Self::Failed(status)
+    }
+}
+
 /// The object after the apply, and its managed fields.
 pub(crate) fn apply(
     live: &Value,
     managed: &Managed,
     applied: &Applied<'_>,
-) -> Result<(Value, Managed), Conflicts> {
-    let shape = applied.resource.shape(applied.config);
-    let time = applied.author.time(applied.time.clone());
+) -> Result<(Value, Managed), NotApplied> {
+    let resource = applied.versions.resource;
+    let shape = resource.shape(applied.config);
     let mut managed = managed.clone();
-    let is_managed = managed.0.iter().any(|entry| match &applied.part {
-        Some(part) => !entry.set.intersection(part).is_empty(),
-        None => true,
-    });
-    // Earlier fields get an owner, so that the next apply finds conflicts with them.
-    if !is_managed
-        && live
-            .get("metadata")
-            .and_then(|metadata| metadata.get("uid"))
-            .is_some()
-    {
-        let mut before = compare(shape, &applied.resource.zero(live), live);
-        if let Some(part) = &applied.part {
-            before.touched = before.touched.intersection(part);
-        }
-        let author = Author {
-            manager: BEFORE_FIRST_APPLY.to_owned(),
-            operation: Operation::Update,
-            subresource: "".into(),
-            ..applied.author.clone()
-        };
-        managed.update(author, before, time.clone());
-    }
+    take_earlier_fields(live, &mut managed, applied)?;
+    managed.reconcile(applied.versions, live)?;
 
     let mut object = merged(shape, live, applied.config);
     let at = managed
         .0
         .iter()
-        .position(|entry| entry.author == applied.author);
+        .position(|entry| entry.author.is(&applied.author));
     let last = at.map(|at| managed.0.remove(at));
     let mut entry = Entry {
         author: applied.author.clone(),
-        time,
+        time: applied.author.time(applied.time.clone()),
         set: applied.set.clone(),
     };
-    if let Some(Entry { set: last, .. }) = &last {
-        // The owner of a field inside a struct also owns the struct.
-        let whole = |set: &FieldSet| {
-            if applied.part.is_none() {
-                with_parents(shape, set)
-            } else {
-                set.clone()
+    if let Some(last) = last.as_ref().filter(|last| !last.set.is_empty()) {
+        let mut set = entry.set.clone();
+        if applied.part.is_some() {
+            for entry in &managed.0 {
+                set.union(entry.set.clone());
             }
-        };
-        let mut dropped = whole(last);
-        for entry in managed.0.iter().chain([&entry]) {
-            dropped.subtract(&whole(&entry.set));
+            let mut dropped = last.set.clone();
+            dropped.subtract(&set);
+            object = without(shape, object, &dropped);
+        } else {
+            let all: Vec<&Entry> = managed.0.iter().chain([&entry]).collect();
+            object = pruned(applied.versions, object, &all, last)?;
         }
-        remove(shape, &mut object, &dropped);
     }
 
-    let changes = compare(shape, live, &object);
-    let conflicts = conflicts(&managed, &changes, live, applied);
+    let mut write = Write::new(applied.versions, live, &object);
+    let conflicts = conflicts(&managed, &mut write, live, applied)?;
     if !applied.force && !conflicts.0.is_empty() {
-        return Err(conflicts);
+        return Err(NotApplied::Conflicts(conflicts));
     }
-    managed.release(&changes);
-    if changes.is_empty() {
+    for entry in &mut managed.0 {
+        entry.release(write.changes(&entry.author.api_version)?);
+    }
+    if same(live, &object) {
         // The time is that of the author's latest change. A new author gets a time with its
         // first change.
         entry.time = last.and_then(|last| last.time);
     }
+    // Until here, the name in the configuration kept the metadata from being given up.
+    entry.set.strip_identity();
     managed.0.push(entry);
     managed.0.retain(|entry| !entry.set.is_empty());
     Ok((object, managed))
 }
 
+/// Fields without any manager get one, so that the next apply finds conflicts with them.
+fn take_earlier_fields(
+    live: &Value,
+    managed: &mut Managed,
+    applied: &Applied<'_>,
+) -> Result<(), Status> {
+    let is_managed = managed.0.iter().any(|entry| match &applied.part {
+        Some(part) => !entry.set.intersection(part).is_empty(),
+        None => true,
+    });
+    if is_managed || live["metadata"].get("uid").is_none() {
+        return Ok(());
+    }
+    let author = Author {
+        manager: BEFORE_FIRST_APPLY.to_owned(),
+        operation: Operation::Update,
+        ..applied.author.clone()
+    };
+    let time = author.time(applied.time.clone());
+    let resource = applied.versions.resource;
+    let zero = resource.zero(live);
+    if let Some(part) = &applied.part {
+        let touched = compare(resource.shape(live), &zero, live)
+            .touched
+            .intersection(part);
+        let author = Author {
+            subresource: "".into(),
+            ..author
+        };
+        managed.0.extend((!touched.is_empty()).then_some(Entry {
+            author,
+            time,
+            set: touched,
+        }));
+        return Ok(());
+    }
+    let mut write = Write::new(applied.versions, &zero, live);
+    managed.update(&mut write, author, time)
+}
+
+/// Removes the fields that the author of `last` gave up and that nobody else owns. `entries` are
+/// those of all managers after the apply.
+///
+/// Upstream removes all fields of the last configuration, and adds back what a manager owns, and
+/// what the last configuration did not have.
+fn pruned(
+    versions: Versions<'_>,
+    object: Value,
+    entries: &[&Entry],
+    last: &Entry,
+) -> Result<Value, Status> {
+    let version = &last.author.api_version;
+    // Upstream's pruning has no effect if all fields still have a manager in the same version.
+    let given_up = versions.seen(&object, version, |resource, object| {
+        let shape = resource.shape(object);
+        let mut given_up = with_parents(shape, &last.set);
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.author.api_version == *version)
+        {
+            given_up.subtract(&with_parents(shape, &entry.set));
+        }
+        given_up
+    })?;
+    if given_up.is_none_or(|set| set.is_empty()) {
+        return Ok(object);
+    }
+    let mut others: Vec<&str> = entries
+        .iter()
+        .map(|entry| &*entry.author.api_version)
+        .collect();
+    others.retain(|other| other != version);
+    others.sort_unstable();
+    others.dedup();
+    let owned = |version: &str| {
+        let mut owned = FieldSet::default();
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.author.api_version == version)
+        {
+            owned.union(entry.set.clone());
+        }
+        owned
+    };
+    let left = versions.seen(&object, version, |resource, object| {
+        let shape = resource.shape(object);
+        let left = without(shape, object.clone(), &with_parents(shape, &last.set));
+        with_owned(shape, object, &left, &owned(version))
+    })?;
+    let Some(mut left) = left else {
+        return Ok(object);
+    };
+    for other in others {
+        // Owners in other versions see the object in theirs.
+        let seen = versions.seen(&object, other, |resource, merged| {
+            let left = versions.seen(&left, other, |_, left| left.clone())?;
+            let shape = resource.shape(merged);
+            Ok::<_, Status>(left.map(|left| with_owned(shape, merged, &left, &owned(other))))
+        })?;
+        if let Some(seen) = seen.transpose()?.flatten() {
+            left = seen;
+        }
+    }
+    let shape = versions.resource.shape(&object);
+    let back = versions.seen(&left, &versions.resource.api_version(), |_, left| {
+        left.clone()
+    })?;
+    let mut gone = with_parents(shape, &fields(shape, &object));
+    gone.subtract(&with_parents(
+        shape,
+        &fields(shape, &back.unwrap_or_default()),
+    ));
+    let gone = gone.intersection(&with_parents(shape, &last.set));
+    Ok(without(shape, object, &gone))
+}
+
+/// `merged` without the fields that neither `left` nor a manager has.
+fn with_owned(shape: Shape<'_>, merged: &Value, left: &Value, owned: &FieldSet) -> Value {
+    let mut gone = with_parents(shape, &fields(shape, merged));
+    gone.subtract(&with_parents(shape, &fields(shape, left)));
+    gone.subtract(&with_parents(shape, owned));
+    without(shape, merged.clone(), &gone)
+}
+
 /// Fields of other managers that the apply changes.
 fn conflicts(
     managed: &Managed,
-    changes: &Changes,
+    write: &mut Write<'_>,
     live: &Value,
     applied: &Applied<'_>,
-) -> Conflicts {
-    // A subresource such as `scale` does not show which configuration was applied to the whole
-    // object.
-    let allowed = if applied.author.manager == KUBECTL && applied.part.is_none() {
-        last_applied(applied.resource, live)
-    } else {
-        None
-    };
+) -> Result<Conflicts, Status> {
     let mut conflicts = Vec::new();
     for entry in &managed.0 {
-        let mut set = entry.set.intersection(&changes.touched);
-        if let Some(allowed) = &allowed {
-            set.subtract(allowed);
-        }
-        if !set.is_empty() {
-            conflicts.push((entry.author.clone(), set));
+        if let Some(changes) = write.changes(&entry.author.api_version)? {
+            let set = entry.set.intersection(&changes.touched);
+            if !set.is_empty() {
+                conflicts.push((entry.author.clone(), set));
+            }
         }
     }
-    conflicts.sort_by(|(a, _), (b, _)| a.manager.cmp(&b.manager));
-    Conflicts(conflicts)
+    // A subresource such as `scale` does not show which configuration was applied to the whole
+    // object.
+    let may_migrate = applied.author.manager == KUBECTL && applied.part.is_none();
+    if may_migrate
+        && !conflicts.is_empty()
+        && let Some(allowed) = last_applied(applied.versions.resource, live)
+    {
+        for (_, set) in &mut conflicts {
+            set.subtract(&allowed);
+        }
+        conflicts.retain(|(_, set)| !set.is_empty());
+    }
+    conflicts.sort_by(|(a, _), (b, _)| a.identifier().cmp(&b.identifier()));
+    Ok(Conflicts(conflicts))
 }
 
 /// Fields that client-side apply wrote and that have not changed since.
 fn last_applied(resource: &Resource, live: &Value) -> Option<FieldSet> {
     let config: Value =
         serde_json::from_str(live["metadata"]["annotations"][LAST_APPLIED].as_str()?).ok()?;
-    let mut set = super::declared(resource.shape(&config), &config).ok()?;
-    let changes = compare(resource.shape(&config), live, &config);
+    if config["apiVersion"] != *resource.api_version() {
+        return None;
+    }
+    let shape = resource.shape(&config);
+    check(shape, live).ok()?;
+    let mut set = super::declared(shape, &config).ok()?;
+    let changes = compare(shape, live, &config);
     set.subtract(&changes.touched);
     set.subtract(&changes.removed);
     Some(set)
+}
+
+/// Keeps the annotation of client-side apply up to date, after an apply by kubectl.
+///
+/// Upstream: `lastappliedupdater.go`.
+pub(crate) fn follow_last_applied(object: &mut Value, applied: &Applied<'_>) {
+    if applied.author.manager != KUBECTL || applied.part.is_some() {
+        return;
+    }
+    let Some(annotations) = object["metadata"]["annotations"].as_object_mut() else {
+        return;
+    };
+    let is_set = annotations
+        .get(LAST_APPLIED)
+        .is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()));
+    if !is_set {
+        return;
+    }
+    let mut config = applied.given.clone();
+    if let Some(annotations) = config["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(LAST_APPLIED);
+    }
+    config.sort_all_objects();
+    annotations.insert(
+        LAST_APPLIED.to_owned(),
+        Value::from(escaped(&config) + "\n"),
+    );
+    let size: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
+    if size > MAX_ANNOTATIONS {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// JSON as Go's encoder writes it, safe inside of HTML.
+fn escaped(value: &Value) -> String {
+    let mut text = String::new();
+    for letter in value.to_string().chars() {
+        match letter {
+            '<' => text.push_str("\\u003c"),
+            '>' => text.push_str("\\u003e"),
+            '&' => text.push_str("\\u0026"),
+            '\u{2028}' => text.push_str("\\u2028"),
+            '\u{2029}' => text.push_str("\\u2029"),
+            letter => text.push(letter),
+        }
+    }
+    text
 }

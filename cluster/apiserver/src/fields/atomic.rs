@@ -4,36 +4,32 @@
 
 use serde_json::Value;
 
-use super::shape::Shape;
+use super::shape::{Elements, Form, Shape};
 
 /// The paths of the lists, maps and structs in `config`, a whole object of this shape, that cannot
 /// be merged.
 pub(crate) fn atomics(shape: Shape<'_>, config: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    for (key, value) in config.as_object().into_iter().flatten() {
-        let path = format!(".{key}");
-        match key.as_str() {
-            "metadata" => collect(Shape::metadata(), value, &path, &mut found),
-            key if shape.is_field(key) => collect(shape.child(key), value, &path, &mut found),
-            _ => {}
-        }
-    }
+    collect(shape, config, "", &mut found);
     found
 }
 
 fn collect(shape: Shape<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
-    match (shape, value) {
-        (Shape::Leaf, Value::Object(_)) | (Shape::Leaf | Shape::Free, Value::Array(_)) => {
-            found.push(path.to_owned());
-        }
-        (_, Value::Object(fields)) => {
-            for (key, value) in fields.iter().filter(|(key, _)| shape.is_field(key)) {
-                collect(shape.child(key), value, &format!("{path}.{key}"), found);
+    match (shape.form_of(value), value) {
+        (Form::Map(map), Value::Object(_)) if map.is_atomic => found.push(path.to_owned()),
+        (Form::Map(map), Value::Object(fields)) => {
+            for (key, value) in fields {
+                if let Some(field) = map.field(key) {
+                    collect(field, value, &format!("{path}.{key}"), found);
+                }
             }
         }
-        (_, Value::Array(items)) => {
+        (Form::List(list), Value::Array(_)) if matches!(list.elements, Elements::Atomic) => {
+            found.push(path.to_owned());
+        }
+        (Form::List(list), Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                collect(shape.item(), item, &format!("{path}[{index}]"), found);
+                collect(list.item, item, &format!("{path}[{index}]"), found);
             }
         }
         _ => {}

@@ -1,28 +1,16 @@
-//! Differences between two objects, and fields that a configuration declares, as field sets.
+//! Differences between two objects, as field sets.
 //!
-//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/typed`.
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/typed/compare.go`.
 
-use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+use serde_json::Value;
 
 use super::set::FieldSet;
-use super::shape::Shape;
-use crate::kinds::Resource;
-use crate::schema;
-
-/// Metadata fields that the server sets. They have no managers.
-const UNMANAGED: &[&str] = &[
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-];
+use super::shape::{Elements, Form, Listing, Mapping, Narrowed, Shape};
 
 /// The changes of a write.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Changes {
     /// New and changed fields.
     pub(crate) touched: FieldSet,
@@ -31,256 +19,212 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.touched.is_empty() && self.removed.is_empty()
-    }
-
     /// Adds the changes below `element`.
     fn put(&mut self, element: impl Fn() -> String, below: Changes) {
         self.touched.put(&element, below.touched);
         self.removed.put(&element, below.removed);
     }
+
+    fn union(&mut self, other: Changes) {
+        self.touched.union(other.touched);
+        self.removed.union(other.removed);
+    }
+
+    /// Drops fields, and everything below them.
+    pub(super) fn without(mut self, fields: &FieldSet) -> Self {
+        self.touched.subtract_whole(fields);
+        self.removed.subtract_whole(fields);
+        self
+    }
 }
 
 /// The changes from `old` to `new`, two whole objects of this shape.
 pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
-    let mut changes = compare_maps(shape, old, new, &["kind", "apiVersion", "metadata"]);
-    let metadata = || {
-        compare_maps(
-            Shape::metadata(),
-            &old["metadata"],
-            &new["metadata"],
-            UNMANAGED,
-        )
-    };
-    changes.put(|| "f:metadata".to_owned(), metadata());
+    let mut changes = Walk {
+        old: Some(old),
+        new: Some(new),
+    }
+    .compare(shape);
+    changes.touched.strip_identity();
+    changes.removed.strip_identity();
     changes
 }
 
-/// The changes of a value. An empty container counts as one field, because it has no fields below.
-fn compare_values(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
-    if old == new {
-        return Changes::default();
-    }
-    let null = Value::Null;
-    let (before, after) = (old.unwrap_or(&null), new.unwrap_or(&null));
-    let both_empty = is_empty(before) && is_empty(after);
-    let mut changes = if both_empty {
-        None
-    } else if is_map(shape, old, new) {
-        Some(compare_maps(shape, before, after, &[]))
-    } else if shape.is_list(before) && shape.is_list(after) {
-        compare_lists(shape, before, after)
-    } else {
-        None
-    };
-    if let Some(changes) = &mut changes {
-        if old.is_none() {
-            changes.touched.include_here();
+/// A value before and after. One of them can be absent.
+#[derive(Clone, Copy)]
+struct Walk<'v> {
+    old: Option<&'v Value>,
+    new: Option<&'v Value>,
+}
+
+impl<'v> Walk<'v> {
+    fn compare(self, shape: Shape<'_>) -> Changes {
+        if self.old == self.new {
+            return Changes::default();
         }
-        if new.is_none() {
-            changes.removed.include_here();
+        let (before, after) = (shape.narrowed(self.old), shape.narrowed(self.new));
+        let mut all = Changes::default();
+        let mut last = after;
+        if self.new.is_none() {
+            last = before;
+        } else if self.old.is_some() && !shape.same_forms(before, after) {
+            // The value changed its form: fields of the old form go.
+            all = self.in_form(shape, before).0;
+        }
+        let (changes, is_leaf) = self.in_form(shape, last);
+        all.union(changes);
+        if !is_leaf {
+            if self.old.is_none() {
+                all.touched.include_here();
+            } else if self.new.is_none() {
+                all.removed.include_here();
+            }
+        }
+        all
+    }
+
+    /// The changes of a value of one form, and whether it is one field.
+    fn in_form(self, shape: Shape<'_>, narrowed: Narrowed) -> (Changes, bool) {
+        match shape.form(narrowed) {
+            Form::Map(map) if !map.is_atomic && !self.is_empty(Value::is_object) => {
+                (self.in_map(map), false)
+            }
+            Form::List(list)
+                if !matches!(list.elements, Elements::Atomic)
+                    && !self.is_empty(Value::is_array) =>
+            {
+                (self.in_list(&list), false)
+            }
+            Form::Map(_) | Form::List(_) | Form::Scalar(_) => (self.as_leaf(), true),
         }
     }
-    changes.unwrap_or_else(|| match new {
-        None => Changes {
-            touched: FieldSet::default(),
-            removed: FieldSet::here(),
-        },
-        Some(_) => Changes {
-            touched: FieldSet::here(),
-            removed: FieldSet::default(),
-        },
-    })
-}
 
-/// Whether both values are maps. An absent value counts as a map.
-fn is_map(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
-    [old, new]
-        .into_iter()
-        .flatten()
-        .all(|value| shape.is_map(value))
-}
-
-/// Whether a value is null, or a container without elements.
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
+    /// Whether neither value is a filled container of this form.
+    fn is_empty(self, is_form: impl Fn(&Value) -> bool) -> bool {
+        let is_filled = |value: &Value| match value {
+            Value::Object(fields) => is_form(value) && !fields.is_empty(),
+            Value::Array(items) => is_form(value) && !items.is_empty(),
+            _ => false,
+        };
+        !self.old.is_some_and(&is_filled) && !self.new.is_some_and(is_filled)
     }
-}
 
-fn compare_maps(shape: Shape<'_>, old: &Value, new: &Value, skip: &[&str]) -> Changes {
-    let empty = Map::new();
-    let (old, new) = (
-        old.as_object().unwrap_or(&empty),
-        new.as_object().unwrap_or(&empty),
-    );
-    let mut changes = Changes::default();
-    let mut add = |key: &String, before, after| {
-        if !skip.contains(&key.as_str()) {
-            changes.put(
-                || ["f:", key].concat(),
-                compare_values(shape.child(key), before, after),
+    fn as_leaf(self) -> Changes {
+        let mut changes = Changes::default();
+        match (self.old, self.new) {
+            (Some(_), None) => changes.removed.include_here(),
+            (Some(old), Some(new)) if same(old, new) => {}
+            _ => changes.touched.include_here(),
+        }
+        changes
+    }
+
+    fn in_map(self, map: Mapping<'_>) -> Changes {
+        let old = self.old.and_then(Value::as_object);
+        let new = self.new.and_then(Value::as_object);
+        let mut changes = Changes::default();
+        let mut visit = |key: &String, walk: Walk<'_>| {
+            let shape = map.child(key).unwrap_or(Shape::Deduced);
+            changes.put(|| ["f:", key].concat(), walk.compare(shape));
+        };
+        for (key, after) in new.into_iter().flatten() {
+            let before = old.and_then(|old| old.get(key));
+            visit(
+                key,
+                Walk {
+                    old: before,
+                    new: Some(after),
+                },
             );
         }
+        let is_kept = |key: &String| new.is_some_and(|new| new.contains_key(key));
+        for (key, before) in old.into_iter().flatten().filter(|(key, _)| !is_kept(key)) {
+            visit(
+                key,
+                Walk {
+                    old: Some(before),
+                    new: None,
+                },
+            );
+        }
+        changes
+    }
+
+    fn in_list(self, list: &Listing<'_>) -> Changes {
+        let (old, new) = (grouped(list, self.old), grouped(list, self.new));
+        let nothing = Vec::new();
+        let mut changes = Changes::default();
+        let names = new
+            .keys()
+            .chain(old.keys().filter(|name| !new.contains_key(*name)));
+        for name in names {
+            let before = old.get(name).unwrap_or(&nothing);
+            let after = new.get(name).unwrap_or(&nothing);
+            changes.put(|| name.clone(), compare_elements(list.item, before, after));
+        }
+        changes
+    }
+}
+
+/// Elements by name. Duplicates share a name.
+fn grouped<'v>(list: &Listing<'_>, value: Option<&'v Value>) -> HashMap<String, Vec<&'v Value>> {
+    let items = value
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let mut grouped: HashMap<String, Vec<&Value>> = HashMap::with_capacity(items.len());
+    for item in items {
+        if let Ok(name) = list.element(item) {
+            grouped.entry(name).or_default().push(item);
+        }
+    }
+    grouped
+}
+
+/// The changes of the elements of one name. Duplicates are one field.
+fn compare_elements(shape: Shape<'_>, old: &[&Value], new: &[&Value]) -> Changes {
+    let walk = |old: Option<&&Value>, new: Option<&&Value>| {
+        let (old, new) = (old.copied(), new.copied());
+        match (old, new) {
+            (None, None) => Changes::default(),
+            _ => Walk { old, new }.compare(shape),
+        }
     };
-    for (key, after) in new {
-        add(key, old.get(key), Some(after));
-    }
-    for (key, before) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
-        add(key, Some(before), None);
-    }
-    changes
-}
-
-/// `None` if an element has no key; the list then counts as one field.
-fn compare_lists(shape: Shape<'_>, old: &Value, new: &Value) -> Option<Changes> {
-    let (old, new) = (shape.elements(old)?, shape.elements(new)?);
-    let mut changes = Changes::default();
-    for (name, after) in &new {
-        let before = old
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| *value);
-        changes.put(
-            || name.clone(),
-            compare_values(shape.item(), before, Some(after)),
-        );
-    }
-    for (name, before) in old
-        .iter()
-        .filter(|(name, _)| !new.iter().any(|(known, _)| known == name))
-    {
-        changes.put(
-            || name.clone(),
-            compare_values(shape.item(), Some(before), None),
-        );
-    }
-    Some(changes)
-}
-
-/// The fields in a configuration of `resource`. The error tells why it does not fit the type of the
-/// resource.
-pub(crate) fn typed(resource: &Resource, config: &Value) -> Result<FieldSet, String> {
-    let is_built_in = resource.custom.is_none();
-    let mistyped = is_built_in.then(|| schema::typed::type_error(&resource.kind, config));
-    match mistyped.flatten() {
-        Some(why) => Err(why),
-        None => declared(resource.shape(config), config),
-    }
-}
-
-/// The fields in `config`, a whole object of this shape. The error lists fields that are not in its
-/// schema.
-pub(crate) fn declared(shape: Shape<'_>, config: &Value) -> Result<FieldSet, String> {
-    let mut errors = Vec::new();
-    let mut set = FieldSet::default();
-    declare_map(
-        shape,
-        config,
-        "",
-        &["kind", "apiVersion", "metadata"],
-        &mut set,
-        &mut errors,
-    );
-    let mut metadata = FieldSet::default();
-    declare_map(
-        Shape::metadata(),
-        &config["metadata"],
-        ".metadata",
-        UNMANAGED,
-        &mut metadata,
-        &mut errors,
-    );
-    set.put(|| "f:metadata".to_owned(), metadata);
-    match errors.len() {
-        0 => Ok(set),
-        1 => Err(errors.remove(0)),
-        _ => Err(format!("errors:\n  {}", errors.join("\n  "))),
-    }
-}
-
-/// The fields that a value declares.
-fn declare(shape: Shape<'_>, value: &Value, path: &str, errors: &mut Vec<String>) -> FieldSet {
-    let mut set = FieldSet::default();
-    if is_empty(value) {
-        set.include_here();
-    } else if shape.is_map(value) {
-        declare_map(shape, value, path, &[], &mut set, errors);
-    } else if shape.is_list(value) {
-        declare_list(shape, value, path, &mut set, errors);
-    } else {
-        set.include_here();
-    }
-    set
-}
-
-fn declare_map(
-    shape: Shape<'_>,
-    value: &Value,
-    path: &str,
-    skip: &[&str],
-    set: &mut FieldSet,
-    errors: &mut Vec<String>,
-) {
-    for (key, value) in value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| !skip.contains(&key.as_str()))
-    {
-        let path = format!("{path}.{key}");
-        if !shape.knows(key) {
-            errors.push(format!("{path}: field not declared in schema"));
-            continue;
+    match (old.len(), new.len()) {
+        (0 | 1, 0 | 1) => walk(old.first(), new.first()),
+        (0 | 1, _) => {
+            let mut changes = walk(old.first(), None);
+            changes.touched.include_here();
+            changes
         }
-        let mut below = declare(shape.child(key), value, &path, errors);
-        let unknown = shape.undeclared(key, value, &path);
-        errors.extend(
-            unknown
-                .iter()
-                .map(|path| format!("{path}: field not declared in schema")),
-        );
-        if !shape.is_field(key) {
-            below.include_here();
+        (_, 0 | 1) => {
+            let mut changes = walk(None, new.first());
+            changes.removed.include_here();
+            changes
         }
-        set.put(|| format!("f:{key}"), below);
+        _ => {
+            let mut changes = Changes::default();
+            let all_same =
+                old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
+            if !all_same {
+                changes.touched.include_here();
+            }
+            changes
+        }
     }
 }
 
-fn declare_list(
-    shape: Shape<'_>,
-    list: &Value,
-    path: &str,
-    set: &mut FieldSet,
-    errors: &mut Vec<String>,
-) {
-    for (index, item) in list.as_array().into_iter().flatten().enumerate() {
-        let Some(name) = shape.element(item) else {
-            let key = shape.missing_key(item);
-            errors.push(format!(
-                "{path}: element {index}: associative list with keys has an element that omits key field \"{key}\" (and doesn't \
-                 have default value)"
-            ));
-            continue;
-        };
-        if set.child(&name).is_some() {
-            errors.push(format!(
-                "{path}: duplicate entries for key {}",
-                super::set::shown(&name)
-            ));
-            continue;
+/// Whether two values are equal. Numbers are equal across their types.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         }
-        let mut below = declare(
-            shape.item(),
-            item,
-            &format!("{path}{}", super::set::shown(&name)),
-            errors,
-        );
-        below.include_here();
-        set.put(|| name, below);
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
     }
 }

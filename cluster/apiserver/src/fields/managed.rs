@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use super::compare::Changes;
 use super::set::FieldSet;
+use super::shape::{Elements, Form, Narrowed, Shape};
+use super::versions::{Versions, Write};
+use crate::status::Status;
 
 /// Update entries per object. Beyond this number, the oldest ones are joined.
 const MAX_UPDATE_ENTRIES: usize = 10;
@@ -59,6 +62,23 @@ impl Author {
         (self.subresource != "scale").then_some(now)
     }
 
+    /// The order of authors in messages: that of upstream's texts that identify them.
+    pub(super) fn identifier(&self) -> (&str, Operation, &str, &str) {
+        let version = match self.operation {
+            Operation::Apply => "",
+            Operation::Update => &self.api_version,
+        };
+        (&self.manager, self.operation, version, &self.subresource)
+    }
+
+    /// Whether both are one manager. Applies in different versions are.
+    pub(super) fn is(&self, other: &Author) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
     /// The name of the author in messages about conflicts.
     pub(super) fn shown(&self) -> String {
         let mut text = format!("{:?}", self.manager);
@@ -70,6 +90,21 @@ impl Author {
         }
         text
     }
+}
+
+/// The entries after a write by `author` that makes `new` of `old`, both in the version of the
+/// request.
+pub(crate) fn updated(
+    mut managed: Managed,
+    versions: Versions<'_>,
+    old: &Value,
+    new: &Value,
+    author: Author,
+    time: Option<String>,
+) -> Result<Managed, Status> {
+    managed.reconcile(versions, old)?;
+    managed.update(&mut Write::new(versions, old, new), author, time)?;
+    Ok(managed)
 }
 
 impl Managed {
@@ -96,10 +131,21 @@ impl Managed {
     }
 
     /// Records the changes of a write as fields of `author`, at `time`.
-    pub(crate) fn update(&mut self, author: Author, changes: Changes, time: Option<String>) {
-        self.release(&changes);
+    pub(super) fn update(
+        &mut self,
+        write: &mut Write<'_>,
+        author: Author,
+        time: Option<String>,
+    ) -> Result<(), Status> {
+        for entry in &mut self.0 {
+            entry.release(write.changes(&entry.author.api_version)?);
+        }
+        let changes = write
+            .changes(&author.api_version)?
+            .cloned()
+            .unwrap_or_default();
         if !changes.touched.is_empty() {
-            match self.0.iter_mut().find(|entry| entry.author == author) {
+            match self.0.iter_mut().find(|entry| entry.author.is(&author)) {
                 Some(entry) => {
                     entry.set.union(changes.touched);
                     entry.time = time;
@@ -113,38 +159,58 @@ impl Managed {
         }
         self.0.retain(|entry| !entry.set.is_empty());
         self.join_oldest();
+        Ok(())
     }
 
-    /// Removes changed fields from all entries.
-    pub(super) fn release(&mut self, changes: &Changes) {
+    /// Brings the entries into the form of the present schemas: a list or map that became one field
+    /// is owned as a whole. Entries of versions that are gone stay.
+    ///
+    /// Upstream: `typed/reconcile_schema.go`.
+    pub(super) fn reconcile(&mut self, versions: Versions<'_>, live: &Value) -> Result<(), Status> {
         for entry in &mut self.0 {
-            entry.set.subtract(&changes.touched);
-            entry.set.subtract(&changes.removed);
+            let set = &mut entry.set;
+            versions.seen(live, &entry.author.api_version, |resource, live| {
+                reconcile(Some(resource.shape(live)), set);
+            })?;
         }
+        Ok(())
     }
 
-    /// Joins the oldest update entries, so that objects with many writers stay small.
+    /// Joins the oldest update entries of each version, so that objects with many writers stay
+    /// small.
     fn join_oldest(&mut self) {
         let is_update = |entry: &Entry| entry.author.operation == Operation::Update;
-        let updates = self.0.iter().filter(|entry| is_update(entry)).count();
-        if updates <= MAX_UPDATE_ENTRIES {
+        let mut count = self.0.iter().filter(|entry| is_update(entry)).count();
+        if count <= MAX_UPDATE_ENTRIES {
             return;
         }
         let (mut updates, applied): (Vec<Entry>, Vec<Entry>) =
             std::mem::take(&mut self.0).into_iter().partition(is_update);
         updates.sort_by(|a, b| a.order().cmp(&b.order()));
-        let kept = updates.split_off(updates.len() - (MAX_UPDATE_ENTRIES - 1));
-        let joined = updates.into_iter().reduce(|mut joined, entry| {
-            joined.set.union(entry.set);
-            joined.time = entry.time;
-            joined
-        });
-        let joined = joined.map(|mut joined| {
-            joined.author.manager = ANCIENT.to_owned();
-            joined.author.subresource = Cow::Borrowed("");
-            joined
-        });
-        self.0 = applied.into_iter().chain(joined).chain(kept).collect();
+        // The first entry of a version joins when a second one follows.
+        let mut firsts: Vec<Entry> = Vec::new();
+        let mut kept = Vec::new();
+        for entry in updates {
+            if count <= MAX_UPDATE_ENTRIES {
+                kept.push(entry);
+                continue;
+            }
+            let version = &entry.author.api_version;
+            match firsts
+                .iter_mut()
+                .find(|first| first.author.api_version == *version)
+            {
+                None => firsts.push(entry),
+                Some(joined) => {
+                    joined.set.union(entry.set);
+                    joined.time = entry.time;
+                    joined.author.manager = ANCIENT.to_owned();
+                    joined.author.subresource = Cow::Borrowed("");
+                    count -= 1;
+                }
+            }
+        }
+        self.0 = applied.into_iter().chain(firsts).chain(kept).collect();
     }
 
     /// Whether both have equal entries, apart from times.
@@ -158,7 +224,51 @@ impl Managed {
     }
 }
 
+/// Owns values as a whole that are one field by now.
+fn reconcile(shape: Option<Shape<'_>>, set: &mut FieldSet) {
+    let Some(shape) = shape else { return };
+    let is_atomic = set.is_member() && !set.has_children();
+    let form = shape.form(Narrowed::Open);
+    match form {
+        Form::Map(map) if map.is_deduced() => {}
+        Form::Map(map) if map.is_atomic && !is_atomic => {
+            if !set.is_empty() {
+                *set = FieldSet::here();
+            }
+        }
+        Form::Map(map) => {
+            for (element, child) in set.children_mut() {
+                if let Some(key) = element.strip_prefix("f:") {
+                    reconcile(map.child(key), child);
+                }
+            }
+        }
+        Form::List(list) if matches!(list.elements, Elements::Atomic) => {
+            if !is_atomic {
+                *set = FieldSet::here();
+            }
+        }
+        Form::List(list) => {
+            for (_, child) in set.children_mut() {
+                reconcile(Some(list.item), child);
+            }
+        }
+        Form::Scalar(_) => {}
+    }
+}
+
 impl Entry {
+    /// Gives up changed fields, or all fields if the version of the entry is gone.
+    pub(super) fn release(&mut self, changes: Option<&Changes>) {
+        match changes {
+            Some(changes) => {
+                self.set.subtract(&changes.touched);
+                self.set.subtract(&changes.removed);
+            }
+            None => self.set = FieldSet::default(),
+        }
+    }
+
     fn parse(entry: &Value) -> Option<Entry> {
         let text = |field: &str| {
             entry

@@ -1,161 +1,165 @@
-//! Merges an applied configuration into the live object, and removes fields of an object.
+//! Merges an applied configuration into the live object.
 //!
-//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/typed` (`merge.go`, `remove.go`).
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/typed/merge.go`.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::set::FieldSet;
-use super::shape::Shape;
+use super::shape::{Elements, Form, Listing, Mapping, Narrowed, Shape};
 
-/// A whole object of this shape with the values of `config`.
+/// `live`, a whole object of this shape, with the values of `config`.
 pub(crate) fn merged(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
-    let mut merged = merge(shape, live, config);
-    if let (Some(old), Some(new)) = (live.get("metadata"), config.get("metadata")) {
-        // Schemas of custom kinds do not describe the metadata.
-        merged["metadata"] = merge(Shape::metadata(), old, new);
-    }
-    merged
+    merge(shape, Some(live), Some(config)).unwrap_or_else(|| Value::Object(Map::new()))
 }
 
-/// `live` with the values of `config`.
-fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
-    if shape.is_map(live) && shape.is_map(config) {
-        let mut merged = live.as_object().cloned().unwrap_or_default();
-        for (key, value) in config.as_object().into_iter().flatten() {
-            let merged_value = match merged.get(key) {
-                Some(live) => merge(shape.child(key), live, value),
-                None => value.clone(),
+/// A live value with the applied one. `None` means that nothing is left.
+fn merge(shape: Shape<'_>, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+    let narrowed = match config {
+        None => shape.narrowed(live),
+        Some(_) => shape.narrowed(config),
+    };
+    in_form(shape, narrowed, live, config)
+}
+
+fn in_form(
+    shape: Shape<'_>,
+    narrowed: Narrowed,
+    live: Option<&Value>,
+    config: Option<&Value>,
+) -> Option<Value> {
+    match shape.form(narrowed) {
+        Form::Map(map) if !map.is_atomic => {
+            let fields = |value: Option<&Value>| {
+                value
+                    .and_then(Value::as_object)
+                    .filter(|fields| !fields.is_empty())
+                    .cloned()
             };
-            merged.insert(key.clone(), merged_value);
+            match (fields(live), fields(config)) {
+                (None, None) => config.or(live).cloned(),
+                (live, config) => {
+                    merge_maps(map, live.unwrap_or_default(), config.unwrap_or_default())
+                }
+            }
         }
-        return Value::Object(merged);
+        Form::List(list) if !matches!(list.elements, Elements::Atomic) => {
+            let items = |value: Option<&'_ Value>| {
+                value
+                    .and_then(Value::as_array)
+                    .filter(|items| !items.is_empty())
+                    .cloned()
+            };
+            match (items(live), items(config)) {
+                (None, None) => config.or(live).cloned(),
+                (live, config) => {
+                    let merged = merge_lists(
+                        &list,
+                        &live.unwrap_or_default(),
+                        &config.unwrap_or_default(),
+                    );
+                    (!merged.is_empty()).then_some(Value::Array(merged))
+                }
+            }
+        }
+        Form::Map(_) | Form::List(_) | Form::Scalar(_) => config.or(live).cloned(),
     }
-    if shape.is_list(live)
-        && shape.is_list(config)
-        && let (Some(live), Some(config)) = (shape.elements(live), shape.elements(config))
-    {
-        return Value::Array(merge_lists(shape, &live, &config));
+}
+
+fn merge_maps(
+    map: Mapping<'_>,
+    live: Map<String, Value>,
+    config: Map<String, Value>,
+) -> Option<Value> {
+    let mut merged = live;
+    for (key, value) in config {
+        let shape = map.child(&key).unwrap_or(Shape::Deduced);
+        match merge(shape, merged.get(&key), Some(&value)) {
+            Some(value) => drop(merged.insert(key, value)),
+            None => drop(merged.remove(&key)),
+        }
     }
-    config.clone()
+    (!merged.is_empty()).then_some(Value::Object(merged))
+}
+
+/// The elements of one list with their names.
+struct Indexed<'v> {
+    names: Vec<String>,
+    items: Vec<&'v Value>,
+    /// The element of each name. Duplicates count as null, which merges with everything.
+    by_name: HashMap<String, &'v Value>,
+}
+
+impl<'v> Indexed<'v> {
+    fn of(list: &Listing<'_>, items: &'v [Value]) -> Self {
+        const DUPLICATE: &Value = &Value::Null;
+        let mut indexed = Self {
+            names: Vec::with_capacity(items.len()),
+            items: Vec::with_capacity(items.len()),
+            by_name: HashMap::with_capacity(items.len()),
+        };
+        for item in items {
+            let Ok(name) = list.element(item) else {
+                continue;
+            };
+            let entry = indexed.by_name.entry(name.clone());
+            entry.and_modify(|known| *known = DUPLICATE).or_insert(item);
+            indexed.names.push(name);
+            indexed.items.push(item);
+        }
+        indexed
+    }
 }
 
 /// Elements of the configuration keep its order. Elements of the live list only keep their place
 /// among them.
-fn merge_lists(
-    shape: Shape<'_>,
-    live: &[(String, &Value)],
-    config: &[(String, &Value)],
-) -> Vec<Value> {
-    let find =
-        |list: &[(String, &Value)], name: &str| list.iter().position(|(known, _)| known == name);
-    let mut shared = config
-        .iter()
-        .filter(|(name, _)| find(live, name).is_some())
-        .map(|(name, _)| name)
-        .peekable();
-    let mut merged = Vec::with_capacity(live.len().max(config.len()));
-    // Both lists advance together; `shared` has the next common element in the configuration's
-    // order.
+fn merge_lists(list: &Listing<'_>, live: &[Value], config: &[Value]) -> Vec<Value> {
+    let (live, config) = (Indexed::of(list, live), Indexed::of(list, config));
+    let is_shared = |name: &&String| live.by_name.contains_key(*name);
+    // The next common element in the order of the configuration.
+    let mut shared = config.names.iter().filter(is_shared).peekable();
+    let mut done: HashSet<&str> = HashSet::with_capacity(config.names.len());
+    let mut merged = Vec::with_capacity(live.names.len().max(config.names.len()));
+    let merge_item = |name: &String| {
+        let (old, new) = (live.by_name.get(name), config.by_name.get(name));
+        merge(list.item, old.copied(), new.copied())
+    };
+    // Both lists advance together.
     let (mut at, mut next) = (0, 0);
-    while at < live.len() || next < config.len() {
-        if let (Some((old, value)), Some((new, applied))) = (live.get(at), config.get(next)) {
+    while at < live.names.len() || next < config.names.len() {
+        if let (Some(old), Some(new)) = (live.names.get(at), config.names.get(next)) {
             if old == new {
-                merged.push(merge(shape.item(), value, applied));
+                done.insert(old);
+                merged.extend(merge_item(old));
                 (at, next) = (at + 1, next + 1);
                 shared.next();
                 continue;
             }
-            if find(config, old).is_some() && shared.peek().is_some_and(|name| *name != old) {
+            let is_next = |shared: &&&String| **shared != old;
+            if config.by_name.contains_key(old) && shared.peek().is_some_and(|name| is_next(&name))
+            {
                 at += 1;
                 continue;
             }
         }
-        if let Some((old, value)) = live.get(at) {
-            match find(config, old) {
-                None => {
-                    merged.push((*value).clone());
-                    at += 1;
-                    continue;
-                }
-                // This element was merged at its place in the configuration.
-                Some(place) if place < next => {
-                    at += 1;
-                    continue;
-                }
-                Some(_) => {}
+        if let Some(old) = live.names.get(at) {
+            if !config.by_name.contains_key(old) {
+                merged.push(live.items[at].clone());
+                at += 1;
+                continue;
+            }
+            if done.contains(old.as_str()) {
+                at += 1;
             }
         }
-        let Some((new, applied)) = config.get(next) else {
-            break;
-        };
-        let item = match find(live, new) {
-            Some(place) => merge(shape.item(), live[place].1, applied),
-            None => (*applied).clone(),
-        };
-        merged.push(item);
-        next += 1;
-        if shared.peek().is_some_and(|name| *name == new) {
-            shared.next();
+        if let Some(new) = config.names.get(next) {
+            done.insert(new);
+            merged.extend(merge_item(new));
+            next += 1;
+            if shared.peek().is_some_and(|name| *name == new) {
+                shared.next();
+            }
         }
     }
     merged
-}
-
-/// Removes the fields of `set` from `value`, and containers that become empty.
-pub(super) fn remove(shape: Shape<'_>, value: &mut Value, set: &FieldSet) {
-    match value {
-        Value::Object(fields) if !matches!(shape, Shape::Leaf) => {
-            let old = std::mem::replace(fields, Map::new());
-            for (key, mut value) in old {
-                if keep(
-                    shape.child(&key),
-                    &mut value,
-                    set.child(&format!("f:{key}")),
-                ) {
-                    fields.insert(key, value);
-                }
-            }
-        }
-        Value::Array(items) if shape.names_elements() => {
-            items.retain_mut(|item| {
-                let below = shape.element(item).and_then(|name| set.child(&name));
-                keep(shape.item(), item, below)
-            });
-        }
-        _ => {}
-    }
-}
-
-/// Removes the fields of `set` below `value`. False if the value itself is removed.
-fn keep(shape: Shape<'_>, value: &mut Value, set: Option<&FieldSet>) -> bool {
-    let Some(set) = set else { return true };
-    if set.is_member() {
-        return false;
-    }
-    remove(shape, value, set);
-    match value {
-        Value::Object(fields) => !fields.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        _ => true,
-    }
-}
-
-/// Adds the struct fields on the path to each member of the set.
-pub(super) fn with_parents(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
-    let mut full = set.clone();
-    add_parents(shape, &mut full);
-    full
-}
-
-fn add_parents(shape: Shape<'_>, set: &mut FieldSet) {
-    for (element, child) in set.children_mut() {
-        let below = shape.below(element);
-        if element
-            .strip_prefix("f:")
-            .is_some_and(|key| shape.is_field(key))
-        {
-            child.include_here();
-        }
-        add_parents(below, child);
-    }
 }

@@ -2,10 +2,24 @@
 //!
 //! Upstream: `sigs.k8s.io/structured-merge-diff/v6/fieldpath`.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
+
+/// Metadata fields without managers.
+const IDENTITY: &[&str] = &[
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
 
 /// A set of paths, as a tree. The steps of paths are written as in `FieldsV1`: `f:name`,
 /// `k:{"name":"c"}`, `v:"a"`.
@@ -48,6 +62,10 @@ impl FieldSet {
         self.member
     }
 
+    pub(super) fn has_children(&self) -> bool {
+        !self.children.is_empty()
+    }
+
     pub(super) fn child(&self, element: &str) -> Option<&FieldSet> {
         self.children.get(element)
     }
@@ -56,28 +74,6 @@ impl FieldSet {
     pub(super) fn put(&mut self, element: impl FnOnce() -> String, child: FieldSet) {
         if !child.is_empty() {
             self.children.insert(element(), child);
-        }
-    }
-
-    /// The set reduced to top-level fields for which `passes` is true.
-    pub(crate) fn limited(mut self, passes: impl Fn(&str) -> bool) -> Self {
-        self.children
-            .retain(|element, _| element.strip_prefix("f:").is_none_or(&passes));
-        self
-    }
-
-    /// Removes the path of nested fields with these names, and everything below it.
-    pub(crate) fn forget(&mut self, names: &[&str]) {
-        let Some((name, rest)) = names.split_first() else {
-            return;
-        };
-        let element = format!("f:{name}");
-        let is_left = self.children.get_mut(&element).is_some_and(|child| {
-            child.forget(rest);
-            !rest.is_empty() && !child.is_empty()
-        });
-        if !is_left {
-            self.children.remove(&element);
         }
     }
 
@@ -111,6 +107,42 @@ impl FieldSet {
         });
     }
 
+    /// Removes the paths of `other`, and paths below them.
+    pub(crate) fn subtract_whole(&mut self, other: &FieldSet) {
+        self.member &= !other.member;
+        self.children.retain(|element, child| {
+            if let Some(other) = other.children.get(element) {
+                if other.member {
+                    return false;
+                }
+                child.subtract_whole(other);
+            }
+            !child.is_empty()
+        });
+    }
+
+    /// Removes the fields of an object that have no managers, because the server sets them or they
+    /// identify the object.
+    pub(super) fn strip_identity(&mut self) {
+        self.member = false;
+        self.children
+            .retain(|element, _| !matches!(element.as_str(), "f:apiVersion" | "f:kind"));
+        let Some(metadata) = self.children.get_mut("f:metadata") else {
+            return;
+        };
+        metadata.member = false;
+        metadata.children.retain(|element, child| {
+            let is_identity = element
+                .strip_prefix("f:")
+                .is_some_and(|f| IDENTITY.contains(&f));
+            child.member &= !is_identity;
+            !child.is_empty()
+        });
+        if metadata.is_empty() {
+            self.children.remove("f:metadata");
+        }
+    }
+
     pub(crate) fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut common = FieldSet {
             member: self.member && other.member,
@@ -131,11 +163,14 @@ impl FieldSet {
         paths
     }
 
+    /// The members at one level come before the paths below it.
     fn collect_paths(&self, here: &str, paths: &mut Vec<String>) {
-        if self.member {
-            paths.push(here.to_owned());
+        let mut children: Vec<_> = self.children.iter().collect();
+        children.sort_by(|(a, _), (b, _)| compare_elements(a, b));
+        for (element, _) in children.iter().filter(|(_, child)| child.member) {
+            paths.push(format!("{here}{}", shown(element)));
         }
-        for (element, child) in &self.children {
+        for (element, child) in children {
             child.collect_paths(&format!("{here}{}", shown(element)), paths);
         }
     }
@@ -191,5 +226,60 @@ pub(super) fn shown(element: &str) -> String {
             text
         }
         _ => format!("[{rest}]"),
+    }
+}
+
+/// The order of the steps of paths: fields, elements by key, values.
+fn compare_elements(a: &str, b: &str) -> Ordering {
+    let rank = |element: &str| {
+        ["f:", "k:", "v:"]
+            .iter()
+            .position(|kind| element.starts_with(kind))
+    };
+    let content = |element: &str| -> Value {
+        serde_json::from_str(element.get(2..).unwrap_or_default()).unwrap_or_default()
+    };
+    match (rank(a), rank(b)) {
+        (Some(0), Some(0)) => a.cmp(b),
+        (a_rank, b_rank) if a_rank != b_rank => a_rank.cmp(&b_rank),
+        (Some(1), _) => {
+            let (a, b) = (content(a), content(b));
+            let keys = |value: &Value| -> Vec<(String, Value)> {
+                let mut keys: Vec<_> = value
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect();
+                keys.sort_by(|(a, _), (b, _)| a.cmp(b));
+                keys
+            };
+            let (a, b) = (keys(&a), keys(&b));
+            let pairs = a.iter().zip(&b);
+            let different = pairs
+                .map(|((a_key, a), (b_key, b))| a_key.cmp(b_key).then_with(|| compare_values(a, b)))
+                .find(|order| order.is_ne());
+            different.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        _ => compare_values(&content(a), &content(b)),
+    }
+}
+
+/// The order of scalars: numbers, texts, booleans.
+fn compare_values(a: &Value, b: &Value) -> Ordering {
+    let rank = |value: &Value| match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        _ => 3,
+    };
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a
+            .as_f64()
+            .partial_cmp(&b.as_f64())
+            .unwrap_or(Ordering::Equal),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        _ => rank(a).cmp(&rank(b)),
     }
 }

@@ -44,10 +44,26 @@ impl Resource {
         self.custom.is_none() && self.kind == "LimitRange"
     }
 
-    /// Sets the defaults of an object.
+    /// Removes nulls that a custom kind forbids. Decoders do that. Applied nulls stay, so that
+    /// validation sees them.
+    pub(crate) fn drop_nulls(&self, object: &mut Value) {
+        if let Some(custom) = self.custom() {
+            custom.drop_nulls(object);
+        }
+    }
+
+    /// Sets the defaults of an object, and removes forbidden nulls.
     pub(crate) fn complete(&self, object: &mut Value) {
         match self.custom() {
             Some(custom) => custom.complete(object),
+            None => defaults::apply(&self.kind, object),
+        }
+    }
+
+    /// Sets the defaults of a changed object.
+    pub(crate) fn set_defaults(&self, object: &mut Value) {
+        match self.custom() {
+            Some(custom) => custom.set_defaults(object),
             None => defaults::apply(&self.kind, object),
         }
     }
@@ -57,7 +73,7 @@ impl Resource {
     pub(crate) fn complete_new(&self, object: &mut Value, manage: impl FnOnce(&mut Value)) {
         match self.custom() {
             Some(custom) => {
-                custom.complete(object);
+                custom.set_defaults(object);
                 manage(object);
             }
             None => defaults::on_create(&self.kind, object, manage),

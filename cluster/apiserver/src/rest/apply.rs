@@ -13,10 +13,12 @@ use super::create::place;
 use super::decode::{self, Strictness};
 use super::managers::{self, Tracking};
 use super::query::invalid_options;
-use super::update::{Writing, check_name, kept_with_status};
+use super::update::{Writing, check_name};
 use super::{Answer, Call, Server, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::{self, Applied, Author, Conflicts, FieldSet, Managed, Operation, Shape};
+use crate::fields::{
+    self, Applied, Author, Conflicts, FieldSet, Managed, NotApplied, Operation, Shape, Versions,
+};
 use crate::kinds::Resource;
 use crate::route::Target;
 use crate::schema;
@@ -35,15 +37,22 @@ impl Server {
             force,
         } = ApplyOptions::of(call)?;
         let mut config = parse(&resource.api_version(), &resource.kind, &call.body)?;
-        let set = fields::typed(resource, &config).map_err(|why| untyped(&config, &why))?;
+        let given = config.clone();
+        let mut set = fields::declared(resource.shape(&config), &config)
+            .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
-        let mut set = set.limited(|field| writable(resource, part, field));
-        if let Some(field) = kept_with_status(resource).filter(|_| part == Some("status")) {
-            set.forget(&["metadata", field]);
-        }
+        set.subtract_whole(&resource.reset_fields(part));
         drop_unwritable(resource, part, &mut config);
+        let calls = &call.origin.calls;
+        let convert =
+            |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
         let applied = Applied {
-            resource,
+            versions: Versions {
+                resource,
+                part,
+                convert: &convert,
+            },
+            given: &given,
             config: &config,
             set,
             part: None,
@@ -136,8 +145,16 @@ impl Server {
             set = part.clone();
             scale::write(resource, &mut object, replicas);
         }
+        let calls = &call.origin.calls;
+        let convert =
+            |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
         let applied = Applied {
-            resource,
+            versions: Versions {
+                resource,
+                part: Some("scale"),
+                convert: &convert,
+            },
+            given: &object,
             config: &object,
             set,
             part: Some(part.clone()),
@@ -157,8 +174,11 @@ impl Server {
             calls: &call.origin.calls,
         };
         let written = self.rewrite(&whole, writing, |_, old| {
-            let seen = |conflicts: Conflicts| {
-                refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()))
+            let seen = |refusal: NotApplied| match refusal {
+                NotApplied::Conflicts(conflicts) => {
+                    refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()))
+                }
+                NotApplied::Failed(status) => status,
             };
             let mut new = apply_to(old, &applied).map_err(seen)?;
             if fields::compare(resource.shape(&new), old, &new)
@@ -315,13 +335,14 @@ fn drop_unwritable(resource: &Resource, part: Option<&str>, config: &mut Value) 
 }
 
 /// `live` after the merge with the configuration, with updated managed fields.
-fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
+fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, NotApplied> {
     let mut live = live.clone();
     let managed = managers::take(&mut live)
         .as_ref()
         .and_then(Managed::parse)
         .unwrap_or_default();
     let (mut object, managed) = fields::apply(&live, &managed, applied)?;
+    fields::follow_last_applied(&mut object, applied);
     if let Some(managed_fields) = managed.into_value() {
         metadata::of(&mut object).insert("managedFields".to_owned(), managed_fields);
     }
@@ -332,9 +353,16 @@ fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
 fn completed(
     resource: &Resource,
     config: &Value,
-    applied: Result<Value, Conflicts>,
+    applied: Result<Value, NotApplied>,
 ) -> Result<Value, Status> {
-    let mut object = applied.map_err(|conflicts| refused(&conflicts))?;
+    let mut object = applied.map_err(|refusal| match refusal {
+        NotApplied::Conflicts(conflicts) => refused(&conflicts),
+        NotApplied::Failed(status) => status,
+    })?;
+    if object["metadata"].is_null() {
+        // The manager gave up all metadata, and its configuration has no name.
+        object["metadata"] = Value::Object(Map::new());
+    }
     if let Some(error) = resource.decode_error(&object) {
         return Err(inconvertible(config, &error));
     }

@@ -201,9 +201,15 @@ impl Server {
         if resource.is("ResourceSlice") {
             date_taints(object, &metadata::time(self.clock.now()));
         }
+        if let Tracking::Update(_) = tracking {
+            resource.drop_nulls(object);
+        }
         let mut admitted = Ok(());
         resource.complete_new(object, |object| {
-            self.manage_new(resource, object, given, tracking);
+            admitted = self.manage_new(resource, object, given, tracking, &call.origin.calls);
+            if admitted.is_err() {
+                return;
+            }
             admitted = self.admit(target, name, object).and_then(|()| {
                 let request = Request {
                     operation: Operation::Create,

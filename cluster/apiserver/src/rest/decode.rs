@@ -282,9 +282,12 @@ fn check_custom_kind(resource: &Resource, value: &Value, body: &[u8]) -> Result<
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
     if kind.is_empty() {
         let body = String::from_utf8_lossy(body);
-        let start: String = body.chars().take(SHOWN_CHARACTERS).collect();
+        let mut start: String = body.chars().take(SHOWN_CHARACTERS).collect();
+        if start.len() < body.len() {
+            start += " ...";
+        }
         return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({start} ...)",
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({start})",
             resource.kind
         )));
     }

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::query::invalid_options;
 use super::{Call, Server, metadata};
+use crate::calls::Calls;
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::{Author, Managed, Operation, compare, is_reset};
+use crate::fields::{self, Author, Converted, Managed, Operation, Versions, is_reset};
 use crate::kinds::Resource;
 use crate::status::Status;
 
@@ -94,20 +95,24 @@ impl Server {
         object: &mut Value,
         given: Option<Value>,
         tracking: Tracking<'_>,
-    ) {
+        calls: &Calls,
+    ) -> Result<(), Status> {
         let managed_fields = match tracking {
             Tracking::Decided => given,
             Tracking::Update(_) if given.as_ref().is_some_and(is_reset) => None,
             Tracking::Update(author) => {
-                let mut managed = given.as_ref().and_then(Managed::parse).unwrap_or_default();
+                let managed = given.as_ref().and_then(Managed::parse).unwrap_or_default();
                 if self.tracks_creations || !managed.is_empty() {
-                    let changes = compare(resource.shape(object), &resource.zero(object), object);
-                    managed.update(author.clone(), changes, Some(self.time()));
+                    let zero = resource.zero(object);
+                    let write = (&zero, &*object);
+                    self.owned(resource, managed, write, author, calls)?
+                } else {
+                    None
                 }
-                managed.into_value()
             }
         };
         set(object, managed_fields);
+        Ok(())
     }
 
     /// Sets the entries of `new`, which replaces `old`. An update adds entries only to objects
@@ -119,7 +124,8 @@ impl Server {
         old: &Value,
         given: Option<Value>,
         tracking: Tracking<'_>,
-    ) {
+        calls: &Calls,
+    ) -> Result<(), Status> {
         let before = old["metadata"].get("managedFields");
         let managed_fields = match tracking {
             Tracking::Decided => given,
@@ -130,7 +136,7 @@ impl Server {
                 if given.as_ref().is_some_and(is_reset) {
                     None
                 } else {
-                    self.updated(resource, new, old, given.as_ref(), author)
+                    self.updated(resource, new, old, given.as_ref(), author, calls)?
                 }
             }
         };
@@ -144,6 +150,7 @@ impl Server {
             (now, _) => now,
         };
         set(new, managed_fields);
+        Ok(())
     }
 
     /// The entries after an update. An entry of the author owns the changed fields.
@@ -154,28 +161,97 @@ impl Server {
         old: &Value,
         given: Option<&Value>,
         author: &Author,
-    ) -> Option<Value> {
+        calls: &Calls,
+    ) -> Result<Option<Value>, Status> {
         let before = old["metadata"].get("managedFields");
         let given = given
             .and_then(Managed::parse)
             .filter(|managed| !managed.is_empty());
-        if given.is_none() && before.is_none() {
-            return None;
-        }
-        let changes = compare(resource.shape(new), old, new);
-        if given.is_none() && changes.is_empty() {
-            return before.cloned();
-        }
-        let mut managed = given
+        let managed = given
             .or_else(|| Managed::parse(before?))
             .unwrap_or_default();
         if managed.is_empty() {
-            return None;
+            return Ok(None);
         }
-        if !changes.is_empty() {
-            managed.update(author.clone(), changes, author.time(self.time()));
+        self.owned(resource, managed, (old, new), author, calls)
+    }
+
+    /// The entries after a write of `author` from an old to a new object. Like upstream, an object
+    /// loses all entries if they cannot be made.
+    fn owned(
+        &self,
+        resource: &Resource,
+        managed: Managed,
+        (old, new): (&Value, &Value),
+        author: &Author,
+        calls: &Calls,
+    ) -> Result<Option<Value>, Status> {
+        let convert =
+            |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
+        let versions = Versions {
+            resource,
+            part: Some(&*author.subresource).filter(|part| !part.is_empty()),
+            convert: &convert,
+        };
+        let shown: (Value, Value);
+        let (old, new) = match resource.is_converted() {
+            true => {
+                shown = (
+                    resource.converted(old.clone()),
+                    resource.converted(new.clone()),
+                );
+                (&shown.0, &shown.1)
+            }
+            false => (old, new),
+        };
+        let time = author.time(self.time());
+        match fields::updated(managed, versions, old, new, author.clone(), time) {
+            Ok(managed) => Ok(managed.into_value()),
+            Err(status) if calls.is_waiting() => Err(status),
+            Err(status) => {
+                tracing::debug!(error = %status.message, "an object loses its managed fields");
+                Ok(None)
+            }
         }
-        managed.into_value()
+    }
+
+    /// An object of the kind of `resource` in the version `api_version`; `None` if the kind does
+    /// not have that version.
+    pub(super) fn in_other_version(
+        &self,
+        resource: &Resource,
+        object: &Value,
+        api_version: &str,
+        calls: &Calls,
+    ) -> Result<Converted, Status> {
+        let found = |version: &str| self.registry.find_kind(version, &resource.kind);
+        let Some(entry) = found(api_version) else {
+            return Ok(None);
+        };
+        let other = &entry.resource;
+        if other.named_kind().group != resource.named_kind().group
+            || other.custom.is_some() != resource.custom.is_some()
+        {
+            return Ok(None);
+        }
+        let own = resource.api_version();
+        let from = object["apiVersion"].as_str().unwrap_or(&own);
+        let mut converted = object.clone();
+        if from != api_version {
+            if other.custom.is_none() {
+                let kept = match found(from) {
+                    Some(from) => from.resource.to_kept(converted),
+                    None => converted,
+                };
+                converted = other.converted(kept);
+            } else if other.converter().is_some() {
+                converted["apiVersion"] = Value::from(from);
+                converted = other.in_version(converted, calls)?;
+            } else {
+                converted["apiVersion"] = Value::from(api_version);
+            }
+        }
+        Ok(Some((entry, converted)))
     }
 
     /// The present time in the form of entries.

@@ -55,11 +55,16 @@ impl Patch {
         })
     }
 
+    /// Custom kinds have no strategic merge patches.
+    pub(super) fn check_support(&self, resource: &Resource) -> Result<(), Status> {
+        match self.kind == Kind::Strategic && resource.custom.is_some() {
+            true => Err(Status::unsupported_body(CUSTOM_PATCHES)),
+            false => Ok(()),
+        }
+    }
+
     /// Applies the patch. On an error `object` may be in any state.
     pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
-        if self.kind == Kind::Strategic && resource.custom.is_some() {
-            return Err(Status::unsupported_body(CUSTOM_PATCHES));
-        }
         let applied = match self.kind {
             Kind::Json => patch::json(object, &self.patch),
             Kind::Merge => {
@@ -104,7 +109,7 @@ impl Patch {
             );
             return Err(self.invalid(result, &why));
         }
-        if !result["metadata"].is_object() {
+        if !result["metadata"].is_object() && !result["metadata"].is_null() {
             return Err(self.invalid(
                 result,
                 "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta",

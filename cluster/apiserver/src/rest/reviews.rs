@@ -42,7 +42,8 @@ impl Server {
             _ => return Err(Status::no_such_resource()),
         };
         review["status"] = json!({});
-        self.manage_new(resource, &mut review, given, Tracking::Update(author));
+        let tracking = Tracking::Update(author);
+        self.manage_new(resource, &mut review, given, tracking, &call.origin.calls)?;
         review["status"] = status;
         Ok(review)
     }

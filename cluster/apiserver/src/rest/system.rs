@@ -13,6 +13,7 @@ use super::managers::Tracking;
 use super::{Server, metadata};
 use crate::admission::{Admission, system_classes};
 use crate::auth;
+use crate::calls::Calls;
 use crate::fields::{Author, Operation};
 use crate::registry::Registered;
 use crate::store::Change;
@@ -137,7 +138,12 @@ impl Server {
             api_version: entry.resource.api_version(),
             subresource: "".into(),
         };
-        self.manage_new(&entry.resource, object, None, Tracking::Update(&author));
+        let tracking = Tracking::Update(&author);
+        // Kinds of system objects are built in, so that no webhook converts them.
+        let managed = self.manage_new(&entry.resource, object, None, tracking, &Calls::default());
+        if let Err(status) = managed {
+            tracing::warn!(error = %status.message, "a system object has no managed fields");
+        }
     }
 
     fn system_kind(&self, object: &Value) -> Arc<Registered> {

@@ -112,6 +112,7 @@ impl Server {
         let strictness = Strictness::parse(call.query, "PatchOptions")?;
         let author = call.author("PatchOptions")?;
         let patch = Patch::parse(call.content_type, &call.body)?;
+        patch.check_support(resource)?;
         let writing = Writing {
             dry_run,
             uid_is_precondition: false,
@@ -203,11 +204,15 @@ impl Server {
         if resource.is("ResourceSlice") {
             date_taints(&mut new, &metadata::time(self.clock.now()));
         }
-        resource.complete(&mut new);
+        if let Tracking::Update(_) = writing.tracking {
+            resource.drop_nulls(&mut new);
+        }
+        resource.set_defaults(&mut new);
         if resource.is("Namespace") {
             label_namespace(&mut new);
         }
-        self.manage_change(resource, &mut new, old, given, writing.tracking);
+        let tracking = writing.tracking;
+        self.manage_change(resource, &mut new, old, given, tracking, writing.calls)?;
         if part.is_none() {
             self.admit_change(target, &mut new);
         }
@@ -424,7 +429,7 @@ fn restore_other_fields(resource: &Resource, part: Option<&str>, new: &mut Value
 }
 
 /// The metadata field that the status endpoint cannot change.
-pub(super) fn kept_with_status(resource: &Resource) -> Option<&'static str> {
+fn kept_with_status(resource: &Resource) -> Option<&'static str> {
     match &*resource.kind {
         _ if resource.custom.is_some() => None,
         "Deployment" => Some("labels"),

@@ -15,7 +15,6 @@ pub(crate) mod descriptions;
 pub(crate) mod internal;
 pub mod protobuf;
 pub mod shape;
-pub(crate) mod typed;
 
 pub use steersman_values::quantity;
 

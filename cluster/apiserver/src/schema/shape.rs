@@ -20,16 +20,7 @@ pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     unknown
 }
 
-/// The paths of the fields below `path` that a value of this type does not have.
-pub(crate) fn unknown_fields(ty: &Type, value: &Value, path: &str) -> Vec<String> {
-    let mut unknown = Vec::new();
-    if ty.holds_structs() {
-        prune(ty, &mut value.clone(), &mut path.to_owned(), &mut unknown);
-    }
-    unknown
-}
-
-/// The same for the metadata of any object.
+/// Drops the fields of `metadata` that no object has, and returns their paths below `path`.
 pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(fields) = metadata.as_object_mut() {

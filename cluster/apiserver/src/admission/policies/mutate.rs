@@ -223,8 +223,8 @@ fn applied(
     for field in ["apiVersion", "kind"] {
         configuration[field] = object[field].clone();
     }
-    fields::typed(resource, &configuration).map_err(untyped)?;
     let shape = resource.shape(&configuration);
+    fields::declared(shape, &configuration).map_err(untyped)?;
     let atomics = fields::atomics(shape, &configuration);
     if !atomics.is_empty() {
         return Err(format!(

@@ -75,7 +75,7 @@ impl declare::Schema for &Schema {
         match self.list_type {
             ListType::Atomic => ListKind::Atomic,
             ListType::Set => ListKind::Set,
-            ListType::Map => ListKind::Map(self.list_keys().map(str::to_owned).collect()),
+            ListType::Map => ListKind::Map(self.list_keys().into()),
         }
     }
 }

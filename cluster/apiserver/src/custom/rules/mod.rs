@@ -134,7 +134,7 @@ impl Rules {
             && all_of.is_empty()
             && items.is_none()
             && additional.is_none();
-        let list_keys = || node.list_keys().map(str::to_owned).collect();
+        let list_keys = || node.list_keys().to_vec();
         (!empty).then(|| Self {
             own,
             properties,

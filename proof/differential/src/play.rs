@@ -1,0 +1,189 @@
+//! Plays a sequence on two servers and compares the answers.
+
+use anyhow::{Context, Result};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Map, Value, json};
+
+use crate::sequence::{Sequence, Step};
+
+/// The answer to one request, without the parts that differ from server to server.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: Value,
+}
+
+/// The first step whose answers differ.
+#[derive(Debug, Clone)]
+pub(crate) struct Difference {
+    pub(crate) at: usize,
+    pub(crate) real: Answer,
+    pub(crate) embedded: Answer,
+}
+
+/// Both servers.
+#[derive(Clone)]
+pub(crate) struct Servers {
+    pub(crate) real: kube::Client,
+    pub(crate) embedded: kube::Client,
+}
+
+impl Servers {
+    /// Plays `sequence` with an object of this name on both servers.
+    pub(crate) async fn play(&self, sequence: &Sequence, name: &str) -> Result<Option<Difference>> {
+        let (mut last_real, mut last_embedded) = (Value::Null, Value::Null);
+        for (at, step) in sequence.steps.iter().enumerate() {
+            let real = ask(&self.real, step, name, &mut last_real).await?;
+            let embedded = ask(&self.embedded, step, name, &mut last_embedded).await?;
+            if real != embedded {
+                return Ok(Some(Difference { at, real, embedded }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Sends one step. `last` is the object that the server answered last.
+async fn ask(client: &kube::Client, step: &Step, name: &str, last: &mut Value) -> Result<Answer> {
+    let mut body = step.body.clone();
+    if step.onto_last {
+        let mut whole = last.clone();
+        merge(&mut whole, &body);
+        body = whole;
+    }
+    let body = body.to_string().replace("NAME", name);
+    let (code, answer) = send(
+        client,
+        step.method,
+        &step.path.replace("NAME", name),
+        step.content_type,
+        body,
+    )
+    .await?;
+    if code < 300 {
+        *last = answer.clone();
+    }
+    Ok(Answer {
+        code,
+        body: masked(answer),
+    })
+}
+
+/// Sends one request. The body of the answer is null if it is no JSON.
+pub(crate) async fn send(
+    client: &kube::Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: String,
+) -> Result<(u16, Value)> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type)
+        .body(body.into_bytes().into())?;
+    let answer = client
+        .send(request)
+        .await
+        .with_context(|| format!("{method} {path}"))?;
+    let code = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await?.to_bytes();
+    Ok((code, serde_json::from_slice(&bytes).unwrap_or_default()))
+}
+
+/// Merges `patch` into `value`; lists are replaced.
+fn merge(value: &mut Value, patch: &Value) {
+    match (value, patch) {
+        (Value::Object(fields), Value::Object(patch)) => {
+            for (key, patch) in patch {
+                merge(fields.entry(key.clone()).or_insert(Value::Null), patch);
+            }
+        }
+        (value, patch) => *value = patch.clone(),
+    }
+}
+
+/// A body without UIDs, versions and times. Managers and the lines of errors have an order.
+fn masked(mut body: Value) -> Value {
+    if body["kind"] == "Status" {
+        let mut lines: Vec<&str> = body["message"]
+            .as_str()
+            .unwrap_or_default()
+            .lines()
+            .collect();
+        lines.sort_unstable();
+        let mut causes: Vec<String> = body["details"]["causes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(Value::to_string)
+            .collect();
+        causes.sort_unstable();
+        return json!({"reason": body["reason"], "message": lines, "causes": causes});
+    }
+    if let Some(metadata) = body["metadata"].as_object_mut() {
+        for field in ["uid", "resourceVersion", "creationTimestamp"] {
+            metadata.remove(field);
+        }
+        if metadata.contains_key("deletionTimestamp") {
+            metadata["deletionTimestamp"] = json!("TIME");
+        }
+        let managers = metadata
+            .get_mut("managedFields")
+            .and_then(Value::as_array_mut);
+        if let Some(managers) = managers {
+            for time in managers
+                .iter_mut()
+                .filter_map(|entry| entry.get_mut("time"))
+            {
+                *time = json!("TIME");
+            }
+            managers.sort_by_key(|entry| {
+                let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+                ["manager", "operation", "apiVersion", "subresource"].map(text)
+            });
+        }
+    }
+    body
+}
+
+/// The places at which two values differ.
+pub(crate) fn differences(real: &Value, embedded: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    walk("", real, embedded, &mut found);
+    found
+}
+
+fn walk(path: &str, real: &Value, embedded: &Value, found: &mut Vec<String>) {
+    let null = Value::Null;
+    match (real, embedded) {
+        (a, b) if a == b => {}
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: Map<String, Value> = a
+                .keys()
+                .chain(b.keys())
+                .map(|key| (key.clone(), Value::Null))
+                .collect();
+            for (key, _) in keys {
+                let (a, b) = (a.get(&key), b.get(&key));
+                match (a, b) {
+                    (None, Some(b)) => found.push(format!("{path}.{key}: real none, embedded {b}")),
+                    (Some(a), None) => found.push(format!("{path}.{key}: real {a}, embedded none")),
+                    _ => walk(
+                        &format!("{path}.{key}"),
+                        a.unwrap_or(&null),
+                        b.unwrap_or(&null),
+                        found,
+                    ),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                walk(&format!("{path}[{index}]"), a, b, found);
+            }
+        }
+        (a, b) => found.push(format!("{path}: real {a}, embedded {b}")),
+    }
+}

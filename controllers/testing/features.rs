@@ -426,7 +426,9 @@ async fn pods_beside_a_terminating_one(world: &World) -> Value {
         .to_owned();
     let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}");
     world.cluster.delete(&path).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    // Longer than the back-off of the Job, and shorter than a round of the pod garbage collector,
+    // which marks the pod as failed.
+    tokio::time::sleep(Duration::from_secs(15)).await;
     let job = world.find("jobs", "web").expect("the test created the Job");
     let pods = world.cluster.objects("pods");
     let is_replaced = pods.iter().any(|pod| pod["metadata"]["name"] != *name);

@@ -49,26 +49,57 @@ impl Selection {
             ));
         }
         if let Some(name) = self.gated.first() {
-            let gate = GATED.iter().find(|(gated, _)| gated == name);
-            let gate = gate.map_or("", |(_, gate)| gate);
-            return Some(format!("{name} needs --feature-gates={gate}=true"));
+            let gates = gates_of(name).iter().map(|gate| format!("{gate}=true"));
+            let gates = gates.collect::<Vec<_>>().join(",");
+            return Some(format!("{name} needs --feature-gates={gates}"));
         }
         Some("the list names only controllers that are not to run; begin it with *".to_owned())
     }
 
-    /// The log lines about controllers that do not run: name and message, in upstream's words.
-    pub fn notices(&self) -> Vec<(&'static str, &'static str)> {
-        let disabled = self.disabled.iter();
-        let disabled = disabled.map(|name| (*name, "Warning: controller is disabled"));
-        let skipped = |names: &[&'static str], why: &'static str| {
-            let lines =
-                |name: &&'static str| [(*name, why), (*name, "Warning: skipping controller")];
-            names.iter().flat_map(lines).collect::<Vec<_>>()
+    /// The log lines about controllers that do not run, in upstream's words.
+    pub fn notices(&self) -> Vec<Notice> {
+        let line = |controller: &'static str, message: &'static str| Notice {
+            controller,
+            message,
+            gates: &[],
         };
-        let gated = skipped(&self.gated, "Controller is disabled by a feature gate");
-        let of_clouds = skipped(&self.of_clouds, "Skipping a cloud provider controller");
-        disabled.chain(gated).chain(of_clouds).collect()
+        let skipped = |name| line(name, "Warning: skipping controller");
+        let mut lines = Vec::new();
+        for name in &self.disabled {
+            lines.push(line(name, "Warning: controller is disabled"));
+        }
+        for name in &self.gated {
+            if *name != ASKS_ITSELF {
+                lines.push(Notice {
+                    gates: gates_of(name),
+                    ..line(name, "Controller is disabled by a feature gate")
+                });
+            }
+            lines.push(skipped(name));
+        }
+        for name in &self.of_clouds {
+            lines.push(line(name, "Skipping a cloud provider controller"));
+            lines.push(skipped(name));
+        }
+        lines
     }
+}
+
+/// A log line about a controller that does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notice {
+    /// The controller.
+    pub controller: &'static str,
+    /// The message.
+    pub message: &'static str,
+    /// The feature gates that the controller needs, if one of them is off.
+    pub gates: &'static [&'static str],
+}
+
+/// The feature gates that a controller needs.
+fn gates_of(name: &str) -> &'static [&'static str] {
+    let gated = GATED.iter().find(|(gated, _)| *gated == name);
+    gated.map_or(&[], |(_, gates)| gates)
 }
 
 impl ControllerRegistry {
@@ -181,10 +212,7 @@ impl ControllerRegistry {
                 .find(|(named, _)| *named == name)
                 .map(|(_, on)| *on)
         };
-        let has_gate = |name: &str| {
-            let gate = GATED.iter().find(|(gated, _)| *gated == name);
-            gate.is_none_or(|(_, gate)| is_on(gate))
-        };
+        let has_gate = |name: &str| gates_of(name).iter().all(|gate| is_on(gate));
         for descriptor in &self.descriptors {
             if descriptor.name == TOKENS {
                 selection.tokens = Some(*descriptor);
@@ -232,31 +260,36 @@ const OF_CLOUDS: &[(&str, &str)] = &[
     ("service-lb-controller", "service"),
 ];
 
-/// Controllers that upstream builds only with a feature gate.
-const GATED: &[(&str, &str)] = &[
-    ("device-taint-eviction-controller", "DRADeviceTaints"),
+/// Controllers that upstream builds only with feature gates, with `requiredFeatureGates` of their
+/// descriptors. Gates that are locked are left out with their controllers.
+const GATED: &[(&str, &[&str])] = &[
+    (
+        "device-taint-eviction-controller",
+        &["DynamicResourceAllocation", "DRADeviceTaints"],
+    ),
     (
         "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-        "ClusterTrustBundle",
+        &["ClusterTrustBundle"],
     ),
     (
         "podcertificaterequest-cleaner-controller",
-        "PodCertificateRequest",
+        &["PodCertificateRequest"],
     ),
-    ("podgroup-protection-controller", "GenericWorkload"),
+    ("podgroup-protection-controller", &["GenericWorkload"]),
     (
         "resourcepoolstatusrequest-controller",
-        "DRAResourcePoolStatus",
+        &["DRAResourcePoolStatus"],
     ),
-    (
-        "storage-version-migrator-controller",
-        "StorageVersionMigrator",
-    ),
+    (ASKS_ITSELF, &["StorageVersionMigrator"]),
     (
         "storageversion-garbage-collector-controller",
-        "StorageVersionAPI",
+        &["APIServerIdentity", "StorageVersionAPI"],
     ),
 ];
+
+/// Upstream's constructor of this controller asks for the gate, not its descriptor. So there is no
+/// log line about the gate.
+const ASKS_ITSELF: &str = "storage-version-migrator-controller";
 
 #[cfg(test)]
 mod tests {
@@ -492,15 +525,30 @@ mod tests {
             );
             let off = select(false);
             assert!(!is_enabled(&off) && off.gated == [name], "{list}");
-            let lines = [
-                (name, "Controller is disabled by a feature gate"),
-                (name, "Warning: skipping controller"),
+            let notices = off.notices();
+            let of_name = notices.iter().filter(|notice| notice.controller == name);
+            let lines: Vec<_> = of_name
+                .map(|notice| (notice.message, notice.gates))
+                .collect();
+            let gates: &[&str] = &["DynamicResourceAllocation", "DRADeviceTaints"];
+            let expected = [
+                ("Controller is disabled by a feature gate", gates),
+                ("Warning: skipping controller", &[]),
             ];
-            assert!(
-                lines.iter().all(|line| off.notices().contains(line)),
-                "{list}"
-            );
+            assert_eq!(lines, expected, "{list}");
         }
+    }
+
+    #[test]
+    fn the_migrator_without_its_gate_is_only_skipped() {
+        let registry = registry().with(controller(ASKS_ITSELF, &[], true));
+        let selection = registry.select(&items(ASKS_ITSELF), |_| false).unwrap();
+        let notices = selection.notices();
+        let of_name = notices
+            .iter()
+            .filter(|notice| notice.controller == ASKS_ITSELF);
+        let lines: Vec<_> = of_name.map(|notice| notice.message).collect();
+        assert_eq!(lines, ["Warning: skipping controller"]);
     }
 
     /// Upstream: `TestNoCloudProviderControllerStarted`.
@@ -550,9 +598,13 @@ mod tests {
         ];
         for (list, expected) in cases {
             let selection = registry().select(&items(list), |_| false).unwrap();
-            let mut notices = selection.notices();
-            notices.retain(|(name, _)| OF_CLOUDS.iter().any(|(of_cloud, _)| of_cloud == name));
-            assert_eq!(notices, expected, "{list}");
+            let notices = selection.notices();
+            let notices = notices
+                .iter()
+                .map(|notice| (notice.controller, notice.message));
+            let of_clouds = |name: &str| OF_CLOUDS.iter().any(|(of_cloud, _)| *of_cloud == name);
+            let lines: Vec<_> = notices.filter(|(name, _)| of_clouds(name)).collect();
+            assert_eq!(lines, expected, "{list}");
         }
         let with_loop = registry().with(controller(service, &["service"], true));
         let selection = with_loop.select(&items("*"), |_| false).unwrap();
@@ -611,13 +663,11 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, UPSTREAM);
         assert_eq!(registry.names_off_by_default(), OFF_BY_DEFAULT);
-        for (name, gate) in GATED {
+        for (name, gates) in GATED {
             assert!(registry.has(name), "{name}");
-            assert!(
-                crate::features::help()
-                    .any(|line| line.contains(&format!("kube:{gate}=true|false"))),
-                "{gate} is no gate"
-            );
+            for gate in *gates {
+                assert!(crate::features::has(gate), "{gate} is no gate");
+            }
         }
     }
 

@@ -75,6 +75,12 @@ fn find(name: &str) -> Option<&'static Gate> {
     Some(&table::GATES[at])
 }
 
+/// Whether there is a gate called `name`.
+#[cfg(test)]
+pub(crate) fn has(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// Gates that change the default of all gates of one stage.
 const ALL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 

@@ -6,6 +6,7 @@ mod apiserver;
 mod block;
 mod completion;
 mod display;
+mod document;
 mod embedded;
 mod join;
 mod kubeconfig;
@@ -17,6 +18,7 @@ mod playground;
 mod progress;
 mod row;
 mod served;
+mod services;
 mod settled;
 mod signing;
 

@@ -48,6 +48,48 @@ fn replica_sets_are_available_when_all_their_pods_are() {
 }
 
 #[test]
+fn the_outcome_is_a_document_for_programs_and_gone_jobs_count() {
+    let template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}";
+    let job = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
+    let manifest = format!(
+        "apiVersion: batch/v1\nkind: JobList\nitems:\n- {{metadata: {{name: gone}}, spec: {{ttlSecondsAfterFinished: 0, template: {job}}}}}\n\
+         ---\napiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {{selector: {{app: wbe}}, ports: [{{port: 80}}]}}\n\
+         ---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec: {{minReadySeconds: 5, selector: {{matchLabels: {{app: web}}}}, template: {template}}}\n"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("manifest.yaml");
+    std::fs::write(&file, manifest).unwrap();
+    let flags = [
+        "dev",
+        "--once",
+        "--latency=100ms",
+        "--timeout=30s",
+        "--output=json",
+        "--apply",
+        file.to_str().unwrap(),
+    ];
+    let output = output(&flags);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("job default/gone deleted"), "{said}");
+    let line = "service default/web selects no pod: none has the labels app=wbe";
+    assert!(said.contains(line), "{said}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let objects = document["objects"].as_array().unwrap();
+    let states: Vec<(&str, &str)> = objects
+        .iter()
+        .map(|object| {
+            (
+                object["name"].as_str().unwrap(),
+                object["state"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(states, [("web", "available"), ("gone", "available")]);
+    assert_eq!(document["available"], true);
+}
+
+#[test]
 fn objects_that_are_not_available_in_time_are_named() {
     let (status, said) = once(&manifest("fail"), "3s");
     assert_eq!(status, Some(1), "{said}");
@@ -240,7 +282,7 @@ fn every_kind_of_workload_is_waited_for_with_a_line_of_progress() {
         ("statefulset default/db complete in ", "s: 2 pods"),
         ("daemonset default/agent complete in ", "s: 3 pods"),
         ("job default/once complete in ", "s: 2 completions"),
-        ("cronjob default/tick complete", ": 0 active jobs"),
+        ("cronjob default/tick scheduled", ": 0 0 1 1 *, 0 active"),
     ] {
         assert!(is_said(start, end), "no {start}...{end} in:\n{said}");
     }

@@ -47,6 +47,39 @@ fn the_reference_lists_all_controllers() {
     keep_part("docs/reference.md", "controllers", &controllers_table());
 }
 
+/// The rest of each line after `start`, in the sources below a folder.
+fn after(start: &str, folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            after(start, &path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            // Tests have names of their own.
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            found.extend(code.split(start).skip(1).map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn the_guide_of_operators_has_all_categories_of_errors() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for folder in ["controllers", "crates", "src"] {
+        after("Decision(\"", &root.join(folder), &mut found);
+    }
+    let guide = std::fs::read_to_string(root.join("docs/operating.md")).unwrap();
+    let names = found.iter().filter_map(|rest| rest.split('"').next());
+    let missing: Vec<&str> = names
+        .filter(|name| !guide.contains(&format!("`{name}`")))
+        .collect();
+    assert!(
+        found.len() > 5 && missing.is_empty(),
+        "{missing:?} of {found:?}"
+    );
+}
+
 #[test]
 fn the_readme_has_at_most_130_lines() {
     let readme = include_str!("../README.md");

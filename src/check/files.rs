@@ -1,7 +1,7 @@
 //! Keys and certificates that flags name as files: against each other, and against the API server.
 //!
 //! Whether a file is readable and valid shows when the controllers are built, as at every start. This
-//! module compares what no start compares.
+//! module makes the comparisons that no start makes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -227,7 +227,7 @@ impl Shown {
         has_rows: bool,
         colours: bool,
     ) -> Option<String> {
-        let is_complete = progress.state == State::Complete;
+        let is_complete = matches!(progress.state, State::Complete | State::Scheduled(_));
         let before = self.workloads.get(&workload);
         if before.is_some_and(|entry| entry.progress == progress) {
             return None;
@@ -329,6 +329,10 @@ fn line(
     match &progress.state {
         State::Rolling(text) => format!("{workload} rolling out: {}", printable(text)),
         State::Paused(text) => format!("{workload} paused: {}", printable(text)),
+        State::Scheduled(text) => {
+            let note = if progress.paused { " (suspended)" } else { "" };
+            format!("{workload} scheduled{note}: {}", printable(text))
+        }
         State::Complete => {
             let (complete, note) = (
                 painted("complete", Colour::Green, colours),

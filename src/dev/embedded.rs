@@ -76,12 +76,7 @@ pub(super) struct EmbeddedArgs {
 impl EmbeddedArgs {
     /// Reads the manifests of `--apply`.
     pub(super) fn manifests(&self) -> Result<Vec<Manifest>, ManifestError> {
-        let read: Result<Vec<_>, _> = self
-            .apply
-            .iter()
-            .map(|file| manifests::read(file))
-            .collect();
-        read.map(|files| files.concat())
+        manifests::join(self.apply.iter().map(|file| manifests::read(file)))
     }
 }
 

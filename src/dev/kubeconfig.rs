@@ -1,6 +1,7 @@
 //! The kubeconfig file of the cluster. It is written atomically, never replaces a file of another
-//! program, and is removed at the end.
+//! program or of another running cluster, and is removed at the end.
 
+use std::fs::{File, TryLockError};
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,12 +16,14 @@ const MARK: &str = "# Written by steersman; removed when it ends.\n";
 pub(super) struct KubeconfigFile {
     path: PathBuf,
     content: String,
+    /// The file with its lock, which the system releases however this process ends.
+    _lock: File,
 }
 
 impl KubeconfigFile {
     /// Writes `kubeconfig` to `path` atomically, so that a program that waits for the file never
     /// reads a part of it. Only the owner can read it, because it contains credentials. Fails if a
-    /// file exists that we did not write.
+    /// file exists that we did not write, or that belongs to a cluster that runs.
     pub(super) fn place(path: &Path, kubeconfig: &str) -> std::io::Result<Self> {
         let path = std::path::absolute(path)?;
         match std::fs::read(&path) {
@@ -30,18 +33,26 @@ impl KubeconfigFile {
                 return Err(Error::new(ErrorKind::AlreadyExists, message));
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(_) if is_locked(&path) => {
+                let message = "the file is that of another cluster of steersman that runs; name another, or end it";
+                return Err(Error::new(ErrorKind::AlreadyExists, message));
+            }
             _ => {}
         }
         let content = format!("{MARK}{kubeconfig}");
         let mut unfinished = path.clone().into_os_string();
         unfinished.push(format!(".{}", Uuid::new_v4()));
-        let placed = write_private(unfinished.as_ref(), &content)
-            .and_then(|()| std::fs::rename(&unfinished, &path));
+        let placed = locked(unfinished.as_ref(), &content)
+            .and_then(|lock| std::fs::rename(&unfinished, &path).map(|()| lock));
         if placed.is_err() {
             // The file may be missing; a leftover does no harm.
             let _ = std::fs::remove_file(&unfinished);
         }
-        placed.map(|()| Self { path, content })
+        placed.map(|lock| Self {
+            path,
+            content,
+            _lock: lock,
+        })
     }
 
     /// The absolute path.
@@ -58,6 +69,21 @@ impl Drop for KubeconfigFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Whether a running cluster holds the file. File systems without locks have no such files.
+fn is_locked(path: &Path) -> bool {
+    let tried = File::open(path).map(|file| file.try_lock());
+    matches!(tried, Ok(Err(TryLockError::WouldBlock)))
+}
+
+/// Creates a file as [`write_private`] does, and locks it where the file system has locks.
+fn locked(path: &Path, content: &str) -> std::io::Result<File> {
+    write_private(path, content)?;
+    let file = File::open(path)?;
+    // Without locks, two clusters may still share a path.
+    let _ = file.try_lock();
+    Ok(file)
 }
 
 /// Creates a file with access for the owner only. Fails if `path` exists, even as a symbolic link.
@@ -84,9 +110,13 @@ mod tests {
             std::fs::read_to_string(first.path()).unwrap(),
             format!("{MARK}a: 1\n")
         );
-        let second = KubeconfigFile::place(&path, "a: 2\n").unwrap();
+        let refused = KubeconfigFile::place(&path, "a: 2\n").unwrap_err();
+        assert!(refused.to_string().contains("another cluster"), "{refused}");
+        // A cluster that was killed leaves its file behind.
+        std::fs::write(&path, format!("{MARK}a: 0\n")).unwrap();
         drop(first);
         assert!(path.exists(), "a file with other content was removed");
+        let second = KubeconfigFile::place(&path, "a: 2\n").unwrap();
         drop(second);
         assert_eq!(
             std::fs::read_dir(directory.path()).unwrap().count(),

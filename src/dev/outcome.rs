@@ -1,20 +1,20 @@
 //! The outcome of applied objects: all are available, or the reason for the first that cannot be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::FAILURES;
 use steersman_devcluster::tables::pod_status;
-use steersman_objects::{
-    Deployment, Object, ObjectKey, Phase, Pod, ReplicaSet, ReplicationController,
-};
-use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_objects::{Deployment, Object, ObjectKey, Pod, ReplicaSet, ReplicationController};
+use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
 
 use super::progress::{
-    State, assess, assess_claim, assess_cron_job, assess_daemon_set, assess_job, assess_replicas,
-    assess_stateful_set,
+    State, assess, assess_claim, assess_cron_job, assess_daemon_set, assess_job, assess_pod,
+    assess_replicas, assess_stateful_set,
 };
 use super::served::{Claims, CronJobs, DaemonSets, Jobs, Served, StatefulSets};
 
@@ -32,9 +32,9 @@ pub(super) enum Outcome {
 /// An object that is not available, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unavailable {
-    kind: &'static str,
-    key: ObjectKey,
-    why: String,
+    pub(super) kind: &'static str,
+    pub(super) key: ObjectKey,
+    pub(super) why: String,
 }
 
 impl fmt::Display for Unavailable {
@@ -232,18 +232,35 @@ pub(super) struct Caches {
     pub(super) cron_jobs: SharedInformer<Served<CronJobs>>,
     pub(super) claims: SharedInformer<Served<Claims>>,
     pub(super) pods: SharedInformer<Pod>,
+    /// The Jobs that have completed, also those that are gone since.
+    finished: Arc<Mutex<HashSet<ObjectKey>>>,
 }
 
 impl Caches {
     /// The caches of `informers`.
     pub(super) fn of(informers: &InformerFactory) -> Self {
+        let jobs = informers.shared::<Served<Jobs>>();
+        let finished: Arc<Mutex<HashSet<ObjectKey>>> = Arc::default();
+        let noted = Arc::clone(&finished);
+        jobs.add_handler(move |change| {
+            let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change
+            else {
+                return;
+            };
+            if assess_job(object).state == State::Complete {
+                noted.lock().insert(object.key());
+            } else {
+                noted.lock().remove(&object.key());
+            }
+        });
         Self {
+            finished,
             deployments: informers.shared(),
             replica_sets: informers.shared(),
             replication_controllers: informers.shared(),
             stateful_sets: informers.shared(),
             daemon_sets: informers.shared(),
-            jobs: informers.shared(),
+            jobs,
             cron_jobs: informers.shared(),
             claims: informers.shared(),
             pods: informers.shared(),
@@ -286,84 +303,112 @@ impl Applied {
     /// Determines the outcome from the caches. `cluster` has the fields that the caches lack.
     pub(super) fn outcome(&self, caches: &Caches, cluster: &DevCluster) -> Outcome {
         let mut pending = Vec::new();
-        let all = &mut pending;
-        let impossible = assess_all(&caches.deployments, &self.deployments, all, |d| {
-            assess(d).state
-        })
-        .or_else(|| {
-            let keys = &self.replica_sets;
-            assess_all(&caches.replica_sets, keys, all, assess_replicas)
-        })
-        .or_else(|| {
-            let keys = &self.replication_controllers;
-            assess_all(&caches.replication_controllers, keys, all, assess_replicas)
-        })
-        .or_else(|| {
-            let keys = &self.stateful_sets;
-            assess_all(&caches.stateful_sets, keys, all, |s| {
-                assess_stateful_set(s).state
-            })
-        })
-        .or_else(|| {
-            let keys = &self.daemon_sets;
-            assess_all(&caches.daemon_sets, keys, all, |d| {
-                assess_daemon_set(d).state
-            })
-        })
-        .or_else(|| assess_all(&caches.jobs, &self.jobs, all, |j| assess_job(j).state))
-        .or_else(|| {
-            let keys = &self.cron_jobs;
-            assess_all(&caches.cron_jobs, keys, all, |c| assess_cron_job(c).state)
-        })
-        .or_else(|| {
-            let waits = |claim: &Served<Claims>| waits_for_pod(claim, cluster);
-            assess_all(
-                &caches.claims,
-                &self.claims,
-                all,
-                |claim| match assess_claim(claim) {
-                    State::Rolling(_) if waits(claim) => State::Complete,
-                    state => state,
-                },
-            )
-        })
-        .or_else(|| {
-            assess_all(&caches.pods, &self.pods, all, |pod| {
-                assess_pod(pod, || crash_loops(pod, cluster))
-            })
-        });
-        match impossible {
-            Some(missing) => Outcome::Impossible(missing),
-            None if pending.is_empty() => Outcome::Available,
-            None => Outcome::Pending(pending),
+        for Verdict { object, state } in self.verdicts(caches, cluster) {
+            match state {
+                State::Complete | State::Scheduled(_) => {}
+                State::Stuck(_) => return Outcome::Impossible(object),
+                State::Rolling(_) | State::Paused(_) => pending.push(object),
+            }
         }
+        if pending.is_empty() {
+            Outcome::Available
+        } else {
+            Outcome::Pending(pending)
+        }
+    }
+
+    /// The state of each applied object, by kind.
+    pub(super) fn verdicts(&self, caches: &Caches, cluster: &DevCluster) -> Vec<Verdict> {
+        let (mut all, finished) = (Vec::new(), caches.finished.lock());
+        judge(&mut all, &caches.deployments, &self.deployments, |d| {
+            assess(d).state
+        });
+        judge(
+            &mut all,
+            &caches.replica_sets,
+            &self.replica_sets,
+            assess_replicas,
+        );
+        let keys = &self.replication_controllers;
+        judge(
+            &mut all,
+            &caches.replication_controllers,
+            keys,
+            assess_replicas,
+        );
+        judge(&mut all, &caches.stateful_sets, &self.stateful_sets, |s| {
+            assess_stateful_set(s).state
+        });
+        judge(&mut all, &caches.daemon_sets, &self.daemon_sets, |d| {
+            assess_daemon_set(d).state
+        });
+        // A Job may be removed by its TTL before anybody looks.
+        let jobs: Vec<ObjectKey> = self
+            .jobs
+            .iter()
+            .filter(|key| !finished.contains(*key))
+            .cloned()
+            .collect();
+        judge(&mut all, &caches.jobs, &jobs, |j| assess_job(j).state);
+        let done = self.jobs.iter().filter(|key| finished.contains(*key));
+        all.extend(done.map(|key| Verdict {
+            object: Unavailable {
+                kind: &<Served<Jobs> as Object>::RESOURCE.kind,
+                key: key.clone(),
+                why: String::new(),
+            },
+            state: State::Complete,
+        }));
+        judge(&mut all, &caches.cron_jobs, &self.cron_jobs, |c| {
+            assess_cron_job(c).state
+        });
+        judge(
+            &mut all,
+            &caches.claims,
+            &self.claims,
+            |claim| match assess_claim(claim) {
+                State::Rolling(_) if waits_for_pod(claim, cluster) => State::Complete,
+                state => state,
+            },
+        );
+        judge(&mut all, &caches.pods, &self.pods, |pod| {
+            assess_pod(pod, || crash_loops(pod, cluster))
+        });
+        all
     }
 }
 
-/// Returns the first of `keys` that cannot become available. Adds objects that are not available
-/// yet to `pending`.
-fn assess_all<T: Object>(
+/// The state of one applied object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// The object, with the reason if it is not available.
+    pub(super) object: Unavailable,
+    pub(super) state: State,
+}
+
+/// Adds the states of the objects `keys` to `all`.
+fn judge<T: Object>(
+    all: &mut Vec<Verdict>,
     cache: &SharedInformer<T>,
     keys: &[ObjectKey],
-    pending: &mut Vec<Unavailable>,
     assess: impl Fn(&T) -> State,
-) -> Option<Unavailable> {
+) {
     let objects = cache.store();
     for key in keys {
-        let missing = |why: String| Unavailable {
+        let found = objects.get(key).map(|object| assess(&object));
+        let state = found.unwrap_or_else(|| State::Rolling("not there".to_owned()));
+        let why = match &state {
+            State::Complete | State::Scheduled(_) => String::new(),
+            State::Stuck(why) | State::Rolling(why) => why.clone(),
+            State::Paused(what) => format!("paused, {what}"),
+        };
+        let object = Unavailable {
             kind: &T::RESOURCE.kind,
             key: key.clone(),
             why,
         };
-        match objects.get(key).map(|object| assess(&object)) {
-            Some(State::Complete) => {}
-            Some(State::Stuck(why)) => return Some(missing(why)),
-            Some(State::Rolling(what)) => pending.push(missing(what)),
-            Some(State::Paused(what)) => pending.push(missing(format!("paused, {what}"))),
-            None => pending.push(missing("not there".to_owned())),
-        }
+        all.push(Verdict { object, state });
     }
-    None
 }
 
 /// Whether the class of a claim binds it for its first pod only.
@@ -389,15 +434,4 @@ fn crash_loops(pod: &Pod, cluster: &DevCluster) -> bool {
         && listed("containerStatuses")
             .chain(listed("initContainerStatuses"))
             .any(|container| container["state"]["waiting"]["reason"] == "CrashLoopBackOff")
-}
-
-/// Assesses a pod of its own, without a controller.
-fn assess_pod(pod: &Pod, crash_loops: impl FnOnce() -> bool) -> State {
-    match pod.phase {
-        Phase::Failed => State::Stuck("failed".to_owned()),
-        Phase::Succeeded => State::Complete,
-        _ if pod.is_ready() => State::Complete,
-        _ if crash_loops() => State::Stuck("does not stay up".to_owned()),
-        _ => State::Rolling("not ready".to_owned()),
-    }
 }

@@ -25,12 +25,15 @@ use tokio::sync::Notify;
 use steersman_options::duration::GoDuration;
 
 use super::display::{Display, LogLines};
+use super::document::Format;
 use super::duration;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
 use super::outcome::{Applied, Caches, Outcome, Unavailable};
 use super::progress::{
     Progress, assess, assess_cron_job, assess_daemon_set, assess_job, assess_stateful_set,
+    of_claim, of_pod,
 };
+use super::services;
 use crate::config::{Access, Config, Serving};
 use crate::signals::Signals;
 use crate::ui::browser;
@@ -53,6 +56,9 @@ struct DevArgs {
     /// with the reason).
     #[arg(long, requires = "apply")]
     once: bool,
+    /// With --once: prints the outcome of each object at the end, as json or junit.
+    #[arg(long, requires = "once", value_name = "FORMAT")]
+    output: Option<Format>,
     /// With --once: how long to wait for that.
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     timeout: GoDuration,
@@ -124,7 +130,10 @@ async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(),
     )
     .await?;
     let watch = Watch::start(&embedded, display).await?;
-    print_welcome(&args, &embedded);
+    // A document on standard output has no lines around it.
+    if args.output.is_none() {
+        print_welcome(&args, &embedded);
+    }
 
     let cluster = embedded.cluster.clone();
     let ended = tokio::select! {
@@ -148,9 +157,11 @@ async fn work(
     manifests: &[Manifest],
     watch: &Watch,
 ) -> Result<(), DevError> {
+    let mut refused = Vec::new();
     for manifest in manifests {
-        manifest.apply(cluster).await?;
+        refused.extend(manifest.apply(cluster).await.err());
     }
+    ManifestError::all(refused)?;
     let mut applied = Applied::default();
     for manifest in manifests {
         let key = ObjectKey::new(manifest.namespace(), manifest.name());
@@ -170,8 +181,27 @@ async fn work(
     if !args.once {
         return std::future::pending().await;
     }
+    let ended = outcome(args, &applied, cluster, watch).await;
+    for line in services::without_pods(cluster, manifests) {
+        watch.display.say(&line);
+    }
+    if let Some(format) = args.output {
+        let verdicts = applied.verdicts(&watch.caches, cluster);
+        let error = ended.as_ref().err().map(ToString::to_string);
+        say!("{}", format.document(&verdicts, cluster, error.as_deref()));
+    }
+    ended
+}
+
+/// Waits until the outcome of the applied objects is known, or for the time limit.
+async fn outcome(
+    args: &DevArgs,
+    applied: &Applied,
+    cluster: &DevCluster,
+    watch: &Watch,
+) -> Result<(), DevError> {
     let limit = args.timeout;
-    match tokio::time::timeout(limit.to_std(), watch.available(&applied, cluster)).await {
+    match tokio::time::timeout(limit.to_std(), watch.available(applied, cluster)).await {
         Ok(Ok(())) => {
             watch.display.say("everything is available");
             Ok(())
@@ -218,8 +248,8 @@ impl Watch {
         show(&caches.cron_jobs, &display, &changed, assess_cron_job);
         wake_for_unowned(&caches.replica_sets, &changed);
         wake_for_unowned(&caches.replication_controllers, &changed);
-        wake_for_unowned(&caches.claims, &changed);
-        wake_for_unowned(&caches.pods, &changed);
+        show_unowned(&caches.claims, &display, &changed, of_claim);
+        show_unowned(&caches.pods, &display, &changed, of_pod);
         embedded
             .tasks
             .spawn("display", Arc::clone(&display).run(embedded.stop.clone()));
@@ -291,6 +321,22 @@ fn show<T: Object>(
     });
 }
 
+/// As [`show`], for objects without a controller. The others are shown by their owners.
+fn show_unowned<T: Object>(
+    cache: &SharedInformer<T>,
+    display: &Arc<Display>,
+    changed: &Arc<Notify>,
+    assess: fn(&T) -> Progress,
+) {
+    let (display, wake) = (Arc::clone(display), Arc::clone(changed));
+    cache.add_handler(move |change| {
+        if change.object().meta().controller().is_none() {
+            display.update(&change, assess);
+            wake.notify_one();
+        }
+    });
+}
+
 /// Signals changes of objects without a controller. Other objects count through their owners.
 fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>) {
     let wake = Arc::clone(changed);
@@ -324,10 +370,10 @@ fn print_welcome(args: &DevArgs, embedded: &Embedded) {
         let kubeconfig = embedded.kubeconfig.path().display();
         say!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes");
         if let Some(token) = &embedded.bootstrap_token {
-            let (door, token) = (&embedded.door, token.text());
-            let (address, pin) = (door.address(), door.authority_pin());
+            // kubeadm itself also reads ConfigMaps of a cluster that it made.
+            let (token, pin) = (token.text(), embedded.door.authority_pin());
             say!(
-                "\nA new node joins with:\n  kubeadm join {address} --token {token} --discovery-token-ca-cert-hash {pin}"
+                "\nA kubelet with --bootstrap-kubeconfig joins with:\n  token {token}, authority {pin}"
             );
         }
         say!("\nCtrl-C ends it.");

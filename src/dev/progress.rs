@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use steersman_objects::{
-    Condition, Deployment, Meta, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
+    Condition, Deployment, Meta, Phase, Pod, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
     ReplicationController,
 };
 
@@ -41,6 +41,8 @@ pub(super) enum State {
     Rolling(String),
     /// As `Rolling`, but the workload is paused or suspended.
     Paused(String),
+    /// Nothing is due; the text is the schedule.
+    Scheduled(String),
     /// All desired pods are available and have the current template, or have completed.
     Complete,
     /// The rollout needs a change to succeed; the text is the reason.
@@ -224,7 +226,7 @@ pub(super) fn assess_job(job: &Served<Jobs>) -> Progress {
     }
 }
 
-/// Assesses a CronJob. It is complete from the start, because its Jobs may be due at any time.
+/// Assesses a CronJob. It is never complete: its next Job comes by its schedule.
 pub(super) fn assess_cron_job(job: &Served<CronJobs>) -> Progress {
     let active = job.status["active"].as_array().map_or(0, Vec::len);
     let active = i32::try_from(active).unwrap_or(i32::MAX);
@@ -232,10 +234,48 @@ pub(super) fn assess_cron_job(job: &Served<CronJobs>) -> Progress {
         wanted: active,
         done: active,
         unit: "active job",
-        state: State::Complete,
+        state: State::Scheduled(format!(
+            "{}, {active} active",
+            job.spec["schedule"].as_str().unwrap_or_default()
+        )),
         paused: job.spec["suspend"] == true,
         revision: None,
         images: images(&job.spec["jobTemplate"]["spec"]),
+    }
+}
+
+/// Progress of one object without revision and images.
+fn of_one(unit: &'static str, state: State) -> Progress {
+    let done = i32::from(state == State::Complete);
+    Progress {
+        wanted: 1,
+        done,
+        unit,
+        state,
+        paused: false,
+        revision: None,
+        images: Images::new(),
+    }
+}
+
+/// Progress of a pod without a controller.
+pub(super) fn of_pod(pod: &Pod) -> Progress {
+    of_one("pod", assess_pod(pod, || false))
+}
+
+/// Progress of a PersistentVolumeClaim.
+pub(super) fn of_claim(claim: &Served<Claims>) -> Progress {
+    of_one("claim", assess_claim(claim))
+}
+
+/// Assesses a pod of its own, without a controller.
+pub(super) fn assess_pod(pod: &Pod, crash_loops: impl FnOnce() -> bool) -> State {
+    match pod.phase {
+        Phase::Failed => State::Stuck("failed".to_owned()),
+        Phase::Succeeded => State::Complete,
+        _ if pod.is_ready() => State::Complete,
+        _ if crash_loops() => State::Stuck("does not stay up".to_owned()),
+        _ => State::Rolling("not ready".to_owned()),
     }
 }
 
@@ -526,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn cron_jobs_are_complete_at_once() {
+    fn cron_jobs_are_never_complete() {
         let job = served(
             json!({"schedule": "0 0 1 1 *", "suspend": true}),
             json!({"active": [{}, {}]}),
@@ -534,7 +574,7 @@ mod tests {
         let progress = assess_cron_job(&job);
         assert_eq!(
             (progress.state, progress.wanted, progress.paused),
-            (State::Complete, 2, true)
+            (State::Scheduled("0 0 1 1 *, 2 active".to_owned()), 2, true)
         );
     }
 

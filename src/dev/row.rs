@@ -77,6 +77,7 @@ pub(super) fn row(
     let (text, colour) = match &progress.state {
         State::Rolling(text) => (text.clone(), Colour::Cyan),
         State::Paused(text) => (format!("paused, {text}"), Colour::Yellow),
+        State::Scheduled(text) => (text.clone(), Colour::Green),
         State::Complete => ("complete".to_owned(), Colour::Green),
         State::Stuck(text) => (format!("stuck: {text}"), Colour::Red),
     };

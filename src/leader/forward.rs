@@ -17,13 +17,13 @@ pub(super) struct Forward {
 
 /// Opens a local port to `port` of the pod `namespace/pod`.
 pub(super) async fn forward(
+    kubectl: &str,
     namespace: &str,
     pod: &str,
     port: u16,
     kubeconfig: Option<&str>,
 ) -> Result<Forward, String> {
-    let kubectl = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
-    let mut command = Command::new(&kubectl);
+    let mut command = Command::new(kubectl);
     if let Some(kubeconfig) = kubeconfig {
         command.args(["--kubeconfig", kubeconfig]);
     }
@@ -47,6 +47,11 @@ pub(super) async fn forward(
         _ => None,
     };
     if let Some(local) = local {
+        // kubectl reports each connection, and ends if nobody reads that. Both tasks end with it.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        if let Some(mut errors) = child.stderr.take() {
+            tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::sink()).await });
+        }
         let forward = Forward {
             local,
             _kubectl: child,
@@ -79,6 +84,31 @@ fn local_port(line: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn kubectl_can_report_connections() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let home = tempfile::tempdir().unwrap();
+        let (script, place) = (home.path().join("kubectl"), home.path().display());
+        let text = format!(
+            "#!/bin/sh\necho 'Forwarding from 127.0.0.1:1 -> 2'\nuntil [ -e {place}/go ]; do sleep 0.05; done\n\
+             echo 'Handling connection for 1' && touch {place}/handled\nexec sleep 600\n"
+        );
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let kubectl = script.display().to_string();
+        let forward = forward(&kubectl, "kube-system", "m", 2, None)
+            .await
+            .unwrap();
+        assert_eq!(forward.local, 1);
+        std::fs::write(home.path().join("go"), "").unwrap();
+        let limit = tokio::time::Instant::now() + LIMIT;
+        while !home.path().join("handled").exists() {
+            assert!(tokio::time::Instant::now() < limit, "kubectl has ended");
+            tokio::task::yield_now().await;
+        }
+    }
 
     #[test]
     fn the_line_of_kubectl_has_the_port() {

@@ -66,6 +66,13 @@ pub(crate) struct Caller<'a> {
     pub(crate) command: &'static str,
     /// Time limit of a request.
     pub(crate) timeout: Duration,
+    /// The program that opens a port to a pod; see [`kubectl`].
+    pub(crate) kubectl: String,
+}
+
+/// The program that opens a port to a pod: the variable `KUBECTL`, else kubectl on the PATH.
+pub(crate) fn kubectl() -> String {
+    std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned())
 }
 
 /// The leader, as far as the caller can reach it.
@@ -90,7 +97,8 @@ impl Leader {
             return Self::at(caller, flags, &url, Some(&host), None).await;
         }
         let pod = pod_of(caller.api, &host).await?;
-        let forward = forward::forward(NAMESPACE, &pod, port, caller.kubeconfig).await?;
+        let kubeconfig = caller.kubeconfig;
+        let forward = forward::forward(&caller.kubectl, NAMESPACE, &pod, port, kubeconfig).await?;
         let url = format!("https://127.0.0.1:{}", forward.local);
         Self::at(caller, flags, &url, Some(&host), Some(forward)).await
     }

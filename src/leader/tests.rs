@@ -60,13 +60,24 @@ fn local() -> SanType {
     SanType::IpAddress("127.0.0.1".parse().unwrap())
 }
 
+fn answer_to(head: &str) -> &'static str {
+    if head.contains("/leases/kube-controller-manager") {
+        r#"{"spec": {"holderIdentity": "far-away_1"}}"#
+    } else if head.contains("/namespaces/kube-system/pods?") {
+        r#"{"items": [{"metadata": {"name": "dns"}, "spec": {"nodeName": "far-away"}},
+            {"metadata": {"name": "kube-controller-manager-far-away"}, "spec": {"nodeName": "far-away"}}]}"#
+    } else {
+        "{}"
+    }
+}
+
 /// One request, as the server got it.
 struct Seen {
     head: String,
     has_certificate: bool,
 }
 
-/// A server that answers `{}` and records all requests.
+/// A server that records all requests. It has a Lease and a pod, and answers others with `{}`.
 struct Recorder {
     url: String,
     fingerprint: Fingerprint,
@@ -104,11 +115,15 @@ impl Recorder {
                         if !head.ends_with(b"\r\n\r\n") {
                             continue;
                         }
+                        let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
+                        let body = answer_to(&text);
                         log.lock().push(Seen {
-                            head: String::from_utf8(std::mem::take(&mut head)).unwrap(),
+                            head: text,
                             has_certificate,
                         });
-                        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                        let length = body.len();
+                        let answer =
+                            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
                         stream.write_all(answer.as_bytes()).await.unwrap();
                         stream.flush().await.unwrap();
                     }
@@ -149,13 +164,22 @@ async fn ask(
     auth: &AuthInfo,
     flags: &ManagerFlags,
 ) -> Result<Option<Fingerprint>, String> {
-    let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+    ask_by(authority, auth, flags, ("https://127.0.0.1:1", "none")).await
+}
+
+/// The same with this API server and kubectl.
+async fn ask_by(
+    authority: &Authority,
+    auth: &AuthInfo,
+    flags: &ManagerFlags,
+    (server, kubectl): (&str, &str),
+) -> Result<Option<Fingerprint>, String> {
+    let mut config = kube::Config::new(server.parse().unwrap());
     config.root_cert = Some(vec![authority.der.clone()]);
     config.auth_info = auth.clone();
-    let verifier = Verifier::new(Proof::Authorities(None, Vec::new()));
     let caller = Caller {
         api: &ApiClient::new(
-            steersman_client::connect_verifying(&config, verifier).unwrap(),
+            steersman_client::connect(&config).unwrap(),
             ClientSettings {
                 user_agent: "test".to_owned(),
                 qps: 0.0,
@@ -165,9 +189,10 @@ async fn ask(
             ClientMetrics::register(&Registry::new()).unwrap(),
         ),
         config: &config,
-        kubeconfig: None,
+        kubeconfig: Some("the-kubeconfig"),
         command: "why",
         timeout: Duration::from_secs(30),
+        kubectl: kubectl.to_owned(),
     };
     let leader = Leader::reach(&caller, flags).await?;
     leader.get("/debug/why").await?;
@@ -255,7 +280,7 @@ async fn a_hostile_server_gets_no_secret() {
         (
             "for another name",
             cluster.issue(node, server),
-            "NotValidForName",
+            "not valid for name",
         ),
         (
             "of a client of the cluster",
@@ -334,6 +359,73 @@ async fn flags_that_name_another_server_are_no_advice() {
         );
         assert_eq!(recorder.got(), (false, false), "{flags:?}");
     }
+}
+
+/// Writes a kubectl that records its arguments and its process, and forwards to `url`.
+#[cfg(unix)]
+fn fake_kubectl(home: &Path, url: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let port = url.rsplit_once(':').unwrap().1;
+    let path = home.join("kubectl");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" > {0}/arguments\necho $$ > {0}/pid\n\
+         echo \"Forwarding from 127.0.0.1:{port} -> 10257\"\nexec sleep 600\n",
+        home.display()
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    path.display().to_string()
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_port_forward_reaches_the_leader_and_ends_with_the_command() {
+    let home = tempfile::tempdir().unwrap();
+    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let server = ExtendedKeyUsagePurpose::ServerAuth;
+    let api = Recorder::start(cluster.issue(local(), server.clone())).await;
+    let (_, token) = secrets(home.path()).swap_remove(0);
+    let mut flags = flags("");
+    flags.manager = None;
+    // A certificate for the node of the Lease, as no certificate is for the local port.
+    let node = SanType::DnsName("far-away".try_into().unwrap());
+    let leader = Recorder::start(cluster.issue(node.clone(), server.clone())).await;
+    let kubectl = fake_kubectl(home.path(), &leader.url);
+    let unverified = ask_by(&cluster, &token, &flags, (&api.url, &kubectl)).await;
+    assert_eq!(unverified, Ok(None));
+    assert_eq!(leader.got(), (true, false));
+    let arguments = std::fs::read_to_string(home.path().join("arguments")).unwrap();
+    let expected = "--kubeconfig the-kubeconfig port-forward --namespace kube-system --address 127.0.0.1 \
+                    pod/kube-controller-manager-far-away :10257";
+    assert_eq!(arguments.trim(), expected);
+    let pid = std::fs::read_to_string(home.path().join("pid")).unwrap();
+    let process = Path::new("/proc").join(pid.trim());
+    let is_over = || match std::fs::read_to_string(process.join("stat")) {
+        // The runtime reaps it later.
+        Ok(stat) => stat.contains(") Z "),
+        Err(_) => true,
+    };
+    let limit = tokio::time::Instant::now() + Duration::from_secs(30);
+    while cfg!(target_os = "linux") && !is_over() {
+        assert!(tokio::time::Instant::now() < limit, "kubectl still runs");
+        tokio::task::yield_now().await;
+    }
+    // A hostile pod, or another program on the local port.
+    let hostile = Recorder::start(other.issue(node, server)).await;
+    let kubectl = fake_kubectl(home.path(), &hostile.url);
+    let error = ask_by(&cluster, &token, &flags, (&api.url, &kubectl)).await;
+    assert!(error.unwrap_err().contains("cannot be verified"));
+    assert_eq!(hostile.got(), (false, false));
+    // kubectl's own words, if it fails.
+    let refusal = "echo 'error: pods \"x\" is forbidden' >&2; exit 1";
+    std::fs::write(
+        home.path().join("kubectl"),
+        format!("#!/bin/sh\n{refusal}\n"),
+    )
+    .unwrap();
+    let error = ask_by(&cluster, &token, &flags, (&api.url, &kubectl)).await;
+    let error = error.unwrap_err();
+    assert!(error.ends_with("error: pods \"x\" is forbidden"), "{error}");
 }
 
 #[test]

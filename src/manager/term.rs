@@ -257,13 +257,14 @@ impl<'a> Term<'a> {
         let is_running = |name: &&str| built.iter().any(|(running, _)| running == name);
         let off = disabled.iter().chain(gated).copied().chain(not_built);
         let off = off.filter(|name| !is_running(name));
+        let clients = self.manager.clients.clone();
         let inside = ManagerInside {
             identity: self.identity.clone(),
             switched_off: off.map(str::to_owned).collect(),
             queues: self.manager.queue_metrics.clone(),
             informers: self.shared.informers.clone(),
             debug: self.manager.debug.clone(),
-            clients: self.manager.clients.clone(),
+            waiting: Box::new(move |client| clients.waiting(client)),
         };
         inside.shared()
     }
@@ -293,8 +294,15 @@ impl<'a> Term<'a> {
 
     /// Initialises the enabled controllers. A controller that its own flag disables is skipped.
     fn build(&self, context: &ControllerContext) -> Result<Vec<Built>, RunError> {
-        for (name, message) in self.manager.config.controllers.notices() {
-            tracing::info!(controller = name, "{message}");
+        for notice in self.manager.config.controllers.notices() {
+            let (controller, message) = (notice.controller, notice.message);
+            if notice.gates.is_empty() {
+                tracing::info!(controller, "{message}");
+            } else {
+                // As klog writes a list.
+                let gates = serde_json::json!(notice.gates);
+                tracing::info!(controller, requiredFeatureGates = %gates, "{message}");
+            }
         }
         let mut built = Vec::new();
         let Selection {

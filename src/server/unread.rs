@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Maximum size of all answers that are not read yet, in bytes. A single answer may be larger.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// What an answer takes in addition to its body: its stream and its head.
+/// The memory of an answer in addition to its body: its stream and its head.
 const OVERHEAD: usize = 1024;
 /// The piece of an answer that is given to the connection at once. The connection holds one for each
 /// stream until the client reads it.

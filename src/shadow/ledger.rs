@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_nobody_makes_is_reported_once() {
+    fn a_write_without_a_counterpart_is_reported_once() {
         let mut story = Story::new();
         story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
         assert_eq!(story.reports, [(34, "spec.replicas".to_owned())]);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn an_object_that_keeps_moving_is_not_reported() {
-        // Both managers follow a user who scales every ten seconds.
+        // Both managers follow a user that scales every ten seconds.
         let mut story = Story::new();
         let wants = |second| Some(scale(second / 10 + 1, second / 10));
         story.run((0, 300, 1), wants, |second| {

@@ -12,7 +12,7 @@ use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_controllers::why::ask;
 use steersman_why::{ClientReader, Question, Report};
 
-use crate::leader::{Caller, Leader, ManagerFlags};
+use crate::leader::{self, Caller, Leader, ManagerFlags};
 
 /// Exit codes.
 const MOVES: u8 = 0;
@@ -108,6 +108,7 @@ async fn answer(args: &Args) -> Result<u8, String> {
         kubeconfig: args.kubeconfig.as_deref(),
         command: "why",
         timeout: TIMEOUT,
+        kubectl: leader::kubectl(),
     };
     let leader = if args.objects_only {
         None

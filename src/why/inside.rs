@@ -1,6 +1,7 @@
 //! The state of this process for explanations.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use steersman_runtime::controller::DebugPages;
@@ -8,7 +9,9 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::workqueue::QueueMetrics;
 use steersman_why::{Code, Dependent, Inside, KeyState, ManagerState, Reason};
 
-use crate::api::Clients;
+/// The number of requests of a client that wait for its throttle now, and the time until the last of
+/// them is sent.
+pub(crate) type Waiting = Box<dyn Fn(&str) -> Option<(usize, Duration)> + Send + Sync>;
 
 /// A manager that leads.
 pub(crate) struct ManagerInside {
@@ -19,7 +22,7 @@ pub(crate) struct ManagerInside {
     pub(crate) queues: QueueMetrics,
     pub(crate) informers: InformerFactory,
     pub(crate) debug: DebugPages,
-    pub(crate) clients: Clients,
+    pub(crate) waiting: Waiting,
 }
 
 impl ManagerInside {
@@ -34,7 +37,7 @@ impl ManagerInside {
             .into_iter()
             .find(|descriptor| descriptor.name == controller)?
             .identity;
-        let (count, left) = self.clients.waiting(identity)?;
+        let (count, left) = (self.waiting)(identity)?;
         let message = format!(
             "{count} requests of the controller wait for the limit of its client (--kube-api-qps, --kube-api-burst)"
         );

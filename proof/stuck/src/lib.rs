@@ -1,5 +1,5 @@
 //! Stories of objects that do not move: states of a cluster that people reported, each with its true
-//! cause and with who can act.
+//! cause, and the people or programs that can act.
 //!
 //! story (data) -> [`Stage`] on paused time -> `why` with and without the leader -> verdict
 //!
@@ -52,7 +52,7 @@ pub enum Step {
 /// The truth about a story.
 #[derive(Debug, Clone, Copy)]
 pub enum Truth {
-    /// The cause: its code, a part of its message, and a part of who can act.
+    /// The cause: its code, a part of its message, and a part of the name of the one that can act.
     Cause(Code, &'static str, &'static str),
     /// The cause, which only the manager knows.
     Inside(Code, &'static str, &'static str),

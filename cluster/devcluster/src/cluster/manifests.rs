@@ -102,6 +102,43 @@ pub enum ManifestError {
         #[source]
         source: Status,
     },
+    /// Several manifests cannot be used, one a line.
+    #[error("{}", lines(.0))]
+    Several(Vec<Self>),
+}
+
+fn lines(errors: &[ManifestError]) -> String {
+    let lines = errors.iter().map(ToString::to_string);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+impl ManifestError {
+    /// All of `errors` as one error, so that a user mends them at once. `Ok` without errors.
+    ///
+    /// # Errors
+    /// The only error, or [`ManifestError::Several`].
+    pub fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Several(errors)),
+        }
+    }
+}
+
+/// Joins the parts, or the errors of all parts that have one.
+pub fn join(
+    parts: impl IntoIterator<Item = Result<Vec<Manifest>, ManifestError>>,
+) -> Result<Vec<Manifest>, ManifestError> {
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Ok(manifests) => all.extend(manifests),
+            Err(ManifestError::Several(several)) => errors.extend(several),
+            Err(error) => errors.push(error),
+        }
+    }
+    ManifestError::all(errors).map(|()| all)
 }
 
 /// Names of the file of a kustomization.
@@ -139,8 +176,7 @@ pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
                 .is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known))
         });
         files.sort();
-        let objects: Result<Vec<_>, _> = files.iter().map(|file| read_file(file)).collect();
-        objects?.concat()
+        join(files.iter().map(|file| read_file(file)))?
     } else {
         read_file(path)?
     };
@@ -188,35 +224,29 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
             file: file.to_owned(),
             message: error.without_snippet().to_string(),
         })?;
-    let mut manifests = Vec::new();
+    let (mut manifests, mut errors) = (Vec::new(), Vec::new());
     for (index, document) in documents.into_iter().enumerate() {
         let objects = match document {
             Value::Null => continue,
-            Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
-                match list.remove("items") {
-                    Some(Value::Array(items)) => items,
-                    _ => Vec::new(),
-                }
-            }
-            other => vec![other],
+            document => items(document),
         };
         for object in objects {
-            for (field, pointer) in [
+            let fields = [
                 ("apiVersion", "/apiVersion"),
                 ("kind", "/kind"),
                 ("metadata.name", "/metadata/name"),
-            ] {
-                if object
-                    .pointer(pointer)
-                    .and_then(Value::as_str)
-                    .is_none_or(str::is_empty)
-                {
-                    return Err(ManifestError::NotAnObject {
-                        file: file.to_owned(),
-                        index: index + 1,
-                        field,
-                    });
-                }
+            ];
+            let is_missing = |pointer: &str| {
+                let text = object.pointer(pointer).and_then(Value::as_str);
+                text.is_none_or(str::is_empty)
+            };
+            if let Some((field, _)) = fields.into_iter().find(|(_, at)| is_missing(at)) {
+                errors.push(ManifestError::NotAnObject {
+                    file: file.to_owned(),
+                    index: index + 1,
+                    field,
+                });
+                continue;
             }
             manifests.push(Manifest {
                 file: file.to_owned(),
@@ -224,7 +254,31 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
             });
         }
     }
-    Ok(manifests)
+    ManifestError::all(errors).map(|()| manifests)
+}
+
+/// The items of a `List`, or of a typed one such as `ConfigMapList`; else the document itself. Items
+/// of a typed list may lack what the list says: their kind and version.
+fn items(mut document: Value) -> Vec<Value> {
+    let kind = document["kind"].as_str().unwrap_or_default().to_owned();
+    let is_list = kind.ends_with("List") && document["items"].is_array();
+    let Some(of) = kind.strip_suffix("List").filter(|_| is_list) else {
+        // `kind: List` without items is empty.
+        return match &*kind {
+            "List" => Vec::new(),
+            _ => vec![document],
+        };
+    };
+    let version = document["apiVersion"].clone();
+    let Value::Array(mut items) = document["items"].take() else {
+        return Vec::new();
+    };
+    let typed = items.iter_mut().filter_map(Value::as_object_mut);
+    for item in typed.filter(|_| !of.is_empty()) {
+        item.entry("kind").or_insert_with(|| of.into());
+        item.entry("apiVersion").or_insert_with(|| version.clone());
+    }
+    items
 }
 
 impl Manifest {
@@ -314,6 +368,39 @@ mod tests {
             .map(|m| (m.kind(), m.namespace(), m.name()))
             .collect();
         assert_eq!(seen, [("ConfigMap", "default", "a"), ("Pod", "other", "b")]);
+    }
+
+    #[test]
+    fn typed_lists_give_their_items_kind_and_version() {
+        let text = "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- {metadata: {name: a}}\n\
+                    - {apiVersion: v1, kind: Pod, metadata: {name: b}}\n";
+        let all = parse(Path::new("f.yaml"), text).unwrap();
+        let seen: Vec<_> = all
+            .iter()
+            .map(|m| (m.text("/apiVersion"), m.kind(), m.name()))
+            .collect();
+        assert_eq!(seen, [("apps/v1", "Deployment", "a"), ("v1", "Pod", "b")]);
+        // A custom resource may be called so.
+        let text = "{apiVersion: example.com/v1, kind: ShoppingList, metadata: {name: c}}";
+        let all = parse(Path::new("f.yaml"), text).unwrap();
+        assert_eq!((all[0].kind(), all[0].name()), ("ShoppingList", "c"));
+    }
+
+    #[test]
+    fn all_wrong_documents_are_reported_at_once() {
+        let text = "{kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n---\n{apiVersion: v1, kind: Pod}\n";
+        let error = parse(Path::new("f.yaml"), text).unwrap_err().to_string();
+        let expected = [
+            "f.yaml: document 1 has no apiVersion: every object needs apiVersion, kind and metadata.name",
+            "f.yaml: document 3 has no metadata.name: every object needs apiVersion, kind and metadata.name",
+        ];
+        assert_eq!(error.lines().collect::<Vec<_>>(), expected);
+        let directory = tempfile::tempdir().unwrap();
+        for (file, text) in [("a.yaml", text), ("b.yaml", "a: [")] {
+            std::fs::write(directory.path().join(file), text).unwrap();
+        }
+        let error = read(directory.path()).unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 3, "{error}");
     }
 
     #[test]

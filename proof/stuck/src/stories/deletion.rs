@@ -267,6 +267,25 @@ metadata: {name: notes, namespace: team}
     },
     Story {
         question: 10,
+        title: "another program has its own finalizer in the spec",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"{apiVersion: v1, kind: Namespace, metadata: {name: team}, spec: {finalizers: [kubernetes, example.com/billing]}}
+"#,
+            ),
+            Step::Wait(5),
+            Step::Delete("namespaces", "", "team"),
+        ],
+        about: ("namespace", "team"),
+        truth: Truth::Cause(
+            Code::NamespaceFinalizer,
+            "example.com/billing",
+            "example.com/billing",
+        ),
+    },
+    Story {
+        question: 10,
         title: "the namespace is in use",
         run: Run::All,
         steps: &[Step::Apply(

@@ -92,6 +92,32 @@ spec:
     },
     Story {
         question: 11,
+        title: "the Deployment behind the Service has no replicas",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers: [{name: main, image: registry/web:1}]
+"#,
+        )],
+        about: ("service", "web"),
+        truth: Truth::Cause(Code::NoPodSelected, "app=web", "owner of the Service"),
+    },
+    Story {
+        question: 11,
         title: "the Service has no selector",
         run: Run::All,
         steps: &[Step::Apply(
@@ -226,6 +252,37 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
         ],
         about: ("pdb", "web"),
         truth: Truth::Cause(Code::UnmanagedPods, "lone", "minAvailable"),
+    },
+    Story {
+        question: 15,
+        title: "a label of the budget's selector is misspelled",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers: [{name: main, image: registry/web:1}]
+"#,
+            ),
+            Step::Wait(30),
+            Step::Apply(
+                r#"apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: wbe}}}
+"#,
+            ),
+        ],
+        about: ("pdb", "web"),
+        truth: Truth::Cause(Code::DisruptionBlocked, "matches no pods", "budget"),
     },
     Story {
         question: 15,
@@ -443,6 +500,66 @@ spec:
         ],
         about: ("pod", "app"),
         truth: Truth::Cause(Code::NodeNotReady, "node-0", "node-0"),
+    },
+    Story {
+        question: 14,
+        title: "no node of the cluster reports",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: v1
+kind: Pod
+metadata: {name: app}
+spec:
+  nodeName: node-0
+  containers: [{name: main, image: registry/web:1}]
+"#,
+            ),
+            Step::Wait(20),
+            Step::Patch(
+                "nodes",
+                "",
+                "node-0",
+                r#"{"metadata":{"annotations":{"simulate.steersman.dev/behaviour":"dead"}}}"#,
+            ),
+            Step::Patch(
+                "nodes",
+                "",
+                "node-1",
+                r#"{"metadata":{"annotations":{"simulate.steersman.dev/behaviour":"dead"}}}"#,
+            ),
+            Step::Wait(60),
+        ],
+        about: ("pod", "app"),
+        truth: Truth::Inside(
+            Code::ZoneStopped,
+            "no node of the cluster is ready",
+            "network between them and the control plane",
+        ),
+    },
+    Story {
+        question: 14,
+        title: "too many nodes of a small zone do not report",
+        run: Run::All,
+        steps: &[
+            Step::Load(
+                r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rack-1"}, "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-28T12:00:05Z"}]}}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rack-2"}, "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-28T12:00:05Z"}]}}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rack-3"}, "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-28T12:00:05Z"}]}}
+---
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app", "namespace": "default", "uid": "a-1", "creationTimestamp": "2026-11-28T12:00:05Z"}, "spec": {"nodeName": "rack-3", "containers": [{"name": "main"}]}, "status": {"phase": "Running", "startTime": "2026-11-28T12:00:05Z", "conditions": [{"type": "Ready", "status": "True"}]}}
+"#,
+            ),
+            Step::Wait(60),
+        ],
+        about: ("pod", "app"),
+        truth: Truth::Inside(
+            Code::ZoneStopped,
+            "the zone is small",
+            "administrator of the nodes",
+        ),
     },
     Story {
         question: 14,

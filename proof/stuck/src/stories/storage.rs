@@ -165,6 +165,23 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
     },
     Story {
         question: 7,
+        title: "the storage driver cannot detach the volume from the old node",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "namespace": "default", "creationTimestamp": "2026-11-28T11:50:00Z"}, "spec": {"nodeName": "node-b", "containers": [{"name": "main"}], "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}, "status": {"phase": "Pending", "startTime": "2026-11-28T11:50:00Z"}}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+---
+{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"}, "spec": {"volumeName": "disk", "accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}}
+---
+{"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "csi-1", "creationTimestamp": "2026-11-28T11:00:00Z", "deletionTimestamp": "2026-11-28T11:51:00Z", "finalizers": ["external-attacher/csi-example-com"]}, "spec": {"attacher": "csi.example.com", "nodeName": "node-a", "source": {"persistentVolumeName": "disk"}}, "status": {"attached": true, "detachError": {"message": "rpc error: the disk is busy"}}}
+"#,
+        )],
+        about: ("pod", "db-0"),
+        truth: Truth::Cause(Code::AttachedElsewhere, "the disk is busy", "node"),
+    },
+    Story {
+        question: 7,
         title: "the volume is attached, and the pod starts",
         run: Run::Nothing,
         steps: &[Step::Load(

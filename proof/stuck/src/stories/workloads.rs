@@ -507,6 +507,33 @@ spec:
     },
     Story {
         question: 5,
+        title: "the ServiceAccount of the pods does not exist",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata:
+      labels: {app: db}
+    spec:
+      serviceAccountName: dba
+      containers: [{name: main, image: registry/web:1}]
+"#,
+        )],
+        about: ("statefulset", "db"),
+        truth: Truth::Cause(
+            Code::ServiceAccountMissing,
+            "dba",
+            "ServiceAccount default/dba",
+        ),
+    },
+    Story {
+        question: 5,
         title: "a partition keeps the old revision",
         run: Run::All,
         steps: &[
@@ -672,6 +699,60 @@ spec:
             "exceeded quota: team",
             "ResourceQuota default/team",
         ),
+    },
+    Story {
+        question: 9,
+        title: "an admission webhook denies the daemon pods",
+        run: Run::All,
+        steps: &[
+            Step::Reject(
+                "create",
+                "pods",
+                403,
+                "Forbidden",
+                "admission webhook \"host.example.com\" denied the request: hostPath is not allowed",
+            ),
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata:
+      labels: {app: agent}
+    spec:
+      containers: [{name: main, image: registry/web:1}]
+"#,
+            ),
+        ],
+        about: ("daemonset", "agent"),
+        truth: Truth::Cause(
+            Code::WebhookRefused,
+            "hostPath is not allowed",
+            "host.example.com",
+        ),
+    },
+    Story {
+        question: 9,
+        title: "the daemon pods never become ready",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata:
+      labels: {app: agent}
+      annotations: {simulate.steersman.dev/behaviour: never-ready}
+    spec:
+      containers: [{name: main, image: registry/web:1}]
+"#,
+        )],
+        about: ("daemonset", "agent"),
+        truth: Truth::Cause(Code::PodNotReady, "", "program"),
     },
     Story {
         question: 9,

@@ -7,15 +7,16 @@ use crate::command::{print, run_beside};
 use crate::dev;
 use crate::registry::ControllerRegistry;
 use crate::summaries::{HELP, VERSION};
-use crate::{check, shadow, version, why};
+use crate::{check, shadow, ui, version, why};
 
 /// Runs a subcommand with its arguments.
 type Run = fn(Vec<String>) -> ExitCode;
 
 /// The functions of the subcommands of every build that have arguments.
-const COMMANDS: [(&str, Run); 3] = [
+const COMMANDS: [(&str, Run); 4] = [
     ("check", check::run),
     ("shadow", shadow::run),
+    ("ui", ui::command::run),
     ("why", why::command::run),
 ];
 

@@ -1,6 +1,6 @@
 //! Names and summaries of the subcommands that every build has, for the help text and manual pages.
 
-use crate::{check, shadow, why};
+use crate::{check, shadow, ui, why};
 
 pub(crate) const HELP: (&str, &str) = (
     "help",
@@ -12,10 +12,11 @@ pub(crate) const VERSION: (&str, &str) = (
 );
 
 /// All of them, sorted by name.
-pub(crate) const OF_EVERY_BUILD: [(&str, &str); 5] = [
+pub(crate) const OF_EVERY_BUILD: [(&str, &str); 6] = [
     ("check", check::ABOUT),
     HELP,
     ("shadow", shadow::ABOUT),
+    ("ui", ui::command::ABOUT),
     VERSION,
     ("why", why::ABOUT),
 ];

@@ -35,6 +35,7 @@ mod library;
 mod lifecycle;
 mod metrics;
 mod nodes;
+mod page;
 mod parity;
 mod program;
 mod release;

@@ -20,8 +20,8 @@ use super::Shared;
 pub(super) const PERIOD: Duration = Duration::from_secs(6);
 /// Samples in the ring: ten minutes.
 const SAMPLES: usize = 100;
-/// The most series in the ring. With [`SAMPLES`], it limits the memory of the ring to 120 KiB.
-const SERIES: usize = 300;
+/// The most series in the ring. With [`SAMPLES`], it limits the memory of the ring to 64 KiB.
+const SERIES: usize = 160;
 
 /// The ring, and the registry that fills it.
 pub(super) struct Flow {
@@ -36,10 +36,10 @@ struct Ring {
     samples: VecDeque<(Timestamp, Vec<f32>)>,
     /// Places of the series in a sample.
     places: HashMap<String, usize>,
-    /// The last totals, for rates.
+    /// The last totals and those before, and the seconds between them, for rates.
     last: Option<(Timestamp, Totals)>,
-    /// The current numbers.
-    now: Value,
+    before: Totals,
+    seconds: f64,
 }
 
 /// Counters at one time.
@@ -94,7 +94,9 @@ impl Flow {
         if ring.is_due(now) {
             let mut totals = Totals::of(&self.registry.gather());
             for (name, wait) in self.queues.oldest_waits() {
-                totals.queues.entry(name).or_default().oldest = wait.as_secs_f64();
+                if let Some(queue) = totals.queues.get_mut(&name) {
+                    queue.oldest = wait.as_secs_f64();
+                }
             }
             ring.add(now, totals);
         }
@@ -229,77 +231,24 @@ impl Ring {
             None => (1.0, totals.clone()),
         };
         let mut sample = vec![f32::NAN; self.places.len()];
-        self.now = self.compare(&totals, &before, seconds, &mut sample);
+        for (name, value) in compare(&totals, &before, seconds).1 {
+            self.plot(&mut sample, name, value);
+        }
         self.samples.push_back((now, sample));
         if self.samples.len() > SAMPLES {
             self.samples.pop_front();
         }
         self.last = Some((now, totals));
+        (self.before, self.seconds) = (before, seconds);
     }
 
-    /// The current numbers. Puts those with a plot into `sample`.
-    fn compare(
-        &mut self,
-        now: &Totals,
-        before: &Totals,
-        seconds: f64,
-        sample: &mut Vec<f32>,
-    ) -> Value {
-        let (no_queue, no_informer) = (Queue::default(), Informer::default());
-        let no_requests = Requests::default();
-        let mut queues = Vec::new();
-        for (name, queue) in &now.queues {
-            let old = before.queues.get(name).unwrap_or(&no_queue);
-            let syncs = rate(queue.syncs, old.syncs, seconds);
-            let took = mean((queue.seconds, old.seconds), (queue.syncs, old.syncs));
-            let retries = rate(queue.retries, old.retries, seconds);
-            self.plot(sample, "queue.depth", name, queue.depth);
-            self.plot(sample, "queue.syncs", name, syncs);
-            queues.push(json!({
-                "name": name, "depth": queue.depth, "oldest": round(queue.oldest),
-                "running": round(queue.running), "syncs": syncs, "seconds": took,
-                "retries": retries, "total": queue.syncs,
-            }));
-        }
-        let mut informers = Vec::new();
-        for (resource, informer) in &now.informers {
-            let old = before.informers.get(resource).unwrap_or(&no_informer);
-            let events = rate(informer.events, old.events, seconds);
-            self.plot(sample, "informer.events", resource, events);
-            informers.push(json!({
-                "resource": resource, "objects": informer.objects, "bytes": informer.bytes,
-                "age": round(informer.age), "events": events, "relists": informer.relists,
-            }));
-        }
-        let mut requests = Vec::new();
-        for (verb, of) in &now.requests {
-            let old = before.requests.get(verb).unwrap_or(&no_requests);
-            let per_second = rate(of.count, old.count, seconds);
-            let took = mean((of.seconds, old.seconds), (of.answered, old.answered));
-            self.plot(sample, "request.rate", verb, per_second);
-            self.plot(sample, "request.seconds", verb, took);
-            requests.push(json!({
-                "verb": verb, "rate": per_second, "seconds": took,
-                "failed": rate(of.failed, old.failed, seconds), "total": of.count,
-            }));
-        }
-        let mut throttle = Vec::new();
-        for (client, waited) in &now.throttle {
-            let old = before.throttle.get(client).copied().unwrap_or_default();
-            let waits = rate(*waited, old, seconds);
-            if waits > 0.0 {
-                throttle.push(json!({ "client": client, "waits": waits }));
-            }
-        }
-        json!({ "queues": queues, "informers": informers, "requests": requests, "throttle": throttle })
-    }
-
-    fn plot(&mut self, sample: &mut Vec<f32>, what: &str, of: &str, value: f64) {
+    /// Puts the value of a series into `sample`, unless the ring has too many series.
+    fn plot(&mut self, sample: &mut Vec<f32>, name: String, value: f64) {
         let next = self.places.len();
-        if next >= SERIES && !self.places.contains_key(&format!("{what} {of}")) {
+        if next >= SERIES && !self.places.contains_key(&name) {
             return;
         }
-        let place = *self.places.entry(format!("{what} {of}")).or_insert(next);
+        let place = *self.places.entry(name).or_insert(next);
         if place == sample.len() {
             sample.push(f32::NAN);
         }
@@ -322,11 +271,68 @@ impl Ring {
             plots.insert(name.clone(), values.collect());
         }
         let times = self.samples.iter().map(|(at, _)| at.as_millisecond());
-        let mut view = self.now.clone();
+        let nothing = Totals::default();
+        let now = self.last.as_ref().map_or(&nothing, |(_, totals)| totals);
+        let (mut view, _) = compare(now, &self.before, self.seconds);
         view["times"] = times.collect();
         view["plots"] = Value::Object(plots);
         view
     }
+}
+
+/// The current numbers, and the values of the series with a plot.
+fn compare(now: &Totals, before: &Totals, seconds: f64) -> (Value, Vec<(String, f64)>) {
+    let (no_queue, no_informer) = (Queue::default(), Informer::default());
+    let no_requests = Requests::default();
+    let mut plots = Vec::new();
+    let mut queues = Vec::new();
+    for (name, queue) in &now.queues {
+        let old = before.queues.get(name).unwrap_or(&no_queue);
+        let syncs = rate(queue.syncs, old.syncs, seconds);
+        let took = mean((queue.seconds, old.seconds), (queue.syncs, old.syncs));
+        let retries = rate(queue.retries, old.retries, seconds);
+        plots.push((format!("queue.depth {name}"), queue.depth));
+        plots.push((format!("queue.syncs {name}"), syncs));
+        queues.push(json!({
+            "name": name, "depth": queue.depth, "oldest": round(queue.oldest),
+            "running": round(queue.running), "syncs": syncs, "seconds": took,
+            "retries": retries, "total": queue.syncs,
+        }));
+    }
+    let mut informers = Vec::new();
+    for (resource, informer) in &now.informers {
+        let old = before.informers.get(resource).unwrap_or(&no_informer);
+        let events = rate(informer.events, old.events, seconds);
+        plots.push((format!("informer.events {resource}"), events));
+        informers.push(json!({
+            "resource": resource, "objects": informer.objects, "bytes": informer.bytes,
+            "age": round(informer.age), "events": events, "relists": informer.relists,
+        }));
+    }
+    let mut requests = Vec::new();
+    for (verb, of) in &now.requests {
+        let old = before.requests.get(verb).unwrap_or(&no_requests);
+        let per_second = rate(of.count, old.count, seconds);
+        let took = mean((of.seconds, old.seconds), (of.answered, old.answered));
+        plots.push((format!("request.rate {verb}"), per_second));
+        plots.push((format!("request.seconds {verb}"), took));
+        requests.push(json!({
+            "verb": verb, "rate": per_second, "seconds": took,
+            "failed": rate(of.failed, old.failed, seconds), "total": of.count,
+        }));
+    }
+    let mut throttle = Vec::new();
+    for (client, waited) in &now.throttle {
+        let old = before.throttle.get(client).copied().unwrap_or_default();
+        let waits = rate(*waited, old, seconds);
+        if waits > 0.0 {
+            throttle.push(json!({ "client": client, "waits": waits }));
+        }
+    }
+    let view = json!({
+        "queues": queues, "informers": informers, "requests": requests, "throttle": throttle,
+    });
+    (view, plots)
 }
 
 /// Whole numbers without a point, others with four digits.

@@ -6,19 +6,20 @@ use steersman_values::resource::{EVENTS, LEASES};
 use steersman_why::{ClientReader, Doc, Loaded, Need, Reader};
 
 use super::asked::list;
-use crate::why::Why;
 
-/// The Lease as its record tells, and this process.
+/// The caches of a manager.
+pub(super) fn caches(informers: &InformerFactory) -> Value {
+    json!({ "notSynced": informers.not_synced(), "findings": informers.findings() })
+}
+
+/// The Lease as its record tells, and the process that answers; `leads` is `None` if that is no manager.
 pub(super) async fn view(
     reader: &ClientReader,
-    why: &Why,
-    informers: Option<&InformerFactory>,
+    lease: Option<(&str, &str)>,
+    leads: Option<bool>,
+    caches: Value,
 ) -> Value {
-    let caches = informers.map(|informers| {
-        json!({ "notSynced": informers.not_synced(), "findings": informers.findings() })
-    });
-    let leads = why.inside().is_some();
-    let Some((namespace, name)) = why.lease() else {
+    let Some((namespace, name)) = lease else {
         return json!({ "elects": false, "leads": leads, "caches": caches });
     };
     let need = Need::Object {

@@ -9,11 +9,13 @@
 mod asked;
 mod assets;
 pub(crate) mod browser;
+pub(crate) mod command;
 mod flow;
 mod garbage;
 mod leadership;
 mod nodes;
 mod rollouts;
+#[cfg(feature = "dev")]
 mod simulate;
 mod steps;
 mod stream;
@@ -57,7 +59,8 @@ struct Inner {
     debug: DebugPages,
     informers: OnceLock<InformerFactory>,
     streams: stream::Limit,
-    simulator: OnceLock<Arc<dyn simulate::Simulator>>,
+    #[cfg(feature = "dev")]
+    simulator: OnceLock<Arc<dyn Simulator>>,
 }
 
 impl Ui {
@@ -76,6 +79,7 @@ impl Ui {
             debug,
             informers: OnceLock::new(),
             streams: stream::Limit::default(),
+            #[cfg(feature = "dev")]
             simulator: OnceLock::new(),
         }))
     }
@@ -99,11 +103,19 @@ impl Ui {
         let _ = self.0.simulator.set(simulator);
     }
 
+    /// Whether the page has buttons for simulated failures.
+    fn simulates(&self) -> bool {
+        #[cfg(feature = "dev")]
+        return self.0.simulator.get().is_some();
+        #[cfg(not(feature = "dev"))]
+        false
+    }
+
     /// The answer to a request for `/ui` or `/debug/ui` or a path below.
     pub(crate) async fn answer(&self, request: axum::extract::Request) -> Response {
         let path = request.uri().path().to_owned();
         // A page of another site must not reach a port without credentials by a name of its own.
-        if self.0.simulator.get().is_some() && !is_loopback(&request) {
+        if self.simulates() && !is_loopback(&request) {
             return text(
                 StatusCode::FORBIDDEN,
                 "this page answers to 127.0.0.1 and localhost alone\n",
@@ -118,9 +130,12 @@ impl Ui {
         let Some(caller) = head.extensions.get::<Caller>().cloned() else {
             return text(StatusCode::FORBIDDEN, "the caller is unknown\n");
         };
+        #[cfg(feature = "dev")]
         if name == "simulate" {
             return simulate::answer(self.0.simulator.get(), &head, body).await;
         }
+        // No view has a use for a body.
+        drop(body);
         let Some(view) = View::named(&name, head.uri.query().unwrap_or_default()) else {
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
@@ -143,7 +158,7 @@ impl Ui {
             "kubernetes": version::GIT_VERSION,
             "leads": inside.is_some(),
             "identity": inside.map(|manager| manager.identity).unwrap_or_default(),
-            "simulates": self.0.simulator.get().is_some(),
+            "simulates": self.simulates(),
         })
     }
 }

@@ -9,21 +9,21 @@
 //! The rest after a view is at least 49 times as long as the view took, so a reader costs at most a
 //! fiftieth of a core.
 
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use http::HeaderMap;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
-use super::Produce;
-use crate::access::{NOSNIFF, text};
+use super::{Produce, Shared};
+use crate::access::NOSNIFF;
 
 /// The longest life of a stream. Below the time limit of idle connections.
 const LIFE: Duration = Duration::from_secs(60);
@@ -33,20 +33,30 @@ const RETRY: Duration = Duration::from_millis(300);
 const LONGEST_REST: Duration = Duration::from_secs(300);
 /// How many times as long as a view took the rest is.
 const RESTS: u32 = 49;
-/// Streams at once. A browser has one or two.
+/// Streams at once. A browser has one; a proxy between may keep those that it has left. A further stream
+/// ends the oldest one, whose browser comes back if it is still there.
 const MAX_STREAMS: usize = 32;
 
 /// Marks a response whose body is made while it is sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Streamed;
 
-/// The number of streams that may still open.
-#[derive(Clone)]
-pub(super) struct Limit(Arc<Semaphore>);
+/// The latest streams, oldest first.
+#[derive(Clone, Default)]
+pub(super) struct Limit(Shared<VecDeque<CancellationToken>>);
 
-impl Default for Limit {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_STREAMS)))
+impl Limit {
+    /// Ends the oldest stream if there are too many. The token ends the new one.
+    fn open(&self) -> CancellationToken {
+        let token = CancellationToken::new();
+        let mut streams = self.0.lock();
+        streams.push_back(token.clone());
+        if streams.len() > MAX_STREAMS
+            && let Some(oldest) = streams.pop_front()
+        {
+            oldest.cancel();
+        }
+        token
     }
 }
 
@@ -58,17 +68,12 @@ struct State<P> {
     due: Instant,
     ends: Instant,
     is_first: bool,
-    _permit: OwnedSemaphorePermit,
+    /// Cancelled when newer streams take the place of this one.
+    over: CancellationToken,
 }
 
 /// The stream of the views of `source`.
 pub(super) fn answer(source: impl Produce, limit: &Limit, headers: &HeaderMap) -> Response {
-    let Ok(permit) = Arc::clone(&limit.0).try_acquire_owned() else {
-        return text(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too many streams are open; close a page\n",
-        );
-    };
     let now = Instant::now();
     let (due, sent) = last_event(headers);
     let state = State {
@@ -77,7 +82,7 @@ pub(super) fn answer(source: impl Produce, limit: &Limit, headers: &HeaderMap) -
         due: now + due,
         ends: now + LIFE,
         is_first: true,
-        _permit: permit,
+        over: limit.open(),
     };
     let events = stream::unfold(state, |state| async move {
         let (event, state) = next(state).await?;
@@ -103,10 +108,16 @@ async fn next<P: Produce>(mut state: State<P>) -> Option<(String, State<P>)> {
     }
     loop {
         if state.due >= state.ends {
-            tokio::time::sleep_until(state.ends).await;
+            tokio::select! {
+                () = state.over.cancelled() => {}
+                () = tokio::time::sleep_until(state.ends) => {}
+            }
             return None;
         }
-        tokio::time::sleep_until(state.due).await;
+        tokio::select! {
+            () = state.over.cancelled() => return None,
+            () = tokio::time::sleep_until(state.due) => {}
+        }
         let began = Instant::now();
         let made = state.source.produce().await;
         let rest = rest(began.elapsed(), state.source.period());
@@ -162,6 +173,7 @@ fn last_event(headers: &HeaderMap) -> (Duration, Option<u64>) {
 #[cfg(test)]
 mod tests {
     use futures::future::BoxFuture;
+    use http::StatusCode;
     use http_body_util::BodyExt;
     use parking_lot::Mutex;
 
@@ -250,6 +262,22 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         let found = events(&[view], Duration::from_secs(2), "98000.1").await;
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_further_stream_ends_the_oldest_one() {
+        let limit = Limit::default();
+        let open = || {
+            let source = Views(Mutex::new(vec![json!({"n": 1})]), Duration::ZERO);
+            answer(source, &limit, &HeaderMap::new()).into_body()
+        };
+        let (oldest, second) = (open(), open());
+        let _others: Vec<Body> = (2..=MAX_STREAMS).map(|_| open()).collect();
+        let began = Instant::now();
+        oldest.collect().await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(1));
+        second.collect().await.unwrap();
+        assert_eq!(began.elapsed(), LIFE);
     }
 
     #[test]

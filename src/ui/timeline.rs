@@ -4,12 +4,10 @@
 //!
 //! The reason of a write is the object whose sync sent it. The reason of an Event is its own.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::{HashMap, VecDeque};
 use steersman_client::Write;
 use steersman_values::resource::ResourceType;
 
@@ -34,13 +32,14 @@ struct Ring {
     writes: VecDeque<Kept>,
     bytes: usize,
     /// One text per client.
-    clients: Vec<Arc<str>>,
+    clients: Vec<String>,
 }
 
 /// A write as it is kept, in few bytes.
 struct Kept {
     at: i64,
-    client: Arc<str>,
+    /// Its place in [`Ring::clients`].
+    client: u16,
     method: Method,
     code: u16,
     /// Path, key of the sync, reason and message, with line ends between them.
@@ -131,7 +130,7 @@ impl Timeline {
     pub(super) async fn view(&self, caller: &Caller) -> Value {
         let shown: Vec<Shown> = {
             let ring = self.0.lock();
-            ring.writes.iter().rev().map(Shown::of).collect()
+            ring.shown().collect()
         };
         let mut rights = Rights {
             caller,
@@ -190,14 +189,24 @@ fn is_collection(path: &str) -> bool {
 }
 
 impl Ring {
-    fn client(&mut self, agent: &str) -> Arc<str> {
+    /// The place of the client with this user agent.
+    fn client(&mut self, agent: &str) -> u16 {
         let name = agent.rsplit(['/', ':']).next().unwrap_or(agent);
-        if let Some(known) = self.clients.iter().find(|known| &***known == name) {
-            return Arc::clone(known);
-        }
-        let name: Arc<str> = name.into();
-        self.clients.push(Arc::clone(&name));
-        name
+        let known = self.clients.iter().position(|known| known == name);
+        let place = known.unwrap_or_else(|| {
+            self.clients.push(name.to_owned());
+            self.clients.len() - 1
+        });
+        // A manager has some dozen clients.
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    /// The writes, newest first.
+    fn shown(&self) -> impl Iterator<Item = Shown> {
+        self.writes.iter().rev().map(|kept| {
+            let client = self.clients.get(usize::from(kept.client));
+            Shown::of(kept, client.map(String::as_str).unwrap_or_default())
+        })
     }
 
     fn push(&mut self, write: Kept) {
@@ -250,7 +259,7 @@ struct Place<'a> {
 }
 
 impl Shown {
-    fn of(kept: &Kept) -> Self {
+    fn of(kept: &Kept, client: &str) -> Self {
         let mut lines = kept.text.split('\n');
         let path = lines.next().unwrap_or_default();
         let (sync, reason) = (lines.next(), lines.next());
@@ -267,7 +276,7 @@ impl Shown {
         ));
         Self {
             at: kept.at,
-            by: kept.client.to_string(),
+            by: client.to_owned(),
             verb: match kept.method {
                 Method::Create => "create",
                 Method::Replace => "update",
@@ -347,7 +356,7 @@ mod tests {
         let timeline = Timeline::default();
         timeline.record(Timestamp::UNIX_EPOCH, write);
         let ring = timeline.0.lock();
-        ring.writes.back().map(Shown::of)
+        ring.shown().next()
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use steersman_controllers::why::ask;
-use steersman_why::{Explanation, Question, Role};
+use steersman_controllers::why::{AskError, ask};
+use steersman_why::{Explanation, Question, Report, Role};
 
 use super::asked::{Asked, Refusal, asked};
 use super::{Ui, garbage, leadership, nodes, rollouts, steps};
@@ -73,18 +73,16 @@ impl View {
             Self::About => json!({}),
             Self::Stuck { question } => {
                 let asked = ask(&reader(), now, inner.why.inside(), question).await;
-                let report = asked.map_err(|error| (StatusCode::NOT_FOUND, error.to_string()))?;
-                let answers: Vec<Value> = report.answers.iter().map(told).collect();
-                let mut data = serde_json::to_value(&report)
-                    .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-                data["answers"] = answers.into();
-                data
+                report(asked)?
             }
             Self::Rollouts { namespace } => rollouts::view(&reader(), namespace).await,
             Self::Steps { of } => steps::view(&reader(), of).await?,
             Self::Flow => inner.flow.view(now),
             Self::Leadership => {
-                leadership::view(&reader(), &inner.why, inner.informers.get()).await
+                let caches = inner.informers.get().map(leadership::caches);
+                let leads = Some(inner.why.inside().is_some());
+                let caches = caches.unwrap_or_default();
+                leadership::view(&reader(), inner.why.lease(), leads, caches).await
             }
             Self::Garbage { of } => {
                 garbage::view(&reader(), caller, &inner.debug, of.as_ref()).await?
@@ -95,6 +93,16 @@ impl View {
         data["time"] = json!(now);
         Ok(data)
     }
+}
+
+/// A report with the role of each reason.
+pub(super) fn report(asked: Result<Report, AskError>) -> Result<Value, Refusal> {
+    let report = asked.map_err(|error| (StatusCode::NOT_FOUND, error.to_string()))?;
+    let answers: Vec<Value> = report.answers.iter().map(told).collect();
+    let mut data = serde_json::to_value(&report)
+        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    data["answers"] = answers.into();
+    Ok(data)
 }
 
 /// An answer whose reasons have their role, which decides about form and place.

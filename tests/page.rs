@@ -1,0 +1,366 @@
+//! The page `/ui/` and its data, behind the guard of a whole manager, and through `steersman ui`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use http::Method;
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::auth::User;
+use steersman_values::clock::Clock;
+
+use crate::support::secured::Secured;
+use crate::support::{LIMIT, steersman};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/shop/jobs";
+
+/// Metadata; without a namespace if it is empty.
+fn named(name: &str, namespace: &str) -> Value {
+    match namespace {
+        "" => json!({ "name": name }),
+        namespace => json!({ "name": name, "namespace": namespace }),
+    }
+}
+
+/// A cluster with two namespaces that have a Job each, and users with different rights.
+async fn cluster() -> DevCluster {
+    let cluster = DevCluster::new(Clock::system());
+    for namespace in ["shop", "bank"] {
+        let made =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        cluster.create(made).await.unwrap();
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "import", "namespace": namespace},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+        });
+        cluster.create(job).await.unwrap();
+    }
+    let role = |kind: &str, name: &str, namespace: &str, rules: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": named(name, namespace), "rules": rules,
+        })
+    };
+    let paths = json!([{"nonResourceURLs": ["/ui/", "/ui/*", "/debug/ui", "/debug/ui/*"], "verbs": ["get"]}]);
+    let jobs = json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}]);
+    cluster
+        .create(role("ClusterRole", "page", "", paths))
+        .await
+        .unwrap();
+    cluster
+        .create(role("Role", "jobs", "shop", jobs))
+        .await
+        .unwrap();
+    let binding = |kind: &str, role: &str, namespace: &str| {
+        let of = if kind == "RoleBinding" {
+            "Role"
+        } else {
+            "ClusterRole"
+        };
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": named(role, namespace),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": of, "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}],
+        })
+    };
+    cluster
+        .create(binding("ClusterRoleBinding", "page", ""))
+        .await
+        .unwrap();
+    cluster
+        .create(binding("RoleBinding", "jobs", "shop"))
+        .await
+        .unwrap();
+    cluster.add_token("viewer-token", User::new("viewer", ["people"]));
+    cluster.add_token("joe-token", User::new("joe", ["people"]));
+    cluster
+}
+
+/// Status, head and body of a GET with a bearer token.
+fn get(secured: &Secured, path: &str, token: &str) -> (u16, String, String) {
+    let header = match token {
+        "" => String::new(),
+        token => format!("authorization: Bearer {token}\r\n"),
+    };
+    let (head, body) = secured.ask(&format!("GET {path}"), &header, "", None);
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), body)
+}
+
+fn parsed(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_and_its_data_need_the_rights_of_the_caller() {
+    let secured = Secured::start(cluster().await, &["--ui"]).await;
+    // (path, token, status)
+    let cases = [
+        ("/ui/", "", 403),
+        ("/ui/", "made-up", 401),
+        ("/ui/", "joe-token", 403),
+        ("/ui/", "viewer-token", 200),
+        ("/ui/main.js", "viewer-token", 200),
+        ("/ui/other.js", "viewer-token", 404),
+        ("/debug/ui/flow", "", 403),
+        ("/debug/ui/flow", "joe-token", 403),
+        ("/debug/ui/flow", "viewer-token", 200),
+        ("/debug/ui/secrets", "viewer-token", 404),
+        ("/debug/ui/simulate", "viewer-token", 404),
+        ("/debug/ui/garbage/jobs/bank/import", "viewer-token", 403),
+        ("/debug/ui/garbage/jobs/shop/import", "viewer-token", 200),
+    ];
+    for (path, token, expected) in cases {
+        let (status, _, body) = get(&secured, path, token);
+        assert_eq!(status, expected, "{path} {token:?}: {body}");
+    }
+    let (_, head, body) = get(&secured, "/ui/", "viewer-token");
+    for part in [
+        "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'",
+        "frame-ancestors 'none'",
+        "x-content-type-options: nosniff",
+        "cache-control: no-cache, private",
+    ] {
+        assert!(head.contains(part), "{part} is not in {head}");
+    }
+    assert!(body.contains("main.js"), "{body}");
+
+    // All namespaces need a right for all of them. One namespace needs a right there.
+    let all = parsed(&get(&secured, "/debug/ui/rollouts", "viewer-token").2);
+    assert_eq!(all["items"], json!([]), "{all}");
+    let left = all["withheld"].to_string();
+    assert!(left.contains("jobs: you may not get them"), "{left}");
+    let shop = get(
+        &secured,
+        "/debug/ui/rollouts?namespace=shop",
+        "viewer-token",
+    )
+    .2;
+    let shop = parsed(&shop);
+    assert_eq!(shop["items"][0]["name"], "import", "{shop}");
+    assert_eq!(shop["items"].as_array().unwrap().len(), 1, "{shop}");
+    let bank = get(
+        &secured,
+        "/debug/ui/rollouts?namespace=bank",
+        "viewer-token",
+    )
+    .2;
+    assert_eq!(parsed(&bank)["items"], json!([]), "{bank}");
+
+    let writes = timeline(&secured, "viewer-token");
+    let items = writes["items"].as_array().unwrap();
+    assert!(writes["withheld"].as_u64() > Some(0), "{writes}");
+    for write in items {
+        assert_eq!(
+            (&write["resource"], &write["namespace"]),
+            (&json!("jobs"), &json!("shop"))
+        );
+    }
+    secured.stop().await;
+}
+
+/// The timeline, as soon as it has a write about the Job of the shop.
+fn timeline(secured: &Secured, token: &str) -> Value {
+    let began = std::time::Instant::now();
+    loop {
+        let found = parsed(&get(secured, "/debug/ui/timeline", token).2);
+        if found["items"]
+            .as_array()
+            .is_some_and(|items| !items.is_empty())
+        {
+            return found;
+        }
+        assert!(began.elapsed() < LIMIT, "{found}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_flag_there_is_no_page() {
+    let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
+    let master = secured.clients.master();
+    for path in ["/ui/", "/ui", "/debug/ui", "/debug/ui/flow"] {
+        let (head, body) = secured.ask(&format!("GET {path}"), "", "", Some(&master));
+        assert!(head.starts_with("HTTP/1.1 404 "), "{path}: {head}");
+        assert_eq!(body, "404 page not found\n");
+    }
+    secured.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_sends_a_view_again_when_it_has_changed() {
+    let secured = Secured::start(cluster().await, &["--ui"]).await;
+    let tls = secured.tls(Some(&secured.clients.master()));
+    let address = secured.address;
+    let (seen, changed) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut connection = rustls::ClientConnection::new(tls, name).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+        let request = "GET /debug/ui/rollouts?namespace=shop HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+        tls.write_all(request.as_bytes()).unwrap();
+        for line in BufReader::new(tls).lines() {
+            let line = line.unwrap();
+            let Some(data) = line.strip_prefix("data: ") else {
+                continue;
+            };
+            let names = parsed(data)["items"].to_string();
+            if seen.send(names.contains("\"second\"")).is_err() || names.contains("\"second\"") {
+                return;
+            }
+        }
+    });
+    let first = tokio::task::block_in_place(|| changed.recv_timeout(LIMIT)).unwrap();
+    assert!(!first, "the Job does not exist yet");
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "second", "namespace": "shop"},
+        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+    });
+    let created = secured
+        .cluster
+        .call(Method::POST, JOBS, "application/json", job.to_string())
+        .await;
+    created.unwrap();
+    tokio::task::block_in_place(|| {
+        while !changed.recv_timeout(LIMIT).unwrap() {}
+        reader.join().unwrap();
+    });
+    secured.stop().await;
+}
+
+/// `steersman ui` of a user. Dropping it ends the process.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(secured: &Secured) -> Self {
+        let file = |name: &str| secured.home.path().join(name).display().to_string();
+        let mut child = steersman(&[
+            "ui",
+            "--kubeconfig",
+            &file("kubeconfig"),
+            "--manager-ca",
+            &file("kube-controller-manager.crt"),
+            "--manager-port",
+            &secured.address.port().to_string(),
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("look at it at http://").unwrap();
+        let address = address.strip_suffix("/ui/").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    /// Status and body of the answer to a request with this `Host`.
+    fn ask(&self, method: &str, path: &str, host: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (
+            head.split(' ').nth(1).unwrap().parse().unwrap(),
+            body.to_owned(),
+        )
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steersman_ui_serves_the_page_of_the_leader_on_this_machine() {
+    let secured = Secured::start(cluster().await, &["--ui"]).await;
+    tokio::task::block_in_place(|| {
+        let page = Served::start(&secured);
+        let own = page.address.clone();
+        assert_eq!(page.ask("GET", "/ui/", &own).0, 200);
+        for path in [
+            "flow",
+            "stuck",
+            "timeline",
+            "leadership",
+            "rollouts",
+            "nodes",
+            "garbage",
+        ] {
+            let (status, body) = page.ask("GET", &format!("/debug/ui/{path}"), &own);
+            assert_eq!(status, 200, "{path}: {body}");
+            assert!(parsed(&body)["time"].is_string(), "{path}: {body}");
+        }
+        let (_, stuck) = page.ask("GET", "/debug/ui/stuck", &own);
+        assert_ne!(
+            parsed(&stuck)["leader"],
+            "",
+            "the leader has answered: {stuck}"
+        );
+        // A page of another site reaches this port by a name of its own.
+        assert_eq!(
+            page.ask("GET", "/debug/ui/stuck", "evil.example.com").0,
+            403
+        );
+        assert_eq!(page.ask("POST", "/debug/ui/simulate", &own).0, 405);
+        assert_eq!(page.ask("GET", "/metrics", &own).0, 404);
+    });
+    secured.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steersman_ui_shows_objects_without_a_leader_that_has_the_page() {
+    let secured = Secured::start(cluster().await, &[]).await;
+    tokio::task::block_in_place(|| {
+        let page = Served::start(&secured);
+        let own = page.address.clone();
+        let (status, body) = page.ask("GET", "/debug/ui/stuck", &own);
+        let stuck = parsed(&body);
+        assert_eq!((status, &stuck["leader"]), (200, &json!("")), "{body}");
+        assert!(
+            stuck["withoutLeader"]
+                .as_str()
+                .is_some_and(|why| why.contains("404")),
+            "{body}"
+        );
+        let (status, body) = page.ask("GET", "/debug/ui/flow", &own);
+        assert_eq!(status, 502, "{body}");
+        assert!(body.contains("--ui"), "{body}");
+    });
+    secured.stop().await;
+}
+
+/// Stories of people in a real browser. They say so where there is none.
+#[test]
+fn people_find_the_cause_in_a_browser() {
+    let Some(python) = crate::support::python("unittest") else {
+        return;
+    };
+    let stories = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/stories.py");
+    let done = std::process::Command::new(python)
+        .args([stories, "-v"])
+        .env("STEERSMAN", env!("CARGO_BIN_EXE_steersman"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    if said.contains("skipped=") {
+        crate::support::skip("no Chromium; on Debian: apt-get install chromium chromium-driver");
+    }
+}

@@ -63,6 +63,7 @@ impl Server {
         let tracking = Tracking::Update(&author);
         let (mut object, mut warnings) =
             decode::object(resource, call.content_type, &call.body, strictness)?;
+        call.origin.warn_early(&warnings);
         check_name(target, &object)?;
         place(target, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
@@ -140,6 +141,7 @@ impl Server {
             warnings = strictness.warnings_or_error(field_errors, |why| {
                 patch.invalid(&result, &format!("strict decoding error: {why}"))
             })?;
+            call.origin.warn_early(&warnings);
             let mut object = resource.to_kept(object);
             warnings.extend(owners::dedup(&mut object, owners::PATCHED));
             check_name(target, &object)?;
@@ -209,7 +211,7 @@ impl Server {
         }
         self.manage_change(resource, &mut new, old, given, writing.tracking);
         if part.is_none() {
-            self.admit_change(target, &mut new);
+            self.admit_change(target, &mut new, old);
         }
         if let Some(origin) = writing.origin {
             let request = Request {
@@ -223,7 +225,7 @@ impl Server {
             };
             let built_in = |object: &mut Value| {
                 if part.is_none() {
-                    self.admit_change(target, object);
+                    self.admit_change(target, object, old);
                 }
                 Ok(())
             };
@@ -273,7 +275,7 @@ impl Server {
             })?;
         }
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
-            metadata::grow_generation(&mut new);
+            metadata::advance_generation(resource, &mut new);
         }
         // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old), writing.dry_run)?;

@@ -312,6 +312,18 @@ async fn pods_get_accounts_and_priorities_if_enabled() {
         ),
         (&json!(0), &Value::Null)
     );
+    // A client that does not know the field leaves it out.
+    let mut without = made.clone();
+    without["spec"].as_object_mut().unwrap().remove("priority");
+    without["metadata"]["labels"] = json!({"a": "b"});
+    let path = "/api/v1/namespaces/default/pods/plain";
+    let changed = crate::support::send(&cluster, "PUT", path, &without).await;
+    assert_eq!(
+        (changed.code, &changed.body["spec"]["priority"]),
+        (200, &json!(0)),
+        "{}",
+        changed.body
+    );
 
     let unknown = [
         (
@@ -675,4 +687,59 @@ async fn new_objects_of_storage_get_the_finalizer_that_protects_them() {
             assert_eq!(*finalizers, new["metadata"]["finalizers"]);
         }
     }
+}
+
+/// Recorded from kube-apiserver 1.36.2.
+#[tokio::test(start_paused = true)]
+async fn pods_get_the_zone_and_region_of_their_node() {
+    const ZONE: &str = "topology.kubernetes.io/zone";
+    const REGION: &str = "topology.kubernetes.io/region";
+    let cluster = DevCluster::new(clock());
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "labels": {ZONE: "a", REGION: "r", "topology.kubernetes.io/other": "o"}},
+    });
+    cluster.create(node).await.unwrap();
+    let mut placed = pod("placed", json!({"nodeName": "n"}));
+    placed["metadata"]["labels"] = json!({ZONE: "mine"});
+    let placed = cluster.create(placed).await.unwrap();
+    assert_eq!(
+        placed["metadata"]["labels"],
+        json!({ZONE: "a", REGION: "r"})
+    );
+
+    // (name, target of the binding, labels)
+    let cases = [
+        (
+            "bound",
+            json!({"kind": "Node", "name": "n"}),
+            json!({"x": "y", ZONE: "a", REGION: "r"}),
+        ),
+        ("without-kind", json!({"name": "n"}), json!({"x": "y"})),
+    ];
+    for (name, target, labels) in cases {
+        cluster.create(pod(name, json!({}))).await.unwrap();
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        let binding = json!({"metadata": {"name": name, "labels": {"x": "y"}}, "target": target});
+        let answer =
+            crate::support::send(&cluster, "POST", &format!("{path}/binding"), &binding).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        let bound = cluster.get(&path).await.unwrap();
+        assert_eq!(bound["metadata"]["labels"], labels, "{name}");
+    }
+
+    let gated = json!({"schedulingGates": [{"name": "g"}]});
+    cluster.create(pod("gated", gated)).await.unwrap();
+    let path = "/api/v1/namespaces/default/pods/gated/binding";
+    let binding = json!({"metadata": {"name": "gated"}, "target": {"kind": "Node", "name": "n"}});
+    let answer = crate::support::send(&cluster, "POST", path, &binding).await;
+    assert_eq!(
+        (answer.code, answer.body["message"].as_str()),
+        (
+            409,
+            Some(
+                "Operation cannot be fulfilled on pods/binding \"gated\": pod gated has non-empty .spec.schedulingGates"
+            )
+        )
+    );
 }

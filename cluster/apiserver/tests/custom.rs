@@ -487,6 +487,22 @@ async fn documents_describe_built_in_and_custom_kinds() {
         pod["volumes"]["x-kubernetes-patch-strategy"],
         "merge,retainKeys"
     );
+    let container = &schemas["io.k8s.api.core.v1.Container"]["properties"];
+    assert_eq!(
+        container["imagePullPolicy"]["enum"],
+        json!(["Always", "IfNotPresent", "Never"])
+    );
+    let claim = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"];
+    assert_eq!(claim["accessModes"].get("enum"), None);
+    assert_eq!(
+        claim["accessModes"]["items"]["enum"],
+        json!([
+            "ReadOnlyMany",
+            "ReadWriteMany",
+            "ReadWriteOnce",
+            "ReadWriteOncePod"
+        ])
+    );
     let dangling: Vec<&str> = references(&document)
         .into_iter()
         .filter(|name| !schemas.contains_key(*name))
@@ -599,4 +615,39 @@ async fn versions_of_definitions_have_api_services() {
     assert_eq!(names(), ["v1.example.com"]);
     cluster.delete(DEFINITION).await.unwrap();
     assert!(names().is_empty());
+}
+
+/// Upstream: `ScaleREST` in `pkg/registry/customresource/etcd.go` of apiextensions-apiserver.
+#[tokio::test(start_paused = true)]
+async fn a_patch_of_a_scale_sets_missing_replicas() {
+    let cluster = cluster();
+    let mut scaled = version("v1", json!({"replicas": {"type": "integer"}}));
+    scaled["subresources"]["scale"] =
+        json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    cluster.create(definition(json!([scaled]))).await.unwrap();
+    cluster.create(widget(json!({}))).await.unwrap();
+    let path = format!("{WIDGETS}/w/scale");
+    let missing = cluster.get(&path).await;
+    assert_eq!(
+        message(missing),
+        "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist"
+    );
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let refused = cluster.patch(&path, labels).await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (
+            400,
+            "the spec replicas field \".spec.replicas\" cannot be empty"
+        )
+    );
+    let scale = cluster
+        .patch(&path, json!({"spec": {"replicas": 3}}))
+        .await
+        .unwrap();
+    assert_eq!(scale["spec"]["replicas"], 3);
+    assert_eq!(
+        cluster.get(&format!("{WIDGETS}/w")).await.unwrap()["spec"],
+        json!({"replicas": 3})
+    );
 }

@@ -159,6 +159,12 @@ async fn definitions_with_expensive_rules_are_refused() {
         let short = json!({"x": {"type": "array", "maxItems": 5, "items": item}});
         assert!(refused_definition(short, rule.clone()).await.is_empty());
     }
+    // A key relates the values of an atomic map to the old ones, too.
+    let field =
+        json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
+    let atomic = json!({"x": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"y": field}}});
+    let rule = json!({"rule": "true"});
+    assert!(refused_definition(atomic, rule).await.is_empty());
     // Keys of maps count as empty, and a hyphen after a class is a character in Go.
     let map = json!({"x": {"type": "object", "additionalProperties": {"type": "string"}}});
     let rule = json!({"rule": "self.x.all(k, k.matches('^[\\\\w-.]+$'))"});

@@ -472,3 +472,149 @@ async fn the_service_of_the_api_server_has_endpoints() {
         json!({"f:metadata": {"f:labels": {".": {}, "f:endpointslice.kubernetes.io/skip-mirror": {}}}, "f:subsets": {}})
     );
 }
+
+/// Recorded from kube-apiserver 1.36.2.
+#[tokio::test(start_paused = true)]
+async fn refused_requests_carry_warnings() {
+    let cluster = DevCluster::new(clock());
+    let client = cluster.client();
+    let unknown = "unknown field \"bogus\"";
+    let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    // (method, path, body, code, warnings)
+    let cases = [
+        (
+            "POST",
+            "configmaps",
+            r#"{"metadata":{"name":"UPPER"},"bogus":1}"#,
+            422,
+            vec![unknown],
+        ),
+        (
+            "POST",
+            "configmaps",
+            r#"{"metadata":{"name":"x","name":"UPPER"},"bogus":1}"#,
+            422,
+            vec!["duplicate field \"metadata.name\"", unknown],
+        ),
+        (
+            "POST",
+            "configmaps?fieldValidation=Strict",
+            r#"{"metadata":{"name":"x"},"bogus":1}"#,
+            400,
+            vec![],
+        ),
+        (
+            "PUT",
+            "configmaps/none",
+            r#"{"metadata":{"name":"none"},"bogus":1}"#,
+            404,
+            vec![unknown],
+        ),
+        (
+            "PUT",
+            "configmaps/none",
+            r#"{"metadata":{"name":"other"},"bogus":1}"#,
+            400,
+            vec![unknown],
+        ),
+        (
+            "POST",
+            "endpoints",
+            r#"{"metadata":{"name":"UPPER"}}"#,
+            422,
+            vec![deprecated],
+        ),
+        ("GET", "endpoints/none", "", 404, vec![deprecated]),
+    ];
+    for (method, path, body, code, warnings) in cases {
+        let path = format!("/api/v1/namespaces/default/{path}");
+        let answer = ask(&client, method, &path, JSON, body.as_bytes()).await;
+        assert_eq!(answer.code, code, "{method} {path}: {}", answer.body);
+        assert_eq!(answer.warnings, warnings, "{method} {path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_keeps_the_status_of_its_creation() {
+    let cluster = DevCluster::new(clock());
+    let client = cluster.client();
+    let node = json!({
+        "metadata": {"name": "n"},
+        "spec": {"configSource": {"configMap": {"name": "a", "namespace": "b", "kubeletConfigKey": "c"}}},
+        "status": {"capacity": {"cpu": "4"}, "phase": "Running", "config": {"error": "x"}},
+    });
+    let made = send(&client, "POST", "/api/v1/nodes", JSON, &node).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let (spec, status) = (&made.body["spec"], &made.body["status"]);
+    assert_eq!(
+        (
+            &status["capacity"],
+            &status["allocatable"],
+            &status["phase"]
+        ),
+        (
+            &json!({"cpu": "4"}),
+            &json!({"cpu": "4"}),
+            &json!("Running")
+        )
+    );
+    assert_eq!(
+        (&spec["configSource"], &status["config"]),
+        (&Value::Null, &Value::Null)
+    );
+    let changed = json!({"status": {"phase": "Terminated"}});
+    let changed = send(&client, "PATCH", "/api/v1/nodes/n", MERGE, &changed).await;
+    assert_eq!(changed.body["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_template_counts_changes_of_its_template() {
+    let cluster = DevCluster::new(clock());
+    let client = cluster.client();
+    let path = "/api/v1/namespaces/default/podtemplates";
+    let template = json!({
+        "metadata": {"name": "t"},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i:1"}]}},
+    });
+    let made = send(&client, "POST", path, JSON, &template).await;
+    assert_eq!(made.body["metadata"]["generation"], 1);
+    let cases = [
+        (json!({"metadata": {"labels": {"a": "b"}}}), 1),
+        (json!({"template": {"metadata": {"labels": {"a": "b"}}}}), 2),
+        (json!({"template": {"spec": {"nodeName": "n"}}}), 3),
+    ];
+    for (change, generation) in cases {
+        let changed = send(&client, "PATCH", &format!("{path}/t"), MERGE, &change).await;
+        assert_eq!(
+            changed.body["metadata"]["generation"], generation,
+            "{change}"
+        );
+    }
+}
+
+/// Recorded from kube-apiserver 1.36.2: the first change of the spec gives the first generation.
+#[tokio::test(start_paused = true)]
+async fn a_csi_driver_has_no_generation_before_its_first_change() {
+    let cluster = DevCluster::new(clock());
+    let client = cluster.client();
+    let path = "/apis/storage.k8s.io/v1/csidrivers";
+    let driver = json!({"metadata": {"name": "d.example.com"}, "spec": {}});
+    let made = send(&client, "POST", path, JSON, &driver).await;
+    assert_eq!(
+        (made.code, &made.body["metadata"]["generation"]),
+        (201, &Value::Null)
+    );
+    let cases = [
+        (json!({"metadata": {"labels": {"a": "b"}}}), Value::Null),
+        (json!({"spec": {"requiresRepublish": true}}), json!(1)),
+        (json!({"spec": {"podInfoOnMount": true}}), json!(2)),
+    ];
+    for (change, generation) in cases {
+        let path = format!("{path}/d.example.com");
+        let changed = send(&client, "PATCH", &path, MERGE, &change).await;
+        assert_eq!(
+            changed.body["metadata"]["generation"], generation,
+            "{change}"
+        );
+    }
+}

@@ -5,7 +5,7 @@
 //! quota runs last, so that only accepted objects count.
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
-//! -> finalizers of storage -> runtime class, ingress class -> mutating policies, webhooks
+//! -> finalizers of storage -> runtime class, labels of topology, ingress class -> mutating policies, webhooks
 //! -> validation -> limits, size of claims -> pod security -> overhead -> certificates
 //! -> validating policies, webhooks -> quota -> store
 
@@ -23,6 +23,7 @@ mod rounds;
 mod runtime_class;
 mod storage;
 mod taints;
+mod topology;
 mod versions;
 mod webhooks;
 
@@ -134,18 +135,26 @@ impl Server {
         if self.admission.priority {
             self.set_priority(object).map_err(refused)?;
         }
-        self.admit_change(target, object);
+        self.tolerate(target, object);
         if let Some(why) = runtime_class::unusable_name(object) {
             return Err(Status::unclassified(&why));
         }
         if let Some(class) = self.runtime_class_of(object).map_err(refused)? {
             runtime_class::complete(object, &class.to_value()).map_err(refused)?;
         }
+        self.label_by_topology(object);
         Ok(())
     }
 
     /// Runs the mutating plugins that also complete a changed pod.
-    pub(crate) fn admit_change(&self, target: &Target, object: &mut Value) {
+    pub(crate) fn admit_change(&self, target: &Target, object: &mut Value, old: &Value) {
+        if self.admission.priority && target.resource().is("Pod") {
+            priority::keep(object, old);
+        }
+        self.tolerate(target, object);
+    }
+
+    fn tolerate(&self, target: &Target, object: &mut Value) {
         if self.admission.tolerations && target.resource().is("Pod") {
             taints::tolerate_failed_nodes(object);
         }

@@ -34,6 +34,16 @@ pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
     })
 }
 
+/// Keeps what the plugin set at the creation of a pod, where an update leaves it out.
+pub(super) fn keep(pod: &mut Value, old: &Value) {
+    for field in ["priority", "preemptionPolicy"] {
+        let kept = &old["spec"][field];
+        if pod["spec"][field].is_null() && !kept.is_null() {
+            pod["spec"][field] = kept.clone();
+        }
+    }
+}
+
 impl Server {
     /// Sets class, priority and preemption policy of a new pod. The error is the reason for a 403.
     pub(super) fn set_priority(&self, pod: &mut Value) -> Result<(), String> {

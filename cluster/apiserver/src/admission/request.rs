@@ -40,6 +40,14 @@ impl<'a> Origin<'a> {
         }
     }
 
+    /// Adds warnings that the answer carries even if the request is refused.
+    pub(crate) fn warn_early(&self, warnings: &[String]) {
+        warnings
+            .iter()
+            .cloned()
+            .for_each(|warning| self.warn(warning));
+    }
+
     /// The warnings so far, which are then empty.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock())

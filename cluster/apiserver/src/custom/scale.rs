@@ -91,6 +91,11 @@ impl Scale {
         self.spec.names.iter().map(String::as_str)
     }
 
+    /// The path of the desired replicas.
+    pub(crate) fn replicas_text(&self) -> &str {
+        &self.spec.text
+    }
+
     /// Sets the desired replicas.
     pub(crate) fn write(&self, object: &mut Value, replicas: i64) {
         let mut at = object;

@@ -11,12 +11,15 @@ use serde_json::Value;
 use crate::schema::{self, Struct, Type};
 
 /// Type, field, and feature gate.
-const DISABLED: [(&str, &str, &str); 9] = [
+const DISABLED: [(&str, &str, &str); 11] = [
     (
         "apps.RollingUpdateStatefulSetStrategy",
         "maxUnavailable",
         "MaxUnavailableStatefulSet",
     ),
+    // This gate is gone, and its fields are kept for old objects.
+    ("core.NodeSpec", "configSource", "DynamicKubeletConfig"),
+    ("core.NodeStatus", "config", "DynamicKubeletConfig"),
     ("core.Lifecycle", "stopSignal", "ContainerStopSignals"),
     ("core.PodSpec", "schedulingGroup", "GenericWorkload"),
     (

@@ -11,6 +11,7 @@ use crate::custom::Custom;
 use crate::status::Qualified;
 
 mod convert;
+mod fields;
 mod table;
 
 pub use convert::Conversion;
@@ -25,6 +26,8 @@ pub enum Generation {
     Unmanaged,
     /// Starts at 1; increments with changes of `spec`.
     Spec,
+    /// Starts absent; increments with changes of `spec` (CSIDriver).
+    SpecFromNone,
     /// Starts at 1; increments with changes of `spec` or annotations (Deployment).
     SpecAndAnnotations,
     /// Starts at 1; increments with changes outside `metadata` and `status`.
@@ -51,6 +54,10 @@ pub struct SelectableField {
     pub label: Text,
     /// JSON pointer of the value.
     pub pointer: Text,
+    /// JSON pointer of the value where the first one is absent or empty; empty without a second one.
+    pub fallback: &'static str,
+    /// The only group that has the field, if the resource is in two groups.
+    pub group: Option<&'static str>,
     /// The value of an absent field: `""`, or the text of Go's zero value (`false`, `0`).
     pub absent: &'static str,
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::fields::{EVENT_FIELDS, POD_FIELDS, field};
 use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource, convert};
 
 const ALL: &[&str] = &[
@@ -96,65 +97,6 @@ const REQUEST_PARTS: &[Subresource] = &[
 const NAMESPACE_PARTS: &[Subresource] = &[
     sub("finalize", "Namespace", &["update"]),
     sub("status", "Namespace", READ_WRITE),
-];
-
-const fn field(
-    label: &'static str,
-    pointer: &'static str,
-    absent: &'static str,
-) -> SelectableField {
-    SelectableField {
-        label: Cow::Borrowed(label),
-        pointer: Cow::Borrowed(pointer),
-        absent,
-    }
-}
-
-const POD_FIELDS: &[SelectableField] = &[
-    field("spec.nodeName", "/spec/nodeName", ""),
-    field("spec.restartPolicy", "/spec/restartPolicy", ""),
-    field("spec.schedulerName", "/spec/schedulerName", ""),
-    field("spec.serviceAccountName", "/spec/serviceAccountName", ""),
-    field("spec.hostNetwork", "/spec/hostNetwork", "false"),
-    field("status.phase", "/status/phase", ""),
-    field("status.podIP", "/status/podIP", ""),
-    // Upstream accepts this field and never gives it a value.
-    field("status.podIPs", "/status/podIPs/-", ""),
-    field("status.nominatedNodeName", "/status/nominatedNodeName", ""),
-];
-
-const EVENT_FIELDS: &[SelectableField] = &[
-    field("involvedObject.kind", "/involvedObject/kind", ""),
-    field("involvedObject.namespace", "/involvedObject/namespace", ""),
-    field("involvedObject.name", "/involvedObject/name", ""),
-    field("involvedObject.uid", "/involvedObject/uid", ""),
-    field(
-        "involvedObject.apiVersion",
-        "/involvedObject/apiVersion",
-        "",
-    ),
-    field(
-        "involvedObject.resourceVersion",
-        "/involvedObject/resourceVersion",
-        "",
-    ),
-    field("involvedObject.fieldPath", "/involvedObject/fieldPath", ""),
-    field("reason", "/reason", ""),
-    field("reportingComponent", "/reportingComponent", ""),
-    field("source", "/source/component", ""),
-    field("type", "/type", ""),
-    field("regarding.kind", "/involvedObject/kind", ""),
-    field("regarding.namespace", "/involvedObject/namespace", ""),
-    field("regarding.name", "/involvedObject/name", ""),
-    field("regarding.uid", "/involvedObject/uid", ""),
-    field("regarding.apiVersion", "/involvedObject/apiVersion", ""),
-    field(
-        "regarding.resourceVersion",
-        "/involvedObject/resourceVersion",
-        "",
-    ),
-    field("regarding.fieldPath", "/involvedObject/fieldPath", ""),
-    field("reportingController", "/reportingComponent", ""),
 ];
 
 /// A row with the usual columns: all verbs, no subresources or generation, and a `Status` as answer
@@ -320,7 +262,7 @@ pub(crate) fn metrics() -> [Resource; 4] {
 }
 
 fn core() -> Vec<Resource> {
-    use Generation::{One, Spec};
+    use Generation::{Content, Spec};
     let core = |kind, plural| row("", "v1", kind, plural, true);
     let cluster = |kind, plural| row("", "v1", kind, plural, false);
     let mut namespaces = cluster("Namespace", "namespaces");
@@ -374,7 +316,7 @@ fn core() -> Vec<Resource> {
             .fields(POD_FIELDS)
             .answers_object(),
         core("PodTemplate", "podtemplates")
-            .generation(One)
+            .generation(Content)
             .answers_object(),
         core("ReplicationController", "replicationcontrollers")
             .short(&["rc"])
@@ -576,7 +518,7 @@ fn policies() -> Vec<Resource> {
 }
 
 fn storage_admission_and_others() -> Vec<Resource> {
-    use Generation::{Content, One, Spec};
+    use Generation::{Content, One, Spec, SpecFromNone};
     let storage = |kind, plural| row("storage.k8s.io", "v1", kind, plural, false).answers_object();
     let admission = |kind, plural| {
         row("admissionregistration.k8s.io", "v1", kind, plural, false)
@@ -584,7 +526,7 @@ fn storage_admission_and_others() -> Vec<Resource> {
             .needs_version()
     };
     vec![
-        storage("CSIDriver", "csidrivers").generation(One),
+        storage("CSIDriver", "csidrivers").generation(SpecFromNone),
         storage("CSINode", "csinodes").needs_version(),
         row(
             "storage.k8s.io",

@@ -32,9 +32,13 @@ enum Holds {
     Wrapped(u32, &'static Message),
     /// Texts inside a message, in the field of this number.
     WrappedText(u32),
+    /// The field of the value's place (`in`).
+    ByPlace(&'static [(&'static str, u32, Holds)]),
 }
 
-use Holds::{Any, Anys, Count, Flag, Many, Named, Number, One, Text, Texts, Wrapped, WrappedText};
+use Holds::{
+    Any, Anys, ByPlace, Count, Flag, Many, Named, Number, One, Text, Texts, Wrapped, WrappedText,
+};
 
 static DOCUMENT: Message = Message {
     fields: &[
@@ -52,30 +56,68 @@ static INFO: Message = Message {
 };
 
 static PATH: Message = Message {
-    fields: &[("patch", 8, One(&OPERATION))],
+    fields: &[
+        ("get", 2, One(&OPERATION)),
+        ("put", 3, One(&OPERATION)),
+        ("post", 4, One(&OPERATION)),
+        ("delete", 5, One(&OPERATION)),
+        ("patch", 8, One(&OPERATION)),
+        ("parameters", 9, Many(&PARAMETER)),
+    ],
     extensions: 10,
 };
 
 static OPERATION: Message = Message {
     fields: &[
         ("operationId", 5, Text),
+        ("produces", 6, Texts),
         ("consumes", 7, Texts),
         ("parameters", 8, Many(&PARAMETER)),
         ("responses", 9, Named(1, &ANSWER)),
+        ("schemes", 10, Texts),
     ],
     extensions: 13,
 };
 
-/// All parameters are query parameters: case 2 of `Parameter`, then case 3 of
-/// `NonBodyParameter`.
+/// `ParametersItem`, which holds a `Parameter`.
 static PARAMETER: Message = Message {
-    fields: &[("", 1, Wrapped(2, &IN_QUERY))],
+    fields: &[("", 1, One(&PLACED))],
     extensions: 0,
 };
 
-static IN_QUERY: Message = Message {
-    fields: &[("", 3, One(&QUERY))],
+/// `Parameter`: a body, or a `NonBodyParameter` of the query or of the path.
+static PLACED: Message = Message {
+    fields: &[(
+        "",
+        0,
+        ByPlace(&[
+            ("body", 1, One(&BODY)),
+            ("query", 2, Wrapped(3, &QUERY)),
+            ("path", 2, Wrapped(4, &VARIABLE)),
+        ]),
+    )],
     extensions: 0,
+};
+
+static BODY: Message = Message {
+    fields: &[
+        ("name", 2, Text),
+        ("in", 3, Text),
+        ("required", 4, Flag),
+        ("schema", 5, One(&SCHEMA)),
+    ],
+    extensions: 6,
+};
+
+static VARIABLE: Message = Message {
+    fields: &[
+        ("required", 1, Flag),
+        ("in", 2, Text),
+        ("name", 4, Text),
+        ("type", 5, Text),
+        ("uniqueItems", 19, Flag),
+    ],
+    extensions: 22,
 };
 
 static QUERY: Message = Message {
@@ -203,6 +245,12 @@ impl Holds {
                     value => bytes(*inner, &message.encoded(value), &mut wrapper),
                 }
                 bytes(number, &wrapper, out);
+            }
+            ByPlace(places) => {
+                let field = places.iter().find(|(place, ..)| value["in"] == *place);
+                if let Some((_, number, holds)) = field {
+                    holds.write(*number, value, out);
+                }
             }
             WrappedText(inner) => {
                 let mut wrapper = Vec::new();

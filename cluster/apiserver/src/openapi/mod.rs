@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::registry::{Registered, Registry};
 use crate::schema::descriptions;
 
+mod enums;
 mod message;
 mod older;
 mod paths;

@@ -2,7 +2,7 @@
 //!
 //! Clients based on client-go, such as Helm and older versions of kubectl, validate by its
 //! definitions. They also read the parameters of patches, to see which ones the server supports.
-//! The document therefore contains no other operations.
+//! Generators of clients read all operations.
 
 use serde_json::{Map, Value, json};
 
@@ -23,9 +23,7 @@ pub(crate) fn document(registry: &Registry) -> Document {
                 for (path, item) in
                     super::paths::of(&entry.resource, &prefix, &definition, &mut schemas)
                 {
-                    if let Some(patch) = item.get("patch") {
-                        paths.insert(path, json!({"patch": operation(patch)}));
-                    }
+                    paths.insert(path, path_item(&item));
                 }
             }
             all.extend(entries);
@@ -50,23 +48,67 @@ pub(crate) fn document(registry: &Registry) -> Document {
     }
 }
 
-/// An operation in version 2, where the body is described by `consumes` only.
+/// The operations and variables of a path in version 2.
+fn path_item(newer: &Value) -> Value {
+    let fields = newer.as_object().into_iter().flatten();
+    fields
+        .map(|(name, value)| {
+            let older = match name.as_str() {
+                "parameters" => Value::from(parameters(value)),
+                _ => operation(value),
+            };
+            (name.clone(), older)
+        })
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+fn parameters(newer: &Value) -> Vec<Value> {
+    let older = |parameter: &Value| {
+        let mut older = json!({"name": parameter["name"], "in": parameter["in"], "type": parameter["schema"]["type"], "uniqueItems": true});
+        if parameter["required"] == true {
+            older["required"] = json!(true);
+        }
+        older
+    };
+    newer.as_array().into_iter().flatten().map(older).collect()
+}
+
+/// An operation in version 2, where the body is a parameter.
 fn operation(newer: &Value) -> Value {
-    let parameters = newer["parameters"].as_array().into_iter().flatten().map(|parameter| {
-        json!({"name": parameter["name"], "in": parameter["in"], "type": parameter["schema"]["type"], "uniqueItems": true})
-    });
-    let consumes: Vec<&String> = newer["requestBody"]["content"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(kind, _)| kind)
+    let mut parameters = parameters(&newer["parameters"]);
+    let body = &newer["requestBody"];
+    let content = body["content"].as_object();
+    if let Some(content) = content.and_then(|content| content.values().next()) {
+        let schema = definition(content["schema"].clone());
+        let mut parameter = json!({"name": "body", "in": "body", "schema": schema});
+        if body["required"] == true {
+            parameter["required"] = json!(true);
+        }
+        parameters.insert(0, parameter);
+    }
+    let consumes: Vec<&str> = match content {
+        Some(content) => content.keys().map(String::as_str).collect(),
+        None => vec!["*/*"],
+    };
+    let answers = newer["responses"].as_object().into_iter().flatten();
+    let answers: Map<String, Value> = answers
+        .map(|(code, answer)| {
+            let mut older = json!({"description": answer["description"]});
+            let schema = &answer["content"]["application/json"]["schema"];
+            if !schema.is_null() {
+                older["schema"] = definition(schema.clone());
+            }
+            (code.clone(), older)
+        })
         .collect();
-    let answer = &newer["responses"]["200"]["content"]["application/json"]["schema"];
     json!({
         "consumes": consumes,
+        "produces": ["application/json", "application/yaml"],
+        "schemes": ["https"],
         "operationId": newer["operationId"],
-        "parameters": parameters.collect::<Vec<_>>(),
-        "responses": {"200": {"description": "OK", "schema": definition(answer.clone())}},
+        "parameters": parameters,
+        "responses": answers,
         "x-kubernetes-action": newer["x-kubernetes-action"],
         "x-kubernetes-group-version-kind": newer["x-kubernetes-group-version-kind"],
     })
@@ -187,6 +229,21 @@ mod tests {
                 .unwrap_or_else(|| panic!("{reference} has the form of version 2"));
             assert!(document["definitions"].get(name).is_some(), "{reference}");
         }
+        let deployment =
+            &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+        let methods: Vec<&String> = deployment.as_object().unwrap().keys().collect();
+        assert_eq!(methods.len(), 5, "{methods:?}");
+        let reference = "#/definitions/io.k8s.api.apps.v1.Deployment";
+        assert_eq!(
+            deployment["put"]["parameters"][0],
+            json!({"name": "body", "in": "body", "required": true, "schema": {"$ref": reference}})
+        );
+        assert_eq!(
+            deployment["get"]["responses"]["200"]["schema"]["$ref"],
+            reference
+        );
+        let name = json!({"name": "name", "in": "path", "required": true, "type": "string", "uniqueItems": true});
+        assert_eq!(deployment["parameters"][0], name);
         let containers =
             &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
         assert_eq!(

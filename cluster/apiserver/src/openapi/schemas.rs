@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::enums;
 use crate::kinds::Resource;
 use crate::schema::descriptions::{self, Described};
 use crate::schema::{self, Field, Struct, Topology, Type};
@@ -288,6 +289,16 @@ impl Schemas {
         let is_common = matches!(field.name, "apiVersion" | "kind");
         if let Some(description) = own.or_else(|| if is_common { common() } else { None }) {
             schema["description"] = Value::from(description);
+        }
+        if let Some(values) = enums::of(definition_of(holder), field.name) {
+            // The values are those of the elements of a list or map.
+            let place = ["items", "additionalProperties"]
+                .into_iter()
+                .find(|place| schema.get(*place).is_some());
+            match place {
+                Some(place) => schema[place]["enum"] = json!(values),
+                None => schema["enum"] = json!(values),
+            }
         }
         match (&field.topology, &field.ty) {
             (Topology::Atomic, Type::List(_)) => schema["x-kubernetes-list-type"] = json!("atomic"),

@@ -133,6 +133,8 @@ fn selectable(version: &Value) -> Vec<SelectableField> {
         Some(SelectableField {
             label: Cow::Owned(names.join(".")),
             pointer,
+            fallback: "",
+            group: None,
             absent: "",
         })
     };

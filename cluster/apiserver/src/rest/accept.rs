@@ -2,6 +2,7 @@
 //!
 //! Upstream is `apiserver/pkg/endpoints/handlers/negotiation`.
 
+use crate::route::Target;
 use crate::status::Status;
 
 /// The view of objects in an answer.
@@ -15,6 +16,46 @@ pub(super) enum View {
     Table,
     /// Discovery of all groups at once.
     Discovery,
+}
+
+/// The views that a resource or document has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Views {
+    /// All views of objects.
+    All,
+    /// All except `Table`: upstream prints no reviews and hardly a subresource.
+    WithoutTable,
+    /// A document that is no object.
+    Document,
+}
+
+impl Views {
+    /// The views of the objects at `target`. Upstream prints the objects of most resources, their
+    /// statuses and scales.
+    pub(super) fn of(target: &Target) -> Self {
+        let resource = target.resource();
+        let is_printed = match target.subresource {
+            None => resource.verbs != ["create"],
+            Some(part) => match part.name {
+                "scale" => true,
+                "status" => !resource.is("CustomResourceDefinition") && !resource.is("APIService"),
+                _ => false,
+            },
+        };
+        if is_printed {
+            Self::All
+        } else {
+            Self::WithoutTable
+        }
+    }
+
+    fn contain(self, view: View) -> bool {
+        match view {
+            View::Full | View::Discovery => true,
+            View::Metadata => self != Self::Document,
+            View::Table => self == Self::All,
+        }
+    }
 }
 
 /// View and serialization of an answer.
@@ -43,7 +84,7 @@ impl Form {
 
     /// The best form that `accept` allows for objects. Clients that prefer protobuf get the JSON
     /// that they list after it.
-    pub(super) fn negotiate(accept: &str) -> Result<Self, Status> {
+    pub(super) fn negotiate(accept: &str, views: Views) -> Result<Self, Status> {
         // Upstream's router (go-restful) matches exact types and `*/*` only, before the handler
         // runs.
         let is_routed = |range: &str| {
@@ -53,12 +94,12 @@ impl Form {
         if !accept.trim().is_empty() && !accept.split(',').any(is_routed) {
             return Err(Status::not_acceptable(AVAILABLE));
         }
-        Self::negotiate_unversioned(accept)
+        Self::negotiate_unversioned(accept, views)
     }
 
     /// The same for the lists of groups and versions, which upstream serves without that router
     /// check.
-    pub(super) fn negotiate_unversioned(accept: &str) -> Result<Self, Status> {
+    pub(super) fn negotiate_unversioned(accept: &str, views: Views) -> Result<Self, Status> {
         if accept.trim().is_empty() {
             return Ok(Self::JSON);
         }
@@ -70,7 +111,7 @@ impl Form {
         ranges.sort_by(|a, b| b.0.total_cmp(&a.0));
         ranges
             .iter()
-            .find_map(|(_, range)| Self::of(range))
+            .find_map(|(_, range)| Self::of(range).filter(|form| views.contain(form.view)))
             .ok_or_else(|| {
                 let is_served =
                     |range: &str| AVAILABLE[..2].iter().any(|kind| range.starts_with(kind));
@@ -157,12 +198,29 @@ mod tests {
         ];
         for (accept, expected) in cases {
             assert_eq!(
-                Form::negotiate(accept).ok().map(|form| form.view),
+                Form::negotiate(accept, Views::All)
+                    .ok()
+                    .map(|form| form.view),
                 expected,
                 "{accept}"
             );
         }
-        assert_eq!(Form::negotiate("text/csv").unwrap_err().code, 406);
-        assert!(Form::negotiate_unversioned("application/*").is_ok());
+        assert_eq!(
+            Form::negotiate("text/csv", Views::All).unwrap_err().code,
+            406
+        );
+        assert!(Form::negotiate_unversioned("application/*", Views::All).is_ok());
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let refused = Form::negotiate(table, Views::WithoutTable).unwrap_err();
+        assert_eq!(
+            (refused.code, refused.message.as_str()),
+            (
+                406,
+                "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+            )
+        );
+        let either = format!("{table},application/json");
+        let form = Form::negotiate(&either, Views::WithoutTable).unwrap();
+        assert_eq!(form.view, View::Full);
     }
 }

@@ -31,13 +31,14 @@ impl Server {
         let author = call.author("CreateOptions")?;
         let (mut object, mut warnings) =
             decode::object(resource, call.content_type, &call.body, strictness)?;
+        call.origin.warn_early(&warnings);
         if resource.plural == "bindings" {
             return self.bind_any(call);
         }
         if resource.verbs == ["create"] {
-            return self
-                .review(call, object, &author)
-                .map(|review| Answer::value(201, review));
+            let review = self.review(call, object, &author)?;
+            let shown = self.show_value(call, &resource.kind, review)?;
+            return Ok(Answer::value(201, shown));
         }
         self.check_author(call.user, target, None, &object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
@@ -190,7 +191,9 @@ impl Server {
                 .drawn("uid", || self.random.identities.uid()),
             self.clock.now(),
         );
+        // Kubelets register nodes with their status, so it counts at creation.
         if resource.has_status()
+            && !resource.is("Node")
             && let Some(fields) = object.as_object_mut()
         {
             fields.remove("status");

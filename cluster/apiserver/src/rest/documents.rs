@@ -4,7 +4,7 @@ use http::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 
-use super::accept::{Form, View};
+use super::accept::{Form, View, Views};
 use super::query::Query;
 use super::{Body, Server, discovery, header, health, respond, text};
 use crate::metrics;
@@ -73,8 +73,10 @@ impl Server {
                 let accept = header(parts, &ACCEPT);
                 // Lists of groups have their own negotiation, without the check of media ranges.
                 let form = match route {
-                    Route::Groups | Route::Group(_) => Form::negotiate_unversioned(accept),
-                    _ => Form::negotiate(accept),
+                    Route::Groups | Route::Group(_) => {
+                        Form::negotiate_unversioned(accept, Views::Document)
+                    }
+                    _ => Form::negotiate(accept, Views::Document),
                 }?;
                 let aggregated = form.view == View::Discovery;
                 let document = self.discovery(route, aggregated)?.to_string();

@@ -45,7 +45,11 @@ pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: T
     }
     metadata.insert("uid".to_owned(), Value::from(uid));
     metadata.insert("creationTimestamp".to_owned(), time(now));
-    if resource.generation != Generation::Unmanaged {
+    let starts = !matches!(
+        resource.generation,
+        Generation::Unmanaged | Generation::SpecFromNone
+    );
+    if starts {
         metadata.insert("generation".to_owned(), Value::from(1));
     }
 }
@@ -78,7 +82,7 @@ pub(super) fn carry_over(new: &mut Value, old: &Value) {
 pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) -> bool {
     match resource.generation {
         Generation::Unmanaged | Generation::One => false,
-        Generation::Spec => new.get("spec") != old.get("spec"),
+        Generation::Spec | Generation::SpecFromNone => new.get("spec") != old.get("spec"),
         Generation::SpecAndAnnotations => {
             new.get("spec") != old.get("spec")
                 || new["metadata"].get("annotations") != old["metadata"].get("annotations")
@@ -98,6 +102,16 @@ pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) ->
             };
             content(new) != content(old)
         }
+    }
+}
+
+/// Increases the generation of a changed object.
+pub(super) fn advance_generation(resource: &Resource, object: &mut Value) {
+    let metadata = of(object);
+    if resource.generation == Generation::SpecFromNone && !metadata.contains_key("generation") {
+        metadata.insert("generation".to_owned(), Value::from(1));
+    } else {
+        grow_generation(object);
     }
 }
 
@@ -176,7 +190,7 @@ mod tests {
     #[test]
     fn generation_grows_for_the_fields_of_its_kind() {
         let registry = Registry::built_in();
-        let base = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"a": "1"}}, "spec": {"x": 1}, "status": {"y": 1}});
+        let base = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"a": "1"}}, "spec": {"x": 1}, "template": {"x": 1}, "status": {"y": 1}});
         let with = |pointer: &str| {
             let mut changed = base.clone();
             *changed.pointer_mut(pointer).unwrap() = json!("changed");
@@ -191,6 +205,10 @@ mod tests {
             ("apps", "replicasets", "/spec/x", true),
             ("apps", "replicasets", "/status/y", false),
             ("", "configmaps", "/spec/x", false),
+            ("", "podtemplates", "/template/x", true),
+            ("storage.k8s.io", "csidrivers", "/spec/x", true),
+            ("storage.k8s.io", "csidrivers", "/metadata/labels/a", false),
+            ("", "podtemplates", "/metadata/labels/a", false),
             ("discovery.k8s.io", "endpointslices", "/spec/x", true),
             (
                 "discovery.k8s.io",

@@ -48,6 +48,7 @@ mod documents;
 mod duplicates;
 mod eviction;
 mod health;
+mod indent;
 mod load;
 mod logs;
 mod managers;
@@ -76,7 +77,7 @@ pub use body::Body;
 pub(crate) use address::{Addresses, Holdings};
 pub(crate) use definitions::Definitions;
 
-use accept::Form;
+use accept::{Form, Views};
 use query::Query;
 
 /// The header that names a request in audit logs.
@@ -198,7 +199,8 @@ impl Server {
         let response = self
             .answer(&parts, body, user, &mut record, &mut fate, &mut measured)
             .await
-            .unwrap_or_else(|status| Some(refusal(&status)));
+            .unwrap_or_else(|status| Some(refusal(&status)))
+            .map(|response| indent::laid_out(response, &parts, record.verb == "watch"));
         record.status = response
             .as_ref()
             .map_or(0, |response| response.status().as_u16());
@@ -306,7 +308,7 @@ impl Server {
             user_agent,
         );
         *measured = Some(Measured::start(&self.metrics, labels));
-        let form = Form::negotiate(header(parts, &ACCEPT))?;
+        let form = Form::negotiate(header(parts, &ACCEPT), Views::of(&target))?;
         if body.len() > MAX_BODY {
             return Err(Status::body_too_large(MAX_BODY));
         }
@@ -347,7 +349,18 @@ impl Server {
         if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
             self.settle_api_service_writes(&target);
         }
-        let mut answer = answer?;
+        let mut answer = match answer {
+            Ok(answer) => answer,
+            Err(status) => {
+                let mut given = warnings::deprecations(target.resource());
+                given.extend(call.origin.take_warnings());
+                let mut response = refusal(&status);
+                for warning in warnings::headers(given) {
+                    response.headers_mut().append(WARNING, warning);
+                }
+                return Ok(Some(response));
+            }
+        };
         answer.warnings.extend(call.origin.take_warnings());
         if let Content::Object(object) = answer.content {
             let object = self.in_version(target.resource(), object).await?;
@@ -364,17 +377,9 @@ impl Server {
                     .chain(about_pods.into_iter().flatten()),
             );
         }
-        if let Some(warning) = target
-            .resource()
-            .custom
-            .as_ref()
-            .and_then(|custom| custom.deprecation())
-        {
-            answer.warnings.push(warning.to_owned());
-        }
         answer
             .warnings
-            .extend(warnings::deprecation(target.resource()).map(str::to_owned));
+            .extend(warnings::deprecations(target.resource()));
         Ok(Some(self.respond(&call, answer)))
     }
 

@@ -27,6 +27,32 @@ pub(super) fn field_of(resource: &Resource) -> FieldSet {
     }
 }
 
+/// Stands for replicas that a custom resource lacks, while a patch is applied to its Scale.
+const MISSING: i64 = i32::MIN as i64;
+
+/// The Scale of an object of `resource`, to which a patch is applied. The patch may set replicas that
+/// a custom resource lacks.
+pub(super) fn to_patch(resource: &Resource, object: &Value) -> Result<Value, Status> {
+    let mut object = std::borrow::Cow::Borrowed(object);
+    if let Some(scale) = resource.custom.as_ref().and_then(|custom| custom.scale())
+        && scale.read(&object).is_err()
+    {
+        scale.write(object.to_mut(), MISSING);
+    }
+    of(resource, &object)
+}
+
+/// 400 if a patched Scale of a custom resource still lacks its replicas.
+pub(super) fn check_replicas(resource: &Resource, scale: &Value) -> Result<(), Status> {
+    match resource.custom.as_ref().and_then(|custom| custom.scale()) {
+        Some(paths) if scale["spec"]["replicas"] == MISSING => Err(Status::bad_request(format!(
+            "the spec replicas field {:?} cannot be empty",
+            paths.replicas_text()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The Scale of an object of `resource`.
 pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
     let (replicas, found, selector) =

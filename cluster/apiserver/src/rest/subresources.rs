@@ -93,11 +93,12 @@ impl Server {
             let scale = match &input {
                 Input::Scale(scale) => scale.clone(),
                 Input::Patch(patch) => {
-                    let mut scale = scale::of(target.resource(), old)?;
+                    let mut scale = scale::to_patch(target.resource(), old)?;
                     patch.apply(target.resource(), &mut scale)?;
                     if let Some(why) = schema::decode::decode_error(scale::KIND, &scale) {
                         return Err(patch.invalid(&scale, &why));
                     }
+                    scale::check_replicas(target.resource(), &scale)?;
                     scale
                 }
             };
@@ -238,12 +239,27 @@ impl Server {
                     target.name
                 )));
             }
+            if old["spec"]["schedulingGates"]
+                .as_array()
+                .is_some_and(|gates| !gates.is_empty())
+            {
+                return Err(refused(&format!(
+                    "pod {} has non-empty .spec.schedulingGates",
+                    target.name
+                )));
+            }
             let mut new = old.clone();
             new["spec"]["nodeName"] = Value::from(node);
+            if let Some(status) = new["status"].as_object_mut() {
+                status.shift_remove("nominatedNodeName");
+            }
             for field in ["annotations", "labels"] {
                 for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
                     new["metadata"][field][key] = value.clone();
                 }
+            }
+            if kind == "Node" {
+                self.label_by_topology(&mut new);
             }
             set_condition(
                 &mut new,

@@ -63,6 +63,7 @@ impl Server {
         let tracking = Tracking::Update(&author);
         let (mut object, mut warnings) =
             decode::object(resource, call.content_type, &call.body, strictness)?;
+        call.origin.warn_early(&warnings);
         check_name(target, &object)?;
         place(target, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
@@ -141,6 +142,7 @@ impl Server {
             warnings = strictness.warnings_or_error(field_errors, |why| {
                 patch.invalid(&result, &format!("strict decoding error: {why}"))
             })?;
+            call.origin.warn_early(&warnings);
             let mut object = resource.to_kept(object);
             warnings.extend(owners::dedup(&mut object, owners::PATCHED));
             check_name(target, &object)?;
@@ -214,7 +216,7 @@ impl Server {
         let tracking = writing.tracking;
         self.manage_change(resource, &mut new, old, given, tracking, writing.calls)?;
         if part.is_none() {
-            self.admit_change(target, &mut new);
+            self.admit_change(target, &mut new, old);
         }
         if let Some(origin) = writing.origin {
             let request = Request {
@@ -228,7 +230,7 @@ impl Server {
             };
             let built_in = |object: &mut Value| {
                 if part.is_none() {
-                    self.admit_change(target, object);
+                    self.admit_change(target, object, old);
                 }
                 Ok(())
             };
@@ -278,7 +280,7 @@ impl Server {
             })?;
         }
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
-            metadata::grow_generation(&mut new);
+            metadata::advance_generation(resource, &mut new);
         }
         // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old), writing.dry_run)?;

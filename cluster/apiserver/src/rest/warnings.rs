@@ -12,7 +12,7 @@ const MAX_TOTAL: usize = 4 << 10;
 const MAX_CUT: usize = 256;
 
 /// The warning about a deprecated built-in kind.
-pub(super) fn deprecation(resource: &Resource) -> Option<&'static str> {
+fn deprecation(resource: &Resource) -> Option<&'static str> {
     match &*resource.kind {
         _ if resource.custom.is_some() => None,
         "ComponentStatus" => Some("v1 ComponentStatus is deprecated in v1.19+"),
@@ -21,6 +21,14 @@ pub(super) fn deprecation(resource: &Resource) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// The warnings about a deprecated kind or version.
+pub(super) fn deprecations(resource: &Resource) -> Vec<String> {
+    let custom = resource.custom.as_ref();
+    let custom = custom.and_then(|custom| custom.deprecation());
+    let warnings = custom.into_iter().chain(deprecation(resource));
+    warnings.map(str::to_owned).collect()
 }
 
 /// The headers of these warnings. Texts with control characters are dropped.

@@ -2,18 +2,95 @@
 //! table.
 //!
 //! Upstream skips fields with unknown numbers, and so does this decoder. No input makes it panic:
-//! it checks every length, and the types limit the nesting. Upstream's envelope is
+//! it checks every length and the depth of the JSON. Upstream's envelope is
 //! `runtime.Unknown` (`apimachinery/pkg/runtime/serializer/protobuf`).
+
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value, json};
 
-use super::{FieldNumber, Struct, Type, shape};
+use super::{Field, FieldNumber, Struct, Type, shape};
 
 /// The first bytes of every protobuf object of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
+
+/// The most levels of JSON, as in bodies of JSON. Schemas of definitions contain themselves.
+const MAX_DEPTH: u32 = 127;
+
+/// The types with members of other types in JSON than in protobuf.
+///
+/// Upstream: `apiextensions/v1/marshal.go` of apiextensions-apiserver.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Union {
+    /// A schema, or a boolean.
+    SchemaOrBool,
+    /// A schema, or a list of schemas.
+    SchemaOrList,
+    /// A schema, or a list of texts.
+    SchemaOrTexts,
+}
+
+impl Union {
+    /// The union that `field` of `shape` is, or that its entries are.
+    pub(super) fn of(shape: &Struct, field: &Field) -> Option<Self> {
+        if shape.name() != SCHEMA {
+            return None;
+        }
+        match field.name {
+            "additionalProperties" | "additionalItems" => Some(Self::SchemaOrBool),
+            "items" => Some(Self::SchemaOrList),
+            "dependencies" => Some(Self::SchemaOrTexts),
+            _ => None,
+        }
+    }
+
+    fn read(self, message: &[u8], name: &str, depth: u32) -> Result<Value, Malformed> {
+        let mut allows = false;
+        let mut schema = None;
+        let mut list = Vec::new();
+        each(message, |number, wire| {
+            match (self, number) {
+                (Self::SchemaOrBool, 1) => allows = wire.varint(name)? != 0,
+                (Self::SchemaOrBool, 2) | (_, 1) => schema = Some(read_schema(wire, name, depth)?),
+                (Self::SchemaOrList, 2) => list.push(read_schema(wire, name, depth + 1)?),
+                (Self::SchemaOrTexts, 2) => list.push(Value::from(wire.text(name)?)),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if !list.is_empty() {
+            return Ok(Value::Array(list));
+        }
+        Ok(match (schema, self) {
+            (Some(schema), _) => schema,
+            (None, Self::SchemaOrBool) => Value::from(allows),
+            (None, _) => Value::Null,
+        })
+    }
+}
+
+/// Name of the type of schemas.
+const SCHEMA: &str = "apiextensions.JSONSchemaProps";
+
+fn read_schema(wire: Wire<'_>, name: &str, depth: u32) -> Result<Value, Malformed> {
+    static SHAPE: LazyLock<&Struct> =
+        LazyLock::new(|| super::by_name(SCHEMA).expect("the table has the type of schemas"));
+    let mut fields = Map::new();
+    read_struct(&SHAPE, 0, wire.bytes(name)?, &mut fields, deeper(depth)?)?;
+    Ok(Value::Object(fields))
+}
+
+/// The depth of what is below `depth`.
+fn deeper(depth: u32) -> Result<u32, Malformed> {
+    if depth < MAX_DEPTH {
+        Ok(depth + 1)
+    } else {
+        Err(Malformed::Depth)
+    }
+}
 
 /// The reason why bytes are not the expected message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +125,9 @@ pub enum Malformed {
         /// The reason.
         why: &'static str,
     },
+    /// The message has more levels than the server reads.
+    #[error("exceeded max depth")]
+    Depth,
     /// The envelope's content is encoded, for example compressed.
     #[error("content encoding {0:?} is not supported")]
     Encoding(String),
@@ -85,7 +165,7 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     let mut object = Value::Object(fields);
     // The caller rejects an unknown kind, so its content does not matter.
     if let (Some(shape), Some(fields)) = (super::of_object(kind, &object), object.as_object_mut()) {
-        read_struct(shape, 0, raw, fields)?;
+        read_struct(shape, 0, raw, fields, 1)?;
     }
     shape::normalize(kind, &mut object);
     Ok(object)
@@ -97,6 +177,7 @@ fn read_struct(
     embedded_in: u32,
     message: &[u8],
     fields: &mut Map<String, Value>,
+    depth: u32,
 ) -> Result<(), Malformed> {
     each(message, |number, wire| {
         let known = shape
@@ -105,7 +186,8 @@ fn read_struct(
             .find(|field| field.number.embedded_in == embedded_in && field.number.own == number);
         if let Some(field) = known {
             let slot = fields.entry(field.name).or_insert(Value::Null);
-            return read_into(&field.ty, wire, field.name, slot);
+            let union = Union::of(shape, field);
+            return read_into(&field.ty, union, wire, field.name, slot, depth);
         }
         let way = embedded_in
             .saturating_mul(FieldNumber::BASE)
@@ -115,7 +197,7 @@ fn read_struct(
             .iter()
             .any(|field| field.number.is_within(way))
         {
-            return read_struct(shape, way, wire.bytes("embedded message")?, fields);
+            return read_struct(shape, way, wire.bytes("embedded message")?, fields, depth);
         }
         Ok(())
     })
@@ -123,7 +205,14 @@ fn read_struct(
 
 /// Reads one occurrence of a field. Lists and maps grow by it, messages merge, scalars are
 /// replaced.
-fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<(), Malformed> {
+fn read_into(
+    ty: &Type,
+    union: Option<Union>,
+    wire: Wire<'_>,
+    name: &str,
+    slot: &mut Value,
+    depth: u32,
+) -> Result<(), Malformed> {
     match ty {
         Type::Struct(_) => {
             let message = wire.bytes(name)?;
@@ -131,7 +220,7 @@ fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<
                 *slot = Value::Object(Map::new());
             }
             if let (Some(shape), Value::Object(fields)) = (ty.as_struct(), slot) {
-                read_struct(shape, 0, message, fields)?;
+                read_struct(shape, 0, message, fields, deeper(depth)?)?;
             }
         }
         Type::List(item) => {
@@ -139,11 +228,11 @@ fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<
                 *slot = Value::Array(Vec::new());
             }
             if let Value::Array(items) = slot {
-                read_item(item, wire, name, items)?;
+                read_item(item, wire, name, items, deeper(depth)?)?;
             }
         }
         Type::Map(item) => {
-            let (key, value) = read_entry(item, wire.bytes(name)?, name)?;
+            let (key, value) = read_entry(item, union, wire.bytes(name)?, name, deeper(depth)?)?;
             if !slot.is_object() {
                 *slot = Value::Object(Map::new());
             }
@@ -151,7 +240,12 @@ fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<
                 entries.insert(key, value);
             }
         }
-        scalar => *slot = read_scalar(scalar, wire, name)?,
+        scalar => {
+            *slot = match union {
+                Some(union) => union.read(wire.bytes(name)?, name, depth)?,
+                None => read_scalar(scalar, wire, name)?,
+            }
+        }
     }
     Ok(())
 }
@@ -162,6 +256,7 @@ fn read_item(
     wire: Wire<'_>,
     name: &str,
     items: &mut Vec<Value>,
+    depth: u32,
 ) -> Result<(), Malformed> {
     match (item, wire) {
         (Type::Int32 | Type::Int64 | Type::Bool, Wire::Bytes(mut packed)) => {
@@ -172,14 +267,20 @@ fn read_item(
         }
         _ => {
             let mut value = item.zero();
-            read_into(item, wire, name, &mut value)?;
+            read_into(item, None, wire, name, &mut value, depth)?;
             items.push(value);
         }
     }
     Ok(())
 }
 
-fn read_entry(item: &Type, entry: &[u8], name: &str) -> Result<(String, Value), Malformed> {
+fn read_entry(
+    item: &Type,
+    union: Option<Union>,
+    entry: &[u8],
+    name: &str,
+    depth: u32,
+) -> Result<(String, Value), Malformed> {
     let mut key = String::new();
     let mut value = item.zero();
     each(entry, |number, wire| {
@@ -187,10 +288,10 @@ fn read_entry(item: &Type, entry: &[u8], name: &str) -> Result<(String, Value), 
             (1, _) => key = wire.text(name)?,
             // Protobuf has no maps of lists, so a message wraps each list.
             (2, Type::List(_)) => each(wire.bytes(name)?, |number, wire| match number {
-                1 => read_into(item, wire, name, &mut value),
+                1 => read_into(item, union, wire, name, &mut value, depth),
                 _ => Ok(()),
             })?,
-            (2, _) => read_into(item, wire, name, &mut value)?,
+            (2, _) => read_into(item, union, wire, name, &mut value, depth)?,
             _ => {}
         }
         Ok(())

@@ -83,6 +83,39 @@ fn pod() -> Vec<u8> {
     )
 }
 
+/// A field whose number needs a tag of two bytes.
+fn far_field(number: u16, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let tag = number << 3 | 2;
+    let low = u8::try_from(tag & 0x7f).unwrap() | 0x80;
+    let mut bytes = vec![low, u8::try_from(tag >> 7).unwrap()];
+    bytes.extend_from_slice(&field(1, content)[1..]);
+    bytes
+}
+
+/// A definition whose schema has the message `schema`.
+fn definition(schema: &[u8]) -> Vec<u8> {
+    let version = [
+        field(1, "v1"),
+        number(2, 1),
+        number(3, 1),
+        field(4, field(1, schema)),
+    ]
+    .concat();
+    let names = [field(1, "tries"), field(4, "Try")].concat();
+    let spec = [
+        field(1, "g"),
+        field(3, names),
+        field(4, "Cluster"),
+        field(7, version),
+    ]
+    .concat();
+    envelope(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &[field(1, field(1, "tries.g")), field(2, spec)].concat(),
+    )
+}
+
 fn deployment() -> Vec<u8> {
     let selector = field(1, [field(1, "app"), field(2, "d")].concat());
     let surge = [number(1, 1), number(2, 0), field(3, "25%")].concat();
@@ -214,6 +247,79 @@ fn messages_become_the_json_of_their_types() {
     for (body, expected) in cases {
         assert_eq!(object("", &body).unwrap(), expected);
     }
+}
+
+/// Upstream: `apiextensions/v1/marshal.go`.
+#[test]
+fn unions_of_schemas_become_the_member_that_is_set() {
+    let text = field(5, "string");
+    let raw = |json: &str| field(1, json);
+    let entry = |key: &str, value: &[u8]| [field(1, key), field(2, value)].concat();
+    let cases = [
+        (
+            far_field(24, field(1, &text)),
+            json!({"items": {"type": "string"}}),
+        ),
+        (
+            far_field(24, [field(2, &text), field(2, "")].concat()),
+            json!({"items": [{"type": "string"}, {}]}),
+        ),
+        (far_field(24, ""), json!({})),
+        (
+            far_field(30, number(1, 1)),
+            json!({"additionalProperties": true}),
+        ),
+        (
+            far_field(30, number(1, 0)),
+            json!({"additionalProperties": false}),
+        ),
+        (far_field(33, ""), json!({"additionalItems": false})),
+        (
+            far_field(30, [number(1, 1), field(2, &text)].concat()),
+            json!({"additionalProperties": {"type": "string"}}),
+        ),
+        (
+            [
+                far_field(32, entry("a", &[field(2, "b"), field(2, "c")].concat())),
+                far_field(32, entry("d", &field(1, &text))),
+            ]
+            .concat(),
+            json!({"dependencies": {"a": ["b", "c"], "d": {"type": "string"}}}),
+        ),
+        (
+            [
+                field(8, raw("{\"a\":[1]}")),
+                far_field(20, raw("1")),
+                far_field(20, raw("null")),
+            ]
+            .concat(),
+            json!({"default": {"a": [1]}, "enum": [1, null]}),
+        ),
+        (
+            far_field(
+                29,
+                entry(
+                    "p",
+                    &far_field(24, field(1, far_field(30, field(2, &text)))),
+                ),
+            ),
+            json!({"properties": {"p": {"items": {"additionalProperties": {"type": "string"}}}}}),
+        ),
+    ];
+    for (schema, expected) in cases {
+        let read = object("", &definition(&schema)).unwrap();
+        let found = &read["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_eq!(*found, expected);
+    }
+}
+
+#[test]
+fn schemas_in_schemas_have_a_limited_depth() {
+    let nested = |depth| (0..depth).fold(field(5, "string"), |schema, _| far_field(28, schema));
+    assert!(object("", &definition(&nested(100))).is_ok());
+    assert_eq!(object("", &definition(&nested(200))), Err(Malformed::Depth));
+    let items = (0..10_000).fold(Vec::new(), |schema, _| far_field(24, field(1, schema)));
+    assert_eq!(object("", &definition(&items)), Err(Malformed::Depth));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
+use super::protobuf::Union;
 use super::quantity::Quantity;
 use super::{Field, Struct, Type};
 
@@ -83,12 +84,44 @@ fn prune_struct(
             None => unknown.push(path.clone()),
             Some(at) => {
                 next = at + 1;
-                prune(&shape.fields()[at].ty, value, path, unknown);
+                let field = &shape.fields()[at];
+                prune(&field.ty, value, path, unknown);
+                // Go's decoders of unions drop unknown fields without a report.
+                for fields in schemas_in(shape, field, value) {
+                    prune_struct(shape, fields, &mut String::new(), &mut Vec::new());
+                }
             }
         }
         path.truncate(outer);
         position.is_some()
     });
+}
+
+/// The schemas in `value`, if `field` of `shape` is a union of schemas and other values. They have
+/// the type `shape` again.
+fn schemas_in<'a>(
+    shape: &Struct,
+    field: &Field,
+    value: &'a mut Value,
+) -> Vec<&'a mut Map<String, Value>> {
+    if Union::of(shape, field).is_none() {
+        return Vec::new();
+    }
+    let is_map = matches!(field.ty, Type::Map(_));
+    match value {
+        Value::Object(fields) => {
+            if is_map {
+                fields
+                    .values_mut()
+                    .filter_map(Value::as_object_mut)
+                    .collect()
+            } else {
+                vec![fields]
+            }
+        }
+        Value::Array(items) => items.iter_mut().filter_map(Value::as_object_mut).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<String>) {
@@ -136,7 +169,12 @@ where
         match value {
             Value::Null if field.always => *value = field.zero(),
             Value::Null => is_normal = false,
-            _ => normalize_value(&field.ty, value, change),
+            _ => {
+                normalize_value(&field.ty, value, change);
+                for fields in schemas_in(shape, field, value) {
+                    normalize_struct(shape, fields, change);
+                }
+            }
         }
         is_normal &= at >= next && !is_omitted(field, value) && !shape.any_always(next, at);
         next = at + 1;
@@ -352,6 +390,33 @@ mod tests {
             normalize_value(&Type::Time, &mut time, &|_, _| {});
             assert_eq!(time, stored);
         }
+    }
+
+    /// Recorded from kube-apiserver 1.36.2: schemas in unions lose unknown fields without a warning.
+    #[test]
+    fn schemas_in_unions_have_the_form_of_schemas() {
+        let inner = json!({"bogus": 1, "type": "string", "description": "", "nullable": false});
+        let schema = json!({
+            "items": inner,
+            "additionalProperties": {"properties": {"a": {"items": [inner, {}]}}},
+            "additionalItems": false,
+            "dependencies": {"a": ["b"], "c": inner},
+        });
+        let mut object = json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": schema}}]}});
+        let unknown = prune_unknown("CustomResourceDefinition", &mut object);
+        assert_eq!(unknown, [""; 0]);
+        normalize("CustomResourceDefinition", &mut object);
+        let text = json!({"type": "string"});
+        assert_eq!(
+            object["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+            json!({
+                "items": text,
+                "additionalProperties": {"properties": {"a": {"items": [text, {}]}}},
+                "additionalItems": false,
+                "dependencies": {"a": ["b"], "c": text},
+            })
+        );
     }
 
     #[test]

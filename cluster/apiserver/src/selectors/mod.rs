@@ -95,11 +95,9 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, Strin
         let field = match label {
             "metadata.name" => Field::Name,
             "metadata.namespace" => Field::Namespace,
-            _ => match resource
-                .fields
-                .iter()
-                .position(|field| field.label == label)
-            {
+            _ => match resource.fields.iter().position(|field| {
+                field.label == label && field.group.is_none_or(|group| resource.group == group)
+            }) {
                 Some(position) if resource.custom.is_some() => {
                     Field::Custom(resource.fields[position].clone())
                 }
@@ -206,7 +204,7 @@ mod tests {
     use super::*;
     use crate::registry::Registry;
     use crate::store::EventKind;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn field_selectors_match_declared_fields() {
@@ -225,6 +223,39 @@ mod tests {
         for (text, expected) in cases {
             let selection = Selection::parse(&pods.resource, "", text).unwrap();
             assert_eq!(selection.matches(&pod), expected, "{text}");
+        }
+    }
+
+    /// Recorded from kube-apiserver 1.36.2.
+    #[test]
+    fn the_source_of_an_event_is_its_controller_where_it_has_none() {
+        let registry = Registry::built_in();
+        let core = registry.find("", "v1", "events").unwrap();
+        let event =
+            |content: Value| Object::stored(&core.resource, "n/e", content, 1, EventKind::Added);
+        let newer = event(json!({"metadata": {"name": "e"}, "reportingComponent": "c"}));
+        let both = json!({"metadata": {"name": "e"}, "source": {"component": "d"}, "reportingComponent": "c"});
+        let both = event(both);
+        let cases = [
+            ("", "source=c", &newer, Ok(true)),
+            ("", "source=c", &both, Ok(false)),
+            ("", "source=d", &both, Ok(true)),
+            ("", "reportingComponent=c", &both, Ok(true)),
+            ("", "reportingController=c", &both, Err(())),
+            ("", "regarding.name=c", &both, Err(())),
+            ("events.k8s.io", "reportingController=c", &both, Ok(true)),
+            ("events.k8s.io", "reportingComponent=c", &both, Err(())),
+            ("events.k8s.io", "source=d", &both, Err(())),
+            ("events.k8s.io", "involvedObject.name=c", &both, Err(())),
+            ("events.k8s.io", "regarding.name=", &both, Ok(true)),
+        ];
+        for (group, text, object, expected) in cases {
+            let resource = &registry.find(group, "v1", "events").unwrap().resource;
+            let selection = Selection::parse(resource, "", text);
+            let found = selection
+                .map(|selection| selection.matches(object))
+                .map_err(|_| ());
+            assert_eq!(found, expected, "{group} {text}");
         }
     }
 

@@ -173,7 +173,7 @@ impl Object {
 
     /// The value of a selectable field of a custom resource.
     pub fn custom_field(&self, field: &SelectableField) -> String {
-        text_at(&self.to_value(), &field.pointer, field.absent).into_owned()
+        text_of(&self.to_value(), field).into_owned()
     }
 
     /// The whole object as JSON.
@@ -248,7 +248,7 @@ impl Texts {
         let mut labels = add(metadata["uid"].as_str().unwrap_or_default());
         let fields = resource.custom.is_none().then(|| resource.fields.iter());
         for field in fields.into_iter().flatten() {
-            labels = add(&text_at(value, &field.pointer, field.absent));
+            labels = add(&text_of(value, field));
         }
         for (name, value) in metadata["labels"].as_object().into_iter().flatten() {
             add(name);
@@ -311,6 +311,15 @@ fn version_of(value: &Value, resource: &Resource) -> String {
     value["apiVersion"]
         .as_str()
         .map_or_else(|| resource.api_version(), str::to_owned)
+}
+
+fn text_of<'a>(value: &'a Value, field: &'a SelectableField) -> Cow<'a, str> {
+    let text = text_at(value, &field.pointer, field.absent);
+    if text.is_empty() && !field.fallback.is_empty() {
+        text_at(value, field.fallback, field.absent)
+    } else {
+        text
+    }
 }
 
 fn text_at<'a>(value: &'a Value, pointer: &str, absent: &'a str) -> Cow<'a, str> {

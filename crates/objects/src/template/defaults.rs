@@ -115,24 +115,12 @@ fn image_pull_policy(fields: &mut Map<String, Value>) {
         return;
     }
     let image = fields.get("image").and_then(Value::as_str).unwrap_or("");
-    let policy = if is_latest(image) {
+    let policy = if super::image::is_latest(image) {
         "Always"
     } else {
         "IfNotPresent"
     };
     fields.insert("imagePullPolicy".to_owned(), json!(policy));
-}
-
-/// Whether an image has the tag `latest`, which is also the tag of references like `app`.
-fn is_latest(image: &str) -> bool {
-    // References with a digest (`@`) and invalid references are never `latest`.
-    let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
-    if image.is_empty() || !image.chars().all(is_reference) {
-        return false;
-    }
-    // A colon before the last slash precedes the port of the registry.
-    let name = image.rsplit('/').next().unwrap_or(image);
-    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
 /// The deprecated field and the new one always have the same value.

@@ -18,6 +18,7 @@ pub mod defaults;
 mod dump;
 #[cfg(test)]
 mod generated;
+mod image;
 mod normal;
 #[cfg(test)]
 mod plain;

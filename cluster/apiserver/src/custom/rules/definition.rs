@@ -148,7 +148,7 @@ impl Check<'_> {
                 step => {
                     let name = step.trim_start_matches("properties[").trim_end_matches(']');
                     let found = decl.and_then(|decl| declare::property(decl, name, child));
-                    (found, schema.is_atomic_map())
+                    (found, false)
                 }
             };
             let own = || declare::schema(child, child.embedded_resource).map(Arc::new);

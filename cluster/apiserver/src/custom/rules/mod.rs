@@ -86,7 +86,6 @@ pub(super) struct Rules {
     decl: Arc<Decl>,
     /// The keys of a list of type `map`.
     list_keys: Option<Vec<String>>,
-    atomic_map: bool,
 }
 
 impl Rules {
@@ -144,7 +143,6 @@ impl Rules {
             kind: node.kind.clone(),
             decl: decl.clone(),
             list_keys: (node.list_type == ListType::Map).then(list_keys),
-            atomic_map: node.is_atomic_map(),
         })
     }
 
@@ -265,8 +263,8 @@ impl Check {
             }
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    let old = place.old.filter(|_| !rules.atomic_map);
-                    let old = old.and_then(|old| old.get(name));
+                    // Both types of maps relate a key to its old value.
+                    let old = place.old.and_then(|old| old.get(name));
                     if let Some(rules) = &rules.additional {
                         let path = format!("{}[{name}]", place.path);
                         self.value(rules, field, &place.child(value, old, &path))?;

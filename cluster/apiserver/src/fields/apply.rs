@@ -345,7 +345,7 @@ pub(crate) fn follow_last_applied(object: &mut Value, applied: &Applied<'_>) {
     if applied.author.manager != KUBECTL || applied.part.is_some() {
         return;
     }
-    let Some(annotations) = object["metadata"]["annotations"].as_object_mut() else {
+    let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") else {
         return;
     };
     let is_set = annotations
@@ -355,7 +355,7 @@ pub(crate) fn follow_last_applied(object: &mut Value, applied: &Applied<'_>) {
         return;
     }
     let mut config = applied.given.clone();
-    if let Some(annotations) = config["metadata"]["annotations"].as_object_mut() {
+    if let Some(Value::Object(annotations)) = config.pointer_mut("/metadata/annotations") {
         annotations.remove(LAST_APPLIED);
     }
     config.sort_all_objects();

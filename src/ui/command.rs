@@ -35,7 +35,7 @@ use super::{
     Produce, answer_with, assets, browser, is_loopback, leadership, nodes, rollouts, steps, stream,
 };
 use crate::access::text;
-use crate::leader::{Caller, Leader, ManagerFlags};
+use crate::leader::{self, Caller, Leader, ManagerFlags};
 use crate::signals::Signals;
 use crate::version;
 
@@ -329,6 +329,7 @@ impl Cluster {
             kubeconfig: self.args.kubeconfig.as_deref(),
             command: "ui",
             timeout: TIMEOUT,
+            kubectl: leader::kubectl(),
         };
         let leader = Arc::new(Leader::reach(&caller, &self.args.manager).await?);
         *known = Some(Arc::clone(&leader));

@@ -4,6 +4,8 @@
 //! [`follow`] chooses the release from the versions of the API servers. docs/releases.md shows the
 //! tables.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
+
 mod controllers;
 mod effects;
 pub mod follow;

@@ -1,9 +1,11 @@
 //! docs/releases.md agrees with the tables.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use steersman_releases::{ADDED, Effect, GATED, Gate, READ, Release, Spec, Stage};
 
 /// Tests run in parallel, and each may write the page.
@@ -11,7 +13,7 @@ static PAGE: Mutex<()> = Mutex::new(());
 
 /// Asserts that the part of the page after `mark` is `wanted`. If `UPDATE_DOCS` is set, writes it.
 fn keep_part(mark: &str, wanted: &str) {
-    let _page = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _page = PAGE.lock();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/releases.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let mark = format!("<!-- {mark}: kept true by a test -->\n");

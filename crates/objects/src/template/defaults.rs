@@ -141,26 +141,3 @@ fn empty_volume(fields: &mut Map<String, Value>) {
         fields.insert("emptyDir".to_owned(), json!({}));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_with_tag_latest_are_always_pulled() {
-        let cases = [
-            ("app", true),
-            ("app:latest", true),
-            ("app:v1", false),
-            ("registry:5000/app", true),
-            ("registry:5000/app:v1", false),
-            ("app@sha256:0123", false),
-            ("app:latest@sha256:0123", false),
-            (" app ", false),
-            ("", false),
-        ];
-        for (image, expected) in cases {
-            assert_eq!(is_latest(image), expected, "{image}");
-        }
-    }
-}

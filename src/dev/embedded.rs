@@ -205,12 +205,15 @@ pub(super) struct Embedded {
     manager_stop: CancellationToken,
 }
 
+/// Makes credentials known to a cluster, and returns the settings of its port.
+type MakeServing<'a> = Box<dyn FnOnce(&DevCluster) -> Result<Serving, String> + 'a>;
+
 /// The side of the API server that its clients see.
 pub(super) struct Front<'a> {
     /// Whether pods get an account and its token: the admission plugin ServiceAccount.
     pub(super) service_accounts: bool,
-    /// Makes credentials known to the cluster, and returns the settings of its port.
-    pub(super) serving: Box<dyn FnOnce(&DevCluster) -> Result<Serving, String> + 'a>,
+    /// The port, made when the cluster exists.
+    pub(super) serving: MakeServing<'a>,
     /// The clock of stored times and controllers.
     pub(super) clock: Clock,
     /// Number of latest requests that the cluster keeps.

@@ -248,9 +248,9 @@ mod tests {
     async fn a_browser_that_returns_gets_only_what_it_lacks() {
         let view = json!({"n": 1});
         let known = format!("2000.{:x}", hash_of(&view));
-        let found = events(&[view.clone()], Duration::ZERO, &known).await;
+        let found = events(std::slice::from_ref(&view), Duration::ZERO, &known).await;
         assert_eq!(found.len(), 1, "{found:?}");
-        let found = events(&[view], Duration::ZERO, "2000.1").await;
+        let found = events(std::slice::from_ref(&view), Duration::ZERO, "2000.1").await;
         assert_eq!(found.len(), 2, "{found:?}");
     }
 
@@ -258,9 +258,14 @@ mod tests {
     async fn an_expensive_view_comes_rarely_also_to_a_browser_that_returns() {
         let view = json!({"n": 1});
         // Two seconds of work allow the next view after 98 s.
-        let found = events(&[view.clone()], Duration::from_secs(2), "").await;
+        let found = events(std::slice::from_ref(&view), Duration::from_secs(2), "").await;
         assert_eq!(found.len(), 2, "{found:?}");
-        let found = events(&[view], Duration::from_secs(2), "98000.1").await;
+        let found = events(
+            std::slice::from_ref(&view),
+            Duration::from_secs(2),
+            "98000.1",
+        )
+        .await;
         assert_eq!(found.len(), 1, "{found:?}");
     }
 

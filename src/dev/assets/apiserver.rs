@@ -83,9 +83,15 @@ enum ApiServerError {
         source: std::io::Error,
     },
     #[error(transparent)]
-    Embedded(#[from] EmbeddedError),
+    Embedded(Box<EmbeddedError>),
     #[error("listen to signals: {0}")]
     Signals(#[source] std::io::Error),
+}
+
+impl From<EmbeddedError> for ApiServerError {
+    fn from(error: EmbeddedError) -> Self {
+        Self::Embedded(Box::new(error))
+    }
 }
 
 /// Whether the program goes on when the process that started it has ended.

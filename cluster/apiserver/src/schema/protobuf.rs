@@ -26,11 +26,11 @@ const MAX_DEPTH: u32 = 127;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Union {
     /// A schema, or a boolean.
-    OrBool,
+    Bool,
     /// A schema, or a list of schemas.
-    OrList,
+    List,
     /// A schema, or a list of texts.
-    OrTexts,
+    Texts,
 }
 
 impl Union {
@@ -40,9 +40,9 @@ impl Union {
             return None;
         }
         match field.name {
-            "additionalProperties" | "additionalItems" => Some(Self::OrBool),
-            "items" => Some(Self::OrList),
-            "dependencies" => Some(Self::OrTexts),
+            "additionalProperties" | "additionalItems" => Some(Self::Bool),
+            "items" => Some(Self::List),
+            "dependencies" => Some(Self::Texts),
             _ => None,
         }
     }
@@ -53,10 +53,10 @@ impl Union {
         let mut list = Vec::new();
         each(message, |number, wire| {
             match (self, number) {
-                (Self::OrBool, 1) => allows = wire.varint(name)? != 0,
-                (Self::OrBool, 2) | (_, 1) => schema = Some(read_schema(wire, name, depth)?),
-                (Self::OrList, 2) => list.push(read_schema(wire, name, depth + 1)?),
-                (Self::OrTexts, 2) => list.push(Value::from(wire.text(name)?)),
+                (Self::Bool, 1) => allows = wire.varint(name)? != 0,
+                (Self::Bool, 2) | (_, 1) => schema = Some(read_schema(wire, name, depth)?),
+                (Self::List, 2) => list.push(read_schema(wire, name, depth + 1)?),
+                (Self::Texts, 2) => list.push(Value::from(wire.text(name)?)),
                 _ => {}
             }
             Ok(())
@@ -66,7 +66,7 @@ impl Union {
         }
         Ok(match (schema, self) {
             (Some(schema), _) => schema,
-            (None, Self::OrBool) => Value::from(allows),
+            (None, Self::Bool) => Value::from(allows),
             (None, _) => Value::Null,
         })
     }

@@ -40,11 +40,14 @@ fn keep_current(name: &str, wanted: &str) {
     assert!(found == wanted, "{name} is outdated, run scripts/chart.sh");
 }
 
-/// The feature gate without which a controller is not built, as `select` asks for it.
-fn gate_of(controller: &str) -> Option<String> {
+/// The feature gate without which a controller is not built, as `select` asks for it. `gates` are
+/// those that users can set; the other ones are locked. Of several gates the last one counts.
+fn gate_of(controller: &str, gates: &BTreeMap<String, (String, bool)>) -> Option<String> {
     let asked = RefCell::new(None);
     let is_on = |gate: &str| {
-        asked.replace(Some(gate.to_owned()));
+        if gates.contains_key(gate) {
+            asked.replace(Some(gate.to_owned()));
+        }
         true
     };
     ControllerRegistry::builtin()
@@ -95,7 +98,7 @@ fn controllers() -> String {
             controller.enabled_by_default
         )
         .unwrap();
-        if let Some(name) = gate_of(controller.name) {
+        if let Some(name) = gate_of(controller.name, &gates) {
             let (stage, default) = &gates[&name];
             let gate = json!({"default": default, "name": name, "stage": stage});
             writeln!(text, "  gate: {gate}").unwrap();

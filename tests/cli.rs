@@ -153,7 +153,7 @@ fn invalid_input_leads_to_one_line_and_status_1() {
         (&["help", "verison"], "Did you mean version?"),
         (
             &["help", "everything"],
-            r#"Error: unknown command "everything" for "steersman"; there are apiserver, check, completion, dev, help, nodes, shadow, ui, version, why"#,
+            r#"Error: unknown command "everything" for "steersman"; there are apiserver, assets, check, completion, dev, help, nodes, shadow, ui, version, why"#,
         ),
         (
             &["version", "2"],

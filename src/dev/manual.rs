@@ -181,6 +181,7 @@ mod tests {
             names,
             [
                 "steersman-apiserver.1",
+                "steersman-assets.1",
                 "steersman-completion.1",
                 "steersman-dev.1",
                 "steersman-nodes.1",
@@ -193,7 +194,7 @@ mod tests {
             let title = name.trim_end_matches(".1");
             assert!(text.contains(&format!(".TH {title} 1")), "{name}: {text}");
         }
-        let manager = String::from_utf8_lossy(&pages[5].1);
+        let manager = String::from_utf8_lossy(&pages[6].1);
         let synopsis = ".SH SYNOPSIS\n\\fBkube-controller-manager\\fR [\\fIflags\\fR]\n.ie";
         for part in [synopsis, ".SH \"SECURE SERVING FLAGS\"", "leader\\-elect"] {
             assert!(manager.contains(part), "{part:?} is missing in:\n{manager}");

@@ -1,5 +1,5 @@
-//! Tables of applies and updates without a server. Each expectation is an answer of a real
-//! kube-apiserver 1.36.2.
+//! Tables of applies and updates without a server. Expectations are answers of a real kube-apiserver
+//! 1.36.2, or follow from upstream's source.
 
 use std::sync::Arc;
 

@@ -242,10 +242,22 @@ struct Served {
 impl Served {
     fn start(secured: &Secured) -> Self {
         let file = |name: &str| secured.home.path().join(name).display().to_string();
+        // The manager knows tokens of the API server, and no certificates of its authority.
+        let user = User::new("jane", ["system:masters"]);
+        secured.cluster.add_token("of-jane", user);
+        let kubeconfig = std::fs::read_to_string(file("kubeconfig")).unwrap();
+        let with_token = kubeconfig
+            .lines()
+            .filter(|line| !line.trim().starts_with("client-key-data:"))
+            .map(|line| match line.split_once("client-certificate-data:") {
+                Some((indent, _)) => format!("{indent}token: of-jane\n"),
+                None => format!("{line}\n"),
+            });
+        std::fs::write(file("jane"), with_token.collect::<String>()).unwrap();
         let mut child = steersman(&[
             "ui",
             "--kubeconfig",
-            &file("kubeconfig"),
+            &file("jane"),
             "--manager-ca",
             &file("kube-controller-manager.crt"),
             "--manager-port",

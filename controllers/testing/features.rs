@@ -442,7 +442,7 @@ async fn zones_of_hints(world: &World) -> Value {
         "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}},
     });
     let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "near", "namespace": NAMESPACE},
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "near", "namespace": NAMESPACE, "uid": "near"},
         "spec": {
             "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"], "ipFamilies": ["IPv4"],
             "selector": {"app": "near"}, "ports": [{"port": 80, "targetPort": 80, "protocol": "TCP"}],

@@ -494,7 +494,7 @@ async fn refused_requests_carry_warnings() {
             "configmaps",
             r#"{"metadata":{"name":"x","name":"UPPER"},"bogus":1}"#,
             422,
-            vec!["duplicate field \"metadata.name\"", unknown],
+            vec![unknown, "duplicate field \"metadata.name\""],
         ),
         (
             "POST",

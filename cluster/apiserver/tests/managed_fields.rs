@@ -437,8 +437,8 @@ async fn an_invalid_apply_to_a_scale_is_refused() {
         (
             "a/scale?fieldManager=m",
             json!({"spec": {"replicas": "many"}}),
-            400,
-            "cannot unmarshal string into Go struct field",
+            500,
+            ".spec.replicas: expected numeric (int or float), got string",
         ),
         (
             "a/scale?fieldManager=m&force=true",

@@ -15,6 +15,7 @@ pub(crate) mod descriptions;
 pub(crate) mod internal;
 pub mod protobuf;
 pub mod shape;
+mod unions;
 
 pub use steersman_values::quantity;
 

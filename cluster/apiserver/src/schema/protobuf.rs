@@ -12,7 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value, json};
 
-use super::{Field, FieldNumber, Struct, Type, shape};
+use super::unions::{SCHEMA, Union};
+use super::{FieldNumber, Struct, Type, shape};
 
 /// The first bytes of every protobuf object of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
@@ -20,33 +21,7 @@ const MAGIC: &[u8] = b"k8s\0";
 /// The most levels of JSON, as in bodies of JSON. Schemas of definitions contain themselves.
 const MAX_DEPTH: u32 = 127;
 
-/// The types with members of other types in JSON than in protobuf.
-///
-/// Upstream: `apiextensions/v1/marshal.go` of apiextensions-apiserver.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Union {
-    /// A schema, or a boolean.
-    Bool,
-    /// A schema, or a list of schemas.
-    List,
-    /// A schema, or a list of texts.
-    Texts,
-}
-
 impl Union {
-    /// The union that `field` of `shape` is, or that its entries are.
-    pub(super) fn of(shape: &Struct, field: &Field) -> Option<Self> {
-        if shape.name() != SCHEMA {
-            return None;
-        }
-        match field.name {
-            "additionalProperties" | "additionalItems" => Some(Self::Bool),
-            "items" => Some(Self::List),
-            "dependencies" => Some(Self::Texts),
-            _ => None,
-        }
-    }
-
     fn read(self, message: &[u8], name: &str, depth: u32) -> Result<Value, Malformed> {
         let mut allows = false;
         let mut schema = None;
@@ -71,9 +46,6 @@ impl Union {
         })
     }
 }
-
-/// Name of the type of schemas.
-const SCHEMA: &str = "apiextensions.JSONSchemaProps";
 
 fn read_schema(wire: Wire<'_>, name: &str, depth: u32) -> Result<Value, Malformed> {
     static SHAPE: LazyLock<&Struct> =

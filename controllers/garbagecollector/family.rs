@@ -1,4 +1,4 @@
-//! The part of the graph around one object, for people who look.
+//! The part of the graph around one object, for the page and other readers.
 
 use std::collections::{HashSet, VecDeque};
 

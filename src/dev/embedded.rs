@@ -234,7 +234,7 @@ impl Front<'_> {
     }
 }
 
-/// What runs in the cluster, for forks of it.
+/// The parts that run in the cluster, for forks of it.
 #[derive(Clone)]
 pub(super) struct Recipe {
     pub(super) admission: Admission,

@@ -47,7 +47,7 @@ pub(super) async fn forward(
         _ => None,
     };
     if let Some(local) = local {
-        // kubectl reports each connection, and ends if nobody reads that. Both tasks end with it.
+        // kubectl reports each connection, and ends if its output is closed. Both tasks end with it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         if let Some(mut errors) = child.stderr.take() {
             tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::sink()).await });

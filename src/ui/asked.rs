@@ -1,4 +1,4 @@
-//! What a request asks for, and lists of objects for its answer.
+//! The question of a request, and lists of objects for its answer.
 
 use http::StatusCode;
 use steersman_values::resource::ResourceType;

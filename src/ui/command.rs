@@ -3,7 +3,7 @@
 //! browser -> this process -> leader (queues, writes, graph) | API server (objects)
 //!
 //! Objects are read from the API server with the credentials of the user, so these views need no
-//! leader. What only a leader knows comes from its own paths, with the same credentials.
+//! leader. Data that only a leader has come from its own paths, with the same credentials.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

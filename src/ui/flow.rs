@@ -191,7 +191,7 @@ fn rate(now: f64, before: f64, seconds: f64) -> f64 {
     round(grown / seconds.max(0.001))
 }
 
-/// The mean of what was added, if anything was.
+/// The mean of the added values; `None` without any.
 fn mean(sum: (f64, f64), count: (f64, f64)) -> f64 {
     let added = count.0 - count.1;
     if added <= 0.0 {

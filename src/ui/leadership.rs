@@ -1,4 +1,4 @@
-//! The holder of the Lease, its renewals, the hand-overs, and what a standby has warm.
+//! The holder of the Lease, its renewals, the hand-overs, and the caches that a standby has warm.
 
 use serde_json::{Value, json};
 use steersman_runtime::informer::InformerFactory;
@@ -65,7 +65,7 @@ fn record(lease: &Doc) -> Value {
     })
 }
 
-/// Who became leader and when, newest first.
+/// The leaders and the times at which their terms began, newest first.
 fn hand_overs(events: &[Doc]) -> Vec<Value> {
     let mut found: Vec<_> = events
         .iter()

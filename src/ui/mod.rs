@@ -3,7 +3,7 @@
 //! request -> guard of the server -> [`Ui::answer`] -> a file | a view as JSON | a stream of a view
 //!
 //! Views read objects with the manager's client, as far as the caller may get them. Nothing runs
-//! while nobody asks: a sample of the metrics is taken by a request, and the record of writes has a
+//! without a reader: a sample of the metrics is taken by a request, and the record of writes has a
 //! fixed size. docs/page.md describes paths, rights and cost.
 
 mod asked;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::access::text;
 
-/// The header that a page of another site cannot send without leave, which nobody gives.
+/// The header that a page of another site cannot send without leave; the server gives none.
 const OWN: &str = "x-steersman-ui";
 /// The longest body of a request, in bytes.
 const MAX_BODY: usize = 1024;
@@ -50,7 +50,7 @@ pub(crate) enum Wish {
     Example {},
 }
 
-/// Does what the buttons of the page ask for.
+/// Carries out the actions of the page's buttons.
 pub(crate) trait Simulator: Send + Sync {
     /// Fulfils `wish`. The error is for the reader of the page.
     fn fulfil(&self, wish: Wish) -> BoxFuture<'_, Result<(), String>>;

@@ -1,6 +1,6 @@
 //! The last writes of the controllers: time, controller, object, and the reason.
 //!
-//! client -> witness -> ring -> parsed when somebody looks, without what the caller may not get
+//! client -> witness -> ring -> parsed for a reader, without objects that the caller may not get
 //!
 //! The reason of a write is the object whose sync sent it. The reason of an Event is its own.
 

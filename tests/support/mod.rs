@@ -401,7 +401,7 @@ pub(crate) fn ask(
     split(Received { connection, stream })
 }
 
-/// What a server sent before it closed its connection.
+/// The bytes that a server sent before it closed its connection.
 ///
 /// `rustls::Stream` would write the rest of the request before each read, and fail again.
 struct Received {

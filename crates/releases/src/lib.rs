@@ -1,4 +1,4 @@
-//! What differs between the releases of kube-controller-manager that Steersman can equal.
+//! The differences between the releases of kube-controller-manager that Steersman can equal.
 //!
 //! This crate is data, and questions about it. `Release` -> gates, their effects, controllers.
 //! [`follow`] chooses the release from the versions of the API servers. docs/releases.md shows the

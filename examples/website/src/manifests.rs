@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The name under which the operator owns fields.
 pub const FIELD_MANAGER: &str = "website-operator";
 
-/// What the objects of one Website depend on.
+/// The values that the objects of one Website depend on.
 pub struct Page<'a, O> {
     /// Name of the Website and of its objects.
     pub name: &'a str,

@@ -3,7 +3,7 @@
 //!
 //! Frameworks of tests (controller-runtime's envtest, fabric8's kube-api-test, envtest-js, kube-rs)
 //! start these programs with flags of the real ones, probe them, and end them by SIGTERM.
-//! [`PROGRAMS`] are what the program does under these names.
+//! [`PROGRAMS`] has the program's function for each name.
 
 mod apiserver;
 mod certificates;

@@ -1,4 +1,4 @@
-//! The clusters of one server: the first one, and its forks. Snapshots are what forks start from.
+//! The clusters of one server: the first one, and its forks. Forks start from snapshots.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

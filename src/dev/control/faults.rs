@@ -1,4 +1,4 @@
-//! Faults as JSON: which requests or watch events they apply to, and what happens to these.
+//! Faults as JSON: the requests or watch events that they apply to, and their effect.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::{Refusal, Result};
 pub(super) struct Rule {
     #[serde(default)]
     r#match: Wanted,
-    /// What happens to a matching request; or `event`.
+    /// The failure of a matching request; or `event`.
     fault: Option<Fault>,
-    /// What happens to a matching event of open watches.
+    /// The failure of a matching event of open watches.
     event: Option<Event>,
     /// The number of matches after which the rule ends; without it, the rule stays until removed.
     times: Option<usize>,

@@ -1,5 +1,5 @@
 //! Roll-outs of Deployments, StatefulSets and DaemonSets, and the progress of Jobs: their numbers,
-//! their limits, and what the limits allow.
+//! their limits, and the pods that the limits allow.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ struct Set {
     created: Option<Timestamp>,
 }
 
-/// What only Jobs have.
+/// The values that only Jobs have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct JobPart {
@@ -123,7 +123,7 @@ pub(super) async fn view(reader: &ClientReader, namespace: &str) -> Value {
     json!({ "items": items, "withheld": withheld })
 }
 
-/// What needs a look comes first.
+/// Objects that need a look come first.
 fn order(item: &Rollout) -> (usize, &str, &str, &str) {
     let states = ["failed", "progressing", "paused", "suspended", "complete"];
     let rank = states.iter().position(|state| *state == item.state);
@@ -332,16 +332,10 @@ fn stateful_set(doc: &Doc) -> Rollout {
         resource: "statefulsets",
         namespace: doc.namespace().to_owned(),
         name: doc.name().to_owned(),
-        state: if is_complete {
-            "complete"
-        } else {
-            "progressing"
-        },
-        message: match (is_observed, is_complete) {
-            (false, _) => "the controller has not seen the latest spec".to_owned(),
-            (_, false) => format!("{available} of {desired} pods are available"),
-            (_, true) => String::new(),
-        },
+        state: state_of(is_complete),
+        message: message_of(is_observed, is_complete, || {
+            format!("{available} of {desired} pods are available")
+        }),
         revision: hash_of(update, doc.name()),
         images: images(doc),
         desired,
@@ -353,6 +347,26 @@ fn stateful_set(doc: &Doc) -> Rollout {
         fewest: (!is_parallel && !on_delete).then(|| (desired - 1).max(0)),
         strategy,
         ..Rollout::default()
+    }
+}
+
+/// The state of a workload without conditions.
+fn state_of(is_complete: bool) -> &'static str {
+    if is_complete {
+        "complete"
+    } else {
+        "progressing"
+    }
+}
+
+/// The message of a workload without conditions; `progress` is that of one under way.
+fn message_of(is_observed: bool, is_complete: bool, progress: impl FnOnce() -> String) -> String {
+    if !is_observed {
+        "the controller has not seen the latest spec".to_owned()
+    } else if is_complete {
+        String::new()
+    } else {
+        progress()
     }
 }
 
@@ -395,16 +409,10 @@ fn daemon_set(doc: &Doc) -> Rollout {
         resource: "daemonsets",
         namespace: doc.namespace().to_owned(),
         name: doc.name().to_owned(),
-        state: if is_complete {
-            "complete"
-        } else {
-            "progressing"
-        },
-        message: match (is_observed, is_complete) {
-            (false, _) => "the controller has not seen the latest spec".to_owned(),
-            (_, false) => format!("available on {available} of {desired} nodes"),
-            (_, true) => String::new(),
-        },
+        state: state_of(is_complete),
+        message: message_of(is_observed, is_complete, || {
+            format!("available on {available} of {desired} nodes")
+        }),
         revision: doc
             .at("/metadata/annotations/deprecated.daemonset.template.generation")
             .and_then(Value::as_str)

@@ -34,7 +34,7 @@ pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
     })
 }
 
-/// Keeps what the plugin set at the creation of a pod, where an update leaves it out.
+/// Keeps the values that the plugin set at the creation of a pod, where an update leaves them out.
 pub(super) fn keep(pod: &mut Value, old: &Value) {
     for field in ["priority", "preemptionPolicy"] {
         let kept = &old["spec"][field];

@@ -206,11 +206,11 @@ fn take_earlier_fields(
     managed.update(&mut write, author, time)
 }
 
-/// Removes the fields that the author of `last` gave up and that nobody else owns. `entries` are
+/// Removes the fields that the author of `last` gave up and that have no other owner. `entries` are
 /// those of all managers after the apply.
 ///
-/// Upstream removes all fields of the last configuration, and adds back what a manager owns, and
-/// what the last configuration did not have.
+/// Upstream removes all fields of the last configuration, and adds back those with another manager, and
+/// those that the last configuration lacked.
 fn pruned(
     versions: Versions<'_>,
     object: Value,

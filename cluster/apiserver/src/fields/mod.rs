@@ -2,7 +2,7 @@
 //!
 //! [`set`]: sets of field paths; [`shape`]: which values can have their own manager; [`compare`]:
 //! the fields that a write changed;
-//! [`declared`]: the fields of a configuration; [`remove`]: fields that nobody owns any more;
+//! [`declared`]: the fields of a configuration; [`remove`]: fields without an owner;
 //! [`versions`]: the same kind in other versions; [`merge`]: an applied configuration merged into the live
 //! object; [`managed`]: the entries of an object.
 //!

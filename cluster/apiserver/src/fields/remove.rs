@@ -58,7 +58,7 @@ fn in_list(list: &Listing<'_>, items: Vec<Value>, set: &FieldSet) -> Value {
     }
 }
 
-/// What is left of a value; `None` if the set has the value itself. A container that becomes empty
+/// The rest of a value; `None` if the set has the value itself. A container that becomes empty
 /// stays as an empty one. `was_inside` becomes true if the set has fields inside the value.
 fn kept(
     shape: Shape<'_>,

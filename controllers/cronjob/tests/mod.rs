@@ -3,7 +3,7 @@
 
 mod bad_input;
 mod clock;
-mod ported;
+mod single_syncs;
 mod stale;
 mod takeover;
 

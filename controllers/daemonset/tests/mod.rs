@@ -4,7 +4,7 @@
 mod handlers;
 mod integration;
 mod model;
-mod ported;
+mod nodes_and_updates;
 mod stale;
 
 use std::collections::HashSet;

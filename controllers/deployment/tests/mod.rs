@@ -1,7 +1,7 @@
 //! Tests of whole rollouts against the in-memory API server, together with the ReplicaSet
 //! controller and simulated nodes.
 
-mod ported;
+mod adoption_and_deletion;
 
 use std::sync::Arc;
 use std::time::Duration;

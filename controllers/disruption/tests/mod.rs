@@ -1,7 +1,7 @@
 //! Tests of the disruption controller against the in-memory API server, without kubelets.
 
+mod budgets;
 mod evictions;
-mod ported;
 mod scales;
 
 use std::time::Duration;

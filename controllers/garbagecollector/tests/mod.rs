@@ -7,10 +7,10 @@ mod custom;
 mod flags;
 mod memory;
 mod model;
-mod ported;
 mod races;
 mod stage;
 mod unseen;
+mod worker;
 
 use std::time::Duration;
 

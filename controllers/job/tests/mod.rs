@@ -1,7 +1,7 @@
 //! Syncs of Jobs against the in-memory API server.
 
 mod latency;
-mod ported;
+mod single_syncs;
 mod stale;
 mod stories;
 mod takeover;

@@ -9,7 +9,7 @@ use steersman_devcluster::faults::{self, Matcher};
 use steersman_devcluster::status::Status;
 use steersman_objects::JOB_TRACKING;
 
-use super::ported::conditions;
+use super::single_syncs::conditions;
 use crate::job::DESCRIPTOR;
 use crate::job::testing::merge;
 use crate::testing::world::{World, condition_of};

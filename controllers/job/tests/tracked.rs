@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use steersman_objects::Uid;
 use steersman_runtime::pod_control::Owner;
 
-use super::ported::{conditions, objects};
+use super::single_syncs::{conditions, objects};
 use crate::job::backoff::Backoff;
 use crate::job::end_state::Finish;
 use crate::job::snapshot::Snapshot;

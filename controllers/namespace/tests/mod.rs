@@ -1,6 +1,6 @@
 //! Tests of terminating namespaces against the in-memory API server.
 
-mod ported;
+mod content;
 
 use std::time::Duration;
 

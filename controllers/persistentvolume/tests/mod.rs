@@ -1,8 +1,8 @@
-//! Tests of whole syncs, and of all computed and ported cases.
+//! Tests of whole syncs, and of all computed and recorded cases.
 
 mod computed;
 mod counts;
 mod fake;
 mod flags;
-mod ported;
+mod single_syncs;
 mod stories;

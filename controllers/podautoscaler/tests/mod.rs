@@ -1,8 +1,8 @@
-//! Tests of whole syncs, and of all computed and ported cases.
+//! Tests of whole syncs, and of all computed and recorded cases.
 
 mod bad_input;
 mod computed;
 mod fake;
-mod ported;
+mod single_syncs;
 mod sizes;
 mod stories;

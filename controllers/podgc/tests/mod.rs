@@ -1,6 +1,6 @@
 //! Tests of the pod garbage collector against the in-memory API server, without kubelets.
 
-mod ported;
+mod collections;
 
 use std::time::Duration;
 

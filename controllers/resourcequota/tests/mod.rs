@@ -1,7 +1,7 @@
 //! Whole syncs against the in-memory API server, which leaves the usage of quotas to the controller.
 
 mod discovered;
-mod ported;
+mod status;
 mod stories;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Whole syncs against the in-memory API server, under paused time.
 
 mod bad_input;
-mod ported;
+mod secrets;
 mod start;
 mod stories;
 

@@ -3,7 +3,7 @@
 
 mod claims;
 mod failures;
-mod ported;
+mod lives;
 mod revisions;
 mod takeover;
 

@@ -2,7 +2,7 @@
 //! API server.
 
 mod decisions;
-mod ported;
+mod events;
 mod stories;
 mod timers;
 

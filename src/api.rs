@@ -183,8 +183,11 @@ impl Connection {
     /// reviews, only files authenticate.
     pub fn in_process(client: impl Into<HttpService>, host: impl Into<String>) -> Self {
         let client = client.into();
-        let (election, anonymous) = (client.clone(), client.clone());
-        let (authentication, authorization, transports) = (None, None, None);
+        let election = client.clone();
+        let anonymous = client.clone();
+        let authentication = None;
+        let authorization = None;
+        let transports = None;
         Self {
             election,
             anonymous,
@@ -233,8 +236,9 @@ impl Clients {
             .transports
             .as_ref()
             .map_or(Ok(()), |transports| transports.register(registry))?;
-        let (qps, burst, service_account_credentials) =
-            (config.qps, config.burst, config.service_account_credentials);
+        let qps = config.qps;
+        let burst = config.burst;
+        let service_account_credentials = config.service_account_credentials;
         let activity = Activity::default();
         Ok(Self {
             connection,
@@ -335,7 +339,9 @@ impl Clients {
 
     /// A client for reviews through `delegate`.
     pub(crate) fn make_for(&self, delegate: &Delegate, identity: &str) -> ApiClient {
-        let (qps, burst, timeout) = (REVIEW_QPS, REVIEW_BURST, REVIEW_TIMEOUT);
+        let qps = REVIEW_QPS;
+        let burst = REVIEW_BURST;
+        let timeout = REVIEW_TIMEOUT;
         let settings = ClientSettings {
             user_agent: user_agent(identity),
             qps,
@@ -391,7 +397,8 @@ async fn wait_for_health(
     limit: Option<Duration>,
 ) -> Result<(), RunError> {
     let deadline = limit.map(|limit| Instant::now() + limit);
-    let (mut wait_log, mut last) = (WaitLog::new(server), None);
+    let mut wait_log = WaitLog::new(server);
+    let mut last = None;
     loop {
         let answer = {
             let mut asked = std::pin::pin!(client.get_path("/healthz"));

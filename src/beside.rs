@@ -36,7 +36,8 @@ pub(crate) fn asks_for_help(arguments: &[String]) -> bool {
 /// Takes the flag with one of `names` out of `arguments`, and returns its value: `--name=value`,
 /// `--name value`, or `-nvalue`. The last one counts.
 pub(crate) fn take(arguments: &mut Vec<String>, names: &[&str]) -> Result<Option<String>, String> {
-    let (mut found, mut at) = (None, 0);
+    let mut found = None;
+    let mut at = 0;
     while at < arguments.len() {
         let argument = &arguments[at];
         let value = names.iter().find_map(|name| {

@@ -80,7 +80,8 @@ fn add(sum: &mut Metric, other: &Metric, kind: MetricType) {
             sum.set_counter(counter);
         }
         MetricType::HISTOGRAM => {
-            let (one, two) = (sum.get_histogram(), other.get_histogram());
+            let one = sum.get_histogram();
+            let two = other.get_histogram();
             let mut histogram = Histogram::default();
             histogram.set_sample_count(one.get_sample_count() + two.get_sample_count());
             histogram.set_sample_sum(one.get_sample_sum() + two.get_sample_sum());

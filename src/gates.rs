@@ -176,10 +176,8 @@ mod tests {
             ),
         ];
         for (why, leads, stopped, done, given_up, writes, events) in cases {
-            let (lease, stop) = (
-                Arc::new(Lease(AtomicBool::new(leads))),
-                CancellationToken::new(),
-            );
+            let lease = Arc::new(Lease(AtomicBool::new(leads)));
+            let stop = CancellationToken::new();
             let gates = Gates::new(Some(Arc::clone(&lease) as Arc<dyn WriteGate>), &stop);
             if stopped {
                 stop.cancel();

@@ -346,12 +346,14 @@ where
             LogFormat::Json => {
                 // Milliseconds with four decimals, as in upstream's JSON.
                 let nanos = now.as_nanosecond();
-                let (millis, fraction) = (nanos / 1_000_000, nanos % 1_000_000 / 100);
+                let millis = nanos / 1_000_000;
+                let fraction = nanos % 1_000_000 / 100;
                 let verbosity = match *metadata.level() {
                     Level::ERROR => String::new(),
                     _ => format!(r#","v":{}"#, verbosity_of(metadata)),
                 };
-                let (caller, message) = (Json::from(format!("{file}:{line}")), Json::from(message));
+                let caller = Json::from(format!("{file}:{line}"));
+                let message = Json::from(message);
                 let head = format!(
                     r#"{{"ts":{millis}.{fraction:04},"caller":{caller},"msg":{message}{verbosity}"#
                 );

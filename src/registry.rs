@@ -411,11 +411,9 @@ mod tests {
 
     #[test]
     fn the_first_item_that_names_a_controller_decides_for_it() {
-        let (d, r, t) = (
-            "deployment-controller",
-            "replicaset-controller",
-            "token-cleaner-controller",
-        );
+        let d = "deployment-controller";
+        let r = "replicaset-controller";
+        let t = "token-cleaner-controller";
         // (why, list, enabled)
         let cases: [(&str, &str, &[&str]); 11] = [
             ("the default", "*", &[d, r]),
@@ -579,11 +577,9 @@ mod tests {
             "Warning: skipping controller",
         );
         let disabled = "Warning: controller is disabled";
-        let (lifecycle, route, service) = (
-            "cloud-node-lifecycle-controller",
-            "node-route-controller",
-            "service-lb-controller",
-        );
+        let lifecycle = "cloud-node-lifecycle-controller";
+        let route = "node-route-controller";
+        let service = "service-lb-controller";
         // (list, log lines about controllers of clouds)
         let cases: [(&str, &[(&str, &str)]); 3] = [
             (

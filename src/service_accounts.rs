@@ -66,7 +66,8 @@ pub(crate) fn client(anonymous: HttpService, accounts: ApiClient, account: &str)
         held: Mutex::default(),
     });
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (anonymous, tokens) = (anonymous.clone(), Arc::clone(&tokens));
+        let anonymous = anonymous.clone();
+        let tokens = Arc::clone(&tokens);
         async move { tokens.send(&anonymous, request).await }
     });
     HttpService::layered(service)

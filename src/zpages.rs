@@ -181,7 +181,8 @@ impl Inner {
 
     /// The text of `/statusz`.
     fn statusz(&self) -> String {
-        let (up, separator) = (self.uptime(), separator());
+        let up = self.uptime();
+        let separator = separator();
         let up = format!(
             "{} hr {:02} min {:02} sec",
             up / 3600,
@@ -377,11 +378,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_supported_media_type_is_used() {
-        let (plain, none) = ("text/plain; charset=utf-8", "application/json");
-        let (json, yaml) = (
-            "application/json;g=config.k8s.io;v=v1beta1;as=Flagz",
-            "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz",
-        );
+        let plain = "text/plain; charset=utf-8";
+        let none = "application/json";
+        let json = "application/json;g=config.k8s.io;v=v1beta1;as=Flagz";
+        let yaml = "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz";
         // (Accept, status, content type, whether a deprecation warning is sent)
         let cases = [
             ("", 200, plain, false),

@@ -132,7 +132,8 @@ struct ChartValue {
 /// Parses the values of the chart with their comments.
 fn values(yaml: &str) -> Vec<ChartValue> {
     let mut values: Vec<ChartValue> = Vec::new();
-    let (mut group, mut meaning) = (String::new(), Vec::new());
+    let mut group = String::new();
+    let mut meaning = Vec::new();
     for line in yaml.lines() {
         if let Some(text) = line.trim_start().strip_prefix('#') {
             meaning.push(text.trim());
@@ -145,7 +146,9 @@ fn values(yaml: &str) -> Vec<ChartValue> {
             let (key, default) = line
                 .split_once(':')
                 .unwrap_or_else(|| panic!("not a value: {line}"));
-            let (is_nested, key, default) = (key.starts_with(' '), key.trim(), default.trim());
+            let is_nested = key.starts_with(' ');
+            let key = key.trim();
+            let default = default.trim();
             if !is_nested && default.is_empty() {
                 group = key.to_owned();
             }
@@ -172,10 +175,8 @@ fn values(yaml: &str) -> Vec<ChartValue> {
 /// The README of the chart with a current table of values.
 fn readme() -> String {
     let readme = read("charts/steersman/README.md");
-    let (begin, end) = (
-        "<!-- values: made by scripts/chart.sh -->\n",
-        "<!-- end -->",
-    );
+    let begin = "<!-- values: made by scripts/chart.sh -->\n";
+    let end = "<!-- end -->";
     let (before, rest) = readme.split_once(begin).unwrap();
     let (_, after) = rest.split_once(end).unwrap();
     let mut table = "| value | default | meaning |\n|---|---|---|\n".to_owned();

@@ -97,10 +97,8 @@ fn ten_thousand_open_connections_do_not_block_a_new_client() {
     let mut server = Program::spawn(&mut server);
     server.wait_until("ready", || path.exists());
     let config = load_config(Some(&path), None).unwrap();
-    let (host, port) = (
-        config.cluster_url.host().unwrap().to_owned(),
-        config.cluster_url.port_u16().unwrap(),
-    );
+    let host = config.cluster_url.host().unwrap().to_owned();
+    let port = config.cluster_url.port_u16().unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(config.root_cert.iter().flatten().cloned().map(Into::into));
     let provider = Arc::new(rustls::crypto::ring::default_provider());

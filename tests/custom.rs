@@ -368,7 +368,8 @@ fn a_terminating_namespace_names_the_custom_resources_it_waits_for() {
     let Some((cluster, group)) = with_widgets() else {
         return;
     };
-    let (widgets, namespace) = (format!("widgets.{group}"), cluster.namespace().to_owned());
+    let widgets = format!("widgets.{group}");
+    let namespace = cluster.namespace().to_owned();
     cluster.apply(&widget(&group, "loose", "{size: 1}"));
     cluster.apply(&widget(&group, "held", "{size: 1}"));
     let patch = |finalizers: &str| format!("{{\"metadata\":{{\"finalizers\":{finalizers}}}}}");

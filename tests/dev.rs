@@ -235,7 +235,9 @@ fn manifests_come_from_folders_kustomizations_and_several_flags() {
         let said = String::from_utf8(output.stderr).unwrap();
         (output.status.code(), said)
     };
-    let (plain, single, built) = (path("plain"), path("single.yaml"), path("built"));
+    let plain = path("plain");
+    let single = path("single.yaml");
+    let built = path("built");
     let (status, said) = run("", &["--apply", &plain, "--apply", &single]);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("applied 3 objects from 2 files"), "{said}");

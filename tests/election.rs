@@ -76,7 +76,8 @@ fn run(
     let config = Config::new(options, controllers).unwrap();
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
-    let (health, metrics) = (manager.health(), manager.registry().clone());
+    let health = manager.health();
+    let metrics = manager.registry().clone();
     Running {
         health,
         metrics,

@@ -51,10 +51,8 @@ async fn a_stopped_leader_hands_over_at_once_and_reports_it() {
     );
 
     wait_for_count(&cluster, "pods", PODS).await;
-    let (of_leader, of_standby) = (
-        created_through(&cluster, &door),
-        created_through(&cluster, &other),
-    );
+    let of_leader = created_through(&cluster, &door);
+    let of_standby = created_through(&cluster, &other);
     assert!(
         of_standby > 0,
         "the leader completed all work before it released the Lease"

@@ -343,7 +343,8 @@ impl Watch {
     /// Reads up to the next line that contains these words in sequence.
     pub(crate) fn until(&self, words: &str) {
         let wanted: Vec<&str> = words.split_whitespace().collect();
-        let (started, mut seen) = (Instant::now(), Vec::new());
+        let started = Instant::now();
+        let mut seen = Vec::new();
         loop {
             match self
                 .lines

@@ -28,18 +28,15 @@ fn errors_name_invalid_files_and_the_manager_does_not_start() {
         path.to_str().unwrap().to_owned()
     };
     let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (one, other) = (pair(), pair());
+    let one = pair();
+    let other = pair();
     let certificate = format!("--tls-cert-file={}", file("one.crt", &one.cert.pem()));
     let key = |name: &str, text: &str| format!("--tls-private-key-file={}", file(name, text));
-    let (others_key, no_key) = (
-        key("other.key", &other.signing_key.serialize_pem()),
-        key("no.key", "no key"),
-    );
+    let others_key = key("other.key", &other.signing_key.serialize_pem());
+    let no_key = key("no.key", "no key");
     let authority = |name: &str, text: &str| format!("--client-ca-file={}", file(name, text));
-    let (no_authority, directory_flag) = (
-        authority("no.ca", "no authority"),
-        format!("--client-ca-file={}", directory.path().display()),
-    );
+    let no_authority = authority("no.ca", "no authority");
+    let directory_flag = format!("--client-ca-file={}", directory.path().display());
     // (case, flags, parts of the last line)
     let cases: [(&str, &[&str], [&str; 2]); 5] = [
         (
@@ -117,10 +114,8 @@ async fn invalid_credentials_are_refused_with_upstreams_messages() {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "scraper", "namespace": "default"}});
     cluster.create(account).await.unwrap();
     cluster.add_token("monitor", User::new("prometheus", ["system:monitoring"]));
-    let (ours, others) = (
-        token(&cluster, "https://kubernetes.default.svc").await,
-        token(&cluster, "vault").await,
-    );
+    let ours = token(&cluster, "https://kubernetes.default.svc").await;
+    let others = token(&cluster, "vault").await;
     let secured = Secured::start(cluster, &[]).await;
     let expired = secured
         .clients
@@ -304,7 +299,8 @@ async fn five_hundred_hostile_connections_delay_no_renewal() {
     const CONNECTIONS: usize = 500;
     let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
     let before = wait_for_lease(&secured.cluster, held).await;
-    let (address, plain) = (secured.address, secured.tls(None));
+    let address = secured.address;
+    let plain = secured.tls(None);
     let showing = |intermediates| secured.tls_with_chain(tangle(intermediates));
     // (kind, TLS settings, request, beginning of the response)
     let get = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".to_vec();

@@ -168,7 +168,8 @@ impl Cluster {
                 "metadata": {"name": role, "namespace": namespace},
             })
         };
-        let (mut allowed, mut binding) = (object("Role"), object("RoleBinding"));
+        let mut allowed = object("Role");
+        let mut binding = object("RoleBinding");
         allowed["rules"] = json!([{
             "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [config_map],
             "verbs": ["get"],

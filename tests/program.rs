@@ -40,10 +40,8 @@ pub(crate) fn start(directory: &Path, flags: &[&str]) -> Serving {
     let kubeconfig = kubeconfig(directory, api_server("200 OK"));
     let clients = Clients::new(directory);
     let port = free_port();
-    let (port_flag, bundle) = (
-        format!("--secure-port={port}"),
-        clients.bundle.to_str().unwrap(),
-    );
+    let port_flag = format!("--secure-port={port}");
+    let bundle = clients.bundle.to_str().unwrap();
     let mut arguments = vec![
         "--kubeconfig",
         &kubeconfig,
@@ -108,7 +106,8 @@ fn a_server_that_is_not_verified_needs_no_authorities_of_the_system() {
 fn health_metrics_and_configuration_are_served_over_tls() {
     let directory = tempfile::tempdir().unwrap();
     let mut serving = start(directory.path(), &[]);
-    let (address, anonymous) = (serving.address, serving.anonymous());
+    let address = serving.address;
+    let anonymous = serving.anonymous();
     // The check comes with the phase after the API server has answered; `ping` stands in before.
     serving.program.wait_until("the check of progress", || {
         let (head, body) = get(address, anonymous.clone(), "/healthz?verbose");

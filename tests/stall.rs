@@ -206,7 +206,8 @@ async fn a_leader_whose_lists_failed_for_a_while_keeps_the_lease() {
     let cluster = cluster();
     let manager = at_work(&cluster, &[]).await;
     // Watches that expire lead to lists, which have no answer.
-    let (watch, list) = (Matcher::new("watch", "pods"), Matcher::new("list", "pods"));
+    let watch = Matcher::new("watch", "pods");
+    let list = Matcher::new("list", "pods");
     let watch = cluster.faults().reject(watch, faults::expired(), None);
     let list = cluster.faults().on_request(list, RequestFault::Reset, None);
     cluster.faults().break_watches("pods");

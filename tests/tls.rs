@@ -91,10 +91,8 @@ fn handshakes_succeed_exactly_with_the_algorithms_that_flags_allow() {
     let directory = tempfile::tempdir().unwrap();
     let certificate = directory.path().join("kube-controller-manager.crt");
     let kubeconfig = kubeconfig(directory.path(), api_server("200 OK"));
-    let (port, home) = (
-        free_port(),
-        format!("--cert-dir={}", directory.path().display()),
-    );
+    let port = free_port();
+    let home = format!("--cert-dir={}", directory.path().display());
     let port_flag = format!("--secure-port={port}");
     let common = [
         "--kubeconfig",

@@ -18,7 +18,8 @@ fn group(number: usize) -> String {
 }
 
 fn definition(number: usize) -> Value {
-    let (plural, kind) = (format!("widgets{number}"), format!("Widget{number}"));
+    let plural = format!("widgets{number}");
+    let kind = format!("Widget{number}");
     let group = group(number);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

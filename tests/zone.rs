@@ -72,7 +72,8 @@ fn items<'a>(object: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
 /// The columns of the table: nodes that are not ready, their two taints, ready endpoints, pods that
 /// terminate.
 fn state(cluster: &DevCluster) -> [usize; 5] {
-    let (nodes, pods) = (cluster.objects("nodes"), cluster.objects("pods"));
+    let nodes = cluster.objects("nodes");
+    let pods = cluster.objects("pods");
     let slices = cluster.objects("endpointslices");
     let endpoints: Vec<Value> = slices
         .iter()

@@ -295,7 +295,8 @@ mod tests {
     /// A kubelet may use a volume and end that between two events of its node.
     #[test]
     fn the_end_of_an_assumed_use_is_a_change() {
-        let (volume, node) = (Sym::new("v"), Sym::new("n"));
+        let volume = Sym::new("v");
+        let node = Sym::new("n");
         let mut actual = Actual::default();
         assert!(!actual.set_in_use(&node, &[]));
         actual.attached(&volume, &node, None);

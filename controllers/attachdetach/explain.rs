@@ -40,7 +40,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 fn attachment(at: &Doc, (volume, node): (&str, &str), is_shared: bool, answer: &mut Explanation) {
-    let (holder, attacher) = (at.text("/spec/nodeName"), at.text("/spec/attacher"));
+    let holder = at.text("/spec/nodeName");
+    let attacher = at.text("/spec/attacher");
     let is_attached = at
         .at("/status/attached")
         .is_some_and(|attached| attached == true);

@@ -248,7 +248,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_double_the_delay_up_to_its_limit() {
-        let (volume, scope, now) = (Sym::new("v"), None, Instant::now());
+        let volume = Sym::new("v");
+        let scope = None;
+        let now = Instant::now();
         let mut operations = Operations::default();
         let mut delays = Vec::new();
         for _ in 0..10 {
@@ -269,7 +271,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_other_kind_of_operation_starts_at_once() {
-        let (volume, now) = (Sym::new("v"), Instant::now());
+        let volume = Sym::new("v");
+        let now = Instant::now();
         let mut operations = Operations::default();
         operations.failed(&volume, None, Kind::Attach, Phase::Answer, now);
         operations.failed(&volume, None, Kind::Attach, Phase::Answer, now);
@@ -287,7 +290,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_success_ends_only_the_wait_for_an_attacher() {
-        let (volume, now) = (Sym::new("v"), Instant::now());
+        let volume = Sym::new("v");
+        let now = Instant::now();
         for (phase, ends) in [(Phase::Answer, true), (Phase::Delete, false)] {
             let mut operations = Operations::default();
             operations.failed(&volume, None, Kind::Detach, phase, now);
@@ -304,8 +308,10 @@ mod tests {
     /// Upstream's rule of operation keys.
     #[tokio::test(start_paused = true)]
     async fn an_exclusive_volume_has_one_operation_in_the_cluster() {
-        let (volume, now) = (Sym::new("v"), Instant::now());
-        let (here, there) = (Sym::new("n1"), Sym::new("n2"));
+        let volume = Sym::new("v");
+        let now = Instant::now();
+        let here = Sym::new("n1");
+        let there = Sym::new("n2");
         let mut operations = Operations::default();
         operations.start(&volume, &here, Operation::new(Kind::Attach, None, now));
         // (node, volume is for several nodes, busy)

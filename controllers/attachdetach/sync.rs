@@ -259,7 +259,8 @@ impl Shared {
 
     /// Writes `status.volumesAttached` of a node, if it differs from the report.
     async fn sync_node(&self, name: &Sym) -> Result<(), SyncError> {
-        let (queue, again) = (self.queue.clone(), Work::Node(name.clone()));
+        let queue = self.queue.clone();
+        let again = Work::Node(name.clone());
         let wait = self.writes.wait_for_cache(name, move || queue.add(again));
         if wait.is_some() {
             return Ok(());

@@ -307,7 +307,8 @@ impl World {
         let scope = is_multi_attach.then(|| node.clone());
         let csi = csi(name, volume.as_ref());
         let is_gone = |csi: &CsiVolume| around.attachment(csi, node).is_none();
-        let (kind, now) = (Kind::Detach, around.now);
+        let kind = Kind::Detach;
+        let now = around.now;
         let is_detached = csi.as_ref().is_some_and(is_gone);
         let waits = self
             .operations
@@ -400,7 +401,8 @@ impl World {
             let cached = around.attachment(csi, node);
             attachment::attach_answer(cached.as_deref()) == Answer::Done
         };
-        let (kind, now) = (Kind::Attach, around.now);
+        let kind = Kind::Attach;
+        let now = around.now;
         let is_attached = csi.as_ref().is_some_and(is_attached);
         let waits = self
             .operations

@@ -51,10 +51,8 @@ const WORKERS: usize = 1;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<ClusterInfo>::new(ctx, NAME, "bootstrap_signer_queue");
-    let (infos, tokens) = (
-        keyed.objects().clone(),
-        ctx.informers.shared::<BootstrapToken>(),
-    );
+    let infos = keyed.objects().clone();
+    let tokens = ctx.informers.shared::<BootstrapToken>();
     let queue = keyed.queue();
     infos.add_handler(move |change| match change {
         Change::Added { object: info, .. } | Change::Updated { new: info, .. } => {

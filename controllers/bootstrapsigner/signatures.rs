@@ -44,7 +44,8 @@ pub(super) fn signed(
 
 /// Id and secret of a token that signs cluster-info at `now`.
 fn signing_token(token: &BootstrapToken, now: Timestamp) -> Option<(&str, &[u8])> {
-    let (name, data) = (&*token.meta.name, &token.data);
+    let name = &*token.meta.name;
+    let data = &token.data;
     let invalid = |why: &str| {
         tracing::debug!(secret = name, "{why}");
         None
@@ -104,7 +105,8 @@ mod tests {
     #[test]
     fn a_token_must_be_valid_to_sign() {
         const NAME: &str = "bootstrap-token-abc123";
-        let (past, future) = ("2023-11-14T21:13:20Z", "2023-11-14T23:13:20Z");
+        let past = "2023-11-14T21:13:20Z";
+        let future = "2023-11-14T23:13:20Z";
         // (case, name, changes, valid)
         let cases: [(&str, &str, &[(&str, &str)], bool); 21] = [
             ("valid", NAME, &[], true),
@@ -230,10 +232,8 @@ mod tests {
     fn signatures_follow_the_tokens() {
         let payload = ("kubeconfig", "payload");
         let valid = [token("bootstrap-token-abc123", &[])];
-        let (ours, old) = (
-            ("jws-kubeconfig-abc123", SIGNATURE),
-            ("jws-kubeconfig-abc123", "old signature"),
-        );
+        let ours = ("jws-kubeconfig-abc123", SIGNATURE);
+        let old = ("jws-kubeconfig-abc123", "old signature");
         // (case, data, tokens, new data)
         let cases: [(
             &str,
@@ -287,7 +287,8 @@ mod tests {
 
     #[test]
     fn the_kubeconfig_is_signed_as_it_is() {
-        let (valid, mut seen) = ([token("bootstrap-token-abc123", &[])], BTreeSet::new());
+        let valid = [token("bootstrap-token-abc123", &[])];
+        let mut seen = BTreeSet::new();
         for kubeconfig in [
             "a",
             "a\n",

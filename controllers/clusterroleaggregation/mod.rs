@@ -58,7 +58,8 @@ const WORKERS: usize = 5;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<ClusterRole>::new(ctx, NAME, "ClusterRoleAggregator");
-    let (roles, queue) = (keyed.objects().clone(), keyed.queue());
+    let roles = keyed.objects().clone();
+    let queue = keyed.queue();
     let all = roles.store();
     roles.add_handler(move |change| {
         let enqueue = |role: &Arc<ClusterRole>| {

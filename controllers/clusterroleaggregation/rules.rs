@@ -89,7 +89,8 @@ mod tests {
             role("saw", "bar", &saw),
             role("other-saw", "not-bar", &saw),
         ];
-        let (one, both) = (["bar"].as_slice(), ["bar", "not-bar"].as_slice());
+        let one = ["bar"].as_slice();
+        let both = ["bar", "not-bar"].as_slice();
         let other = [role("hammer", "not-bar", &hammer)];
         // (case, other roles, the role, expected rules)
         let cases: [(&str, &[Arc<ClusterRole>], Arc<ClusterRole>, Value); 9] = [
@@ -169,10 +170,8 @@ mod tests {
 
     #[test]
     fn rules_that_differ_in_order_are_different() {
-        let (one, other) = (
-            json!([{"verbs": ["a", "b"], "resources": ["r"]}]),
-            json!([{"verbs": ["b", "a"], "resources": ["r"], "resourceNames": []}]),
-        );
+        let one = json!([{"verbs": ["a", "b"], "resources": ["r"]}]);
+        let other = json!([{"verbs": ["b", "a"], "resources": ["r"], "resourceNames": []}]);
         let roles = [role("one", "bar", &one), role("other", "bar", &other)];
         let expected = json!([
             {"verbs": ["a", "b"], "resources": ["r"]}, {"verbs": ["b", "a"], "resources": ["r"]},

@@ -156,7 +156,8 @@ impl ServingTrustBundle {
         let mut keyed = Keyed::<T>::new(&ctx, NAME, "ca_cert_publisher_cluster_trust_bundles");
         let bundles = keyed.objects().clone();
         let key = ObjectKey::new("", &self.name);
-        let (queue, again) = (keyed.queue(), key.clone());
+        let queue = keyed.queue();
+        let again = key.clone();
         bundles.add_handler(move |_| queue.add(again.clone()));
         let publisher = Publisher {
             client: self.client,

@@ -36,7 +36,8 @@ fn client(
 ) -> ApiClient {
     let calls = Arc::clone(calls);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (calls, answer) = (Arc::clone(&calls), answer.clone());
+        let calls = Arc::clone(&calls);
+        let answer = answer.clone();
         async move {
             let (parts, body) = request.into_parts();
             let call = format!("{} {}", parts.method, parts.uri.path());
@@ -120,7 +121,8 @@ async fn the_bundle_is_published_and_others_are_removed() {
     let name = bundle_name(CERTIFICATES.as_bytes());
     let other = "kubernetes.io:kube-apiserver-serving:name2";
     let path = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles";
-    let (create, update) = (format!("POST {path}"), format!("PUT {path}/{name}"));
+    let create = format!("POST {path}");
+    let update = format!("PUT {path}/{name}");
     let delete = format!("DELETE {path}/{other}");
     // (case, cached bundles, requests)
     let cases: [(&str, Vec<Arc<ClusterTrustBundle>>, Vec<&String>); 6] = [
@@ -228,10 +230,8 @@ async fn the_best_served_version_is_used() {
             json!({"kind": "APIResourceList", "resources": resources}),
         )
     };
-    let (with, without) = (
-        list(&["clustertrustbundles"]),
-        list(&["podcertificaterequests"]),
-    );
+    let with = list(&["clustertrustbundles"]);
+    let without = list(&["podcertificaterequests"]);
     let missing = answered(404, "NotFound");
     // (beta, alpha, version)
     let cases = [

@@ -364,7 +364,8 @@ mod tests {
     /// Upstream: `TestNextScheduleTime`, with its numbers of cases.
     #[test]
     fn next_schedule_time() {
-        let (first, second) = (0, HOUR);
+        let first = 0;
+        let second = HOUR;
         let deadline = Some(2 * HOUR);
         // (case, created, last, deadline, now, time)
         let cases = [
@@ -484,7 +485,8 @@ mod tests {
     fn absurd_times_are_no_error() {
         // (why, schedule, created, last, deadline, time)
         let now = at(30);
-        let (late, early) = (Timestamp::MAX, Timestamp::MIN);
+        let late = Timestamp::MAX;
+        let early = Timestamp::MIN;
         let cases = [
             (
                 "a deadline of ages",

@@ -177,7 +177,8 @@ mod tests {
             ),
         ];
         for (case, old, new, expected) in cases {
-            let (old, new) = (template("b", old).build(), template("foo", new).build());
+            let old = template("b", old).build();
+            let new = template("foo", new).build();
             let found = delay(&old, &new, now, &TimeZone::UTC);
             let found = found
                 .map(|delay| delay.as_millis())
@@ -192,7 +193,8 @@ mod tests {
             let job = crate::testing::batch::job("j").of_cron_job("c");
             Arc::new(job.metadata("deletionTimestamp", deleted).build())
         };
-        let (alive, going) = (owned(Value::Null), owned(json!("2016-05-19T10:00:00Z")));
+        let alive = owned(Value::Null);
+        let going = owned(json!("2016-05-19T10:00:00Z"));
         let orphan = Arc::new(crate::testing::batch::job("j").build());
         let removed = |object| Change::Deleted {
             object,

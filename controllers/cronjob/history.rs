@@ -61,7 +61,8 @@ mod tests {
     fn by_job_start_time() {
         let set = |name: &str, second| job(name).status("startTime", time(second)).build();
         let nil = |name: &str| job(name).build();
-        let (now, later) = (1_514_772_184, 1_546_308_184);
+        let now = 1_514_772_184;
+        let later = 1_546_308_184;
         // (why, input, sorted by name and start time)
         let cases = [
             (

@@ -33,7 +33,8 @@ pub(super) fn rfc3339(time: Timestamp, zone: &TimeZone) -> String {
         return format!("{local}Z");
     }
     let sign = if minutes < 0 { '-' } else { '+' };
-    let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
+    let hours = minutes.abs() / 60;
+    let minutes = minutes.abs() % 60;
     format!("{local}{sign}{hours:02}:{minutes:02}")
 }
 

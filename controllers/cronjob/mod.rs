@@ -88,7 +88,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             source: Box::new(source),
         })?;
     let mut keyed = Keyed::<CronJob>::new(ctx, NAME, "cronjob");
-    let (cron_jobs, jobs) = (keyed.objects().clone(), ctx.informers.shared::<Job>());
+    let cron_jobs = keyed.objects().clone();
+    let jobs = ctx.informers.shared::<Job>();
     let client = ctx.client(NAME);
     let recorder = ctx.recorder(NAME, client.clone());
     let deleting = Arc::<Expectations>::default();

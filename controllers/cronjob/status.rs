@@ -78,7 +78,8 @@ impl Draft {
     pub(super) fn observe(&mut self, jobs: &[Arc<Job>]) -> Vec<Notice> {
         let mut notices = Vec::new();
         for job in jobs {
-            let (name, uid) = (&job.meta.name, &job.meta.uid);
+            let name = &job.meta.name;
+            let uid = &job.meta.uid;
             let Some(end) = job.finished() else {
                 // The controller crashed after the creation of the Job, or a user created it.
                 if !self.has(uid) {

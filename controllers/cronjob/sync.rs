@@ -353,7 +353,8 @@ impl Work<'_> {
         let Some(status) = self.draft.changed() else {
             return Ok(());
         };
-        let (client, CronJob { meta, document, .. }) = (&self.controller.client, &*self.cron_job);
+        let client = &self.controller.client;
+        let CronJob { meta, document, .. } = &*self.cron_job;
         let written = write_status::<CronJob>(client, meta, document, status, OnFailure::Return);
         let answer = written.await.map_err(SyncError::Status)?;
         let identity = Identity::decode(&answer)

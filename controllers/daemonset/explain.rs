@@ -36,7 +36,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let view = doc.view::<Pod>();
         view.is_some_and(|pod| pod.is_available(ds.spec.min_ready_seconds, world.now))
     });
-    let (available, desired) = (available.count(), wanted.len());
+    let available = available.count();
+    let desired = wanted.len();
     let updated = usize::try_from(ds.status.updated_number_scheduled).unwrap_or(0);
     answer.state = format!("has {available} of {desired} pods available, {updated} updated");
     for (why, names) in &excluded {

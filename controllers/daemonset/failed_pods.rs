@@ -179,7 +179,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn back_off_doubles_up_to_fifteen_minutes() {
-        let (failed, ds, node) = (FailedPods::default(), ds("u", 1), [Arc::from("n")]);
+        let failed = FailedPods::default();
+        let ds = ds("u", 1);
+        let node = [Arc::from("n")];
         let remaining = || failed.of(&ds, |known| known.remaining("n", Instant::now()));
         assert_eq!(remaining(), None, "the first deletion is not delayed");
         for seconds in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
@@ -198,7 +200,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn back_offs_belong_to_one_node_of_one_generation_of_one_object() {
-        let (failed, first) = (FailedPods::default(), ds("u", 1));
+        let failed = FailedPods::default();
+        let first = ds("u", 1);
         let remaining = |ds: &DaemonSet, node: &str| {
             failed.of(ds, |known| known.remaining(node, Instant::now()))
         };
@@ -215,7 +218,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn back_offs_are_told_while_they_last() {
-        let (failed, ds) = (FailedPods::default(), ds("u", 1));
+        let failed = FailedPods::default();
+        let ds = ds("u", 1);
         let now: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
         let told = || failed.recall(&ds, Instant::now(), now);
         assert_eq!(told(), None);
@@ -235,7 +239,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn expired_back_offs_are_dropped() {
-        let (failed, ds) = (FailedPods::default(), ds("u", 1));
+        let failed = FailedPods::default();
+        let ds = ds("u", 1);
         failed.step(&ds, &[Arc::from("a"), Arc::from("b")], Instant::now());
         tokio::time::advance(EXPIRY + Duration::from_millis(1)).await;
         failed.step(&ds, &[Arc::from("c")], Instant::now());

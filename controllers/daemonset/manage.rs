@@ -47,7 +47,8 @@ pub(super) struct Finished {
 impl Finished {
     /// Type, reason and message of the Event.
     pub(super) fn event(&self) -> (EventType, &'static str, String) {
-        let (pod, node) = (self.pod.key(), &self.node);
+        let pod = self.pod.key();
+        let node = &self.node;
         if self.pod.phase == Phase::Failed {
             let message =
                 format!("Found failed daemon pod {pod} on node {node}, will try to kill it");
@@ -117,7 +118,8 @@ impl Decision<'_> {
 
     /// Deletes the finished and surplus pods of a node that keeps its pods.
     fn prune(&mut self, node: &OnNode<'_>) {
-        let (mut running, mut is_waiting) = (Vec::new(), false);
+        let mut running = Vec::new();
+        let mut is_waiting = false;
         let mut next_deletion = self.backoffs.remaining(node.name, self.instant);
         for pod in node.remaining_pods() {
             match pod.phase {
@@ -165,7 +167,8 @@ impl Decision<'_> {
     /// The oldest pod of the current revision stays, and so does the oldest other pod while it is
     /// ready. The other pod is deleted as soon as the current one is available.
     fn delete_surplus(&mut self, running: &[&Arc<Pod>]) {
-        let (mut new, mut old) = (None, None);
+        let mut new = None;
+        let mut old = None;
         for pod in running {
             let first = if self.current.has_hash(pod) {
                 &mut new

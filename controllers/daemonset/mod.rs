@@ -141,7 +141,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let failed_pods = Arc::<FailedPods>::default();
     keyed.remembers(Arc::clone(&failed_pods) as Arc<_>);
-    let (memory, known) = (Arc::clone(&failed_pods), informers.daemon_sets.store());
+    let memory = Arc::clone(&failed_pods);
+    let known = informers.daemon_sets.store();
     let recall = move |key: &str, now| {
         let ds = known.get(&ObjectKey::of_text(key));
         let reason = ds.and_then(|ds| memory.recall(&ds, Instant::now(), now));
@@ -149,7 +150,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     };
     ctx.debug.set_memory(NAME, Arc::new(recall));
     let comparisons = Comparisons::of(&ctx.features);
-    let (daemon_sets, nodes) = (informers.daemon_sets.store(), informers.nodes.store());
+    let daemon_sets = informers.daemon_sets.store();
+    let nodes = informers.nodes.store();
     let node_syncer = NodeSyncer {
         nodes: nodes.clone(),
         daemon_sets: daemon_sets.clone(),

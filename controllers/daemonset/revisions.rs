@@ -53,7 +53,8 @@ impl Revisions {
         let template = ds.template();
         let count = ds.status.collision_count;
         let propose = |number| {
-            let (meta, document) = (&ds.meta, &ds.document);
+            let meta = &ds.meta;
+            let document = &ds.document;
             Proposal::new::<DaemonSet>(Style::DaemonSet, meta, document, &template, count, number)
         };
         let matched = Matched::new(revisions, &propose(0));
@@ -216,7 +217,8 @@ impl Revisions {
         let mut status = live.status.clone();
         let count = status.collision_count.unwrap_or(0).saturating_add(1);
         status.collision_count = Some(count);
-        let (meta, document) = (&live.meta, &live.document);
+        let meta = &live.meta;
+        let document = &live.document;
         let return_it = OnFailure::Return;
         let written =
             write_status::<DaemonSet>(&self.client, meta, document, &status, return_it).await;

@@ -60,7 +60,8 @@ enum Pods<'a> {
 impl<'a> Pods<'a> {
     /// Upstream: `findUpdatedPodsOnNode`.
     fn on(node: &OnNode<'a>, current: &Current) -> Self {
-        let (mut new, mut old) = (None, None);
+        let mut new = None;
+        let mut old = None;
         for pod in node.remaining_pods() {
             let place = if current.is_updated(pod) {
                 &mut new
@@ -81,7 +82,9 @@ fn replace<'a>(
     max_unavailable: usize,
     is_available: impl Fn(&Pod) -> bool,
 ) -> Changes {
-    let (mut unavailable, mut delete, mut candidates) = (0_usize, Vec::new(), Vec::new());
+    let mut unavailable = 0_usize;
+    let mut delete = Vec::new();
+    let mut candidates = Vec::new();
     for (_, pods) in nodes {
         match pods {
             Pods::Known {
@@ -120,8 +123,10 @@ fn surge<'a>(
     is_available: impl Fn(&Pod) -> bool,
 ) -> Changes {
     let mut changes = Changes::default();
-    let (mut surging, mut available) = (0_usize, 0_usize);
-    let (mut candidates, mut unwanted) = (Vec::new(), Vec::new());
+    let mut surging = 0_usize;
+    let mut available = 0_usize;
+    let mut candidates = Vec::new();
+    let mut unwanted = Vec::new();
     for (node, pods) in nodes {
         let Pods::Known { new, old } = pods else {
             surging += 1;

@@ -219,8 +219,10 @@ impl DaemonSetSyncer {
         for name in names {
             let Live { objects, version } = live::named::<Node>(&self.client, "", &name).await?;
             let cached = self.nodes.get(&ObjectKey::new("", &name));
-            let (live, cached) = (objects.iter(), cached.iter());
-            let (live, cached) = (live.map(Object::meta), cached.map(|node| node.meta()));
+            let live = objects.iter();
+            let cached = cached.iter();
+            let live = live.map(Object::meta);
+            let cached = cached.map(|node| node.meta());
             if let Some(version) = live::seen_at(live, version, cached) {
                 self.nodes_seen.await_version(key, version, &self.queue);
                 return Ok(false);

@@ -114,7 +114,8 @@ fn step(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
             "old pods may be removed now",
         ));
     }
-    let (surge, least) = (limits::max_surge(d), limits::min_available(d));
+    let surge = limits::max_surge(d);
+    let least = limits::min_available(d);
     let waits = if grows.is_none() && shrinks.resizes.is_empty() {
         ": old pods stay until a new one is available"
     } else {

@@ -40,7 +40,8 @@ pub(super) fn register(
         move |change| queue.add(change.object().key())
     });
     replica_sets.add_handler({
-        let (queue, owners) = (queue.clone(), caches.deployments.clone());
+        let queue = queue.clone();
+        let owners = caches.deployments.clone();
         let deleting = Arc::clone(deleting);
         move |change| {
             if let Some((owner, gone)) = deletion(&change) {
@@ -50,7 +51,8 @@ pub(super) fn register(
         }
     });
     pods.add_handler({
-        let (queue, caches) = (queue.clone(), caches.clone());
+        let queue = queue.clone();
+        let caches = caches.clone();
         move |change| {
             if let Change::Deleted { object, .. } = change
                 && let Some(key) = pod_deleted(&caches, object)
@@ -196,7 +198,8 @@ mod tests {
             ("orphan without a match", labelled("db"), &[], &[]),
         ];
         for (why, rs, when_added, when_deleted) in cases {
-            let (deployments, rs) = (deployments(), Arc::new(rs.build()));
+            let deployments = deployments();
+            let rs = Arc::new(rs.build());
             let names = enqueued(&deployments, &added(&rs));
             assert_eq!(names, when_added, "{why}, added");
             let change = Change::Deleted {
@@ -283,10 +286,8 @@ mod tests {
             ("owner unknown", owned("rs", "db"), owned("rs", "db"), &[]),
         ];
         for (why, old, new, expected) in cases {
-            let (old, new) = (
-                Arc::new(old.build()),
-                Arc::new(new.metadata("resourceVersion", "2").build()),
-            );
+            let old = Arc::new(old.build());
+            let new = Arc::new(new.metadata("resourceVersion", "2").build());
             let change = Change::Updated {
                 old: &old,
                 new: &new,

@@ -111,7 +111,8 @@ mod tests {
             (Some("x%"), None, 10, None),
         ];
         for (surge, unavailable, desired, expected) in cases {
-            let (max_surge, max_unavailable) = (surge.map(percent), unavailable.map(percent));
+            let max_surge = surge.map(percent);
+            let max_unavailable = unavailable.map(percent);
             let resolved = resolve(max_surge.as_ref(), max_unavailable.as_ref(), desired);
             assert_eq!(
                 resolved.ok(),

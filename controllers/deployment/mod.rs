@@ -111,7 +111,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let pods = ctx.informers.shared::<Pod>();
     let queue = keyed.queue();
     let client = ctx.client(NAME);
-    let (deleting, written) = (Arc::<Expectations>::default(), Arc::default());
+    let deleting = Arc::<Expectations>::default();
+    let written = Arc::default();
     keyed.remembers(Arc::clone(&deleting) as Arc<_>);
     keyed.remembers(Arc::clone(&written) as Arc<_>);
     let syncer = DeploymentController {

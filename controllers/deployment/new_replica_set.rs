@@ -149,12 +149,10 @@ mod tests {
 
     #[test]
     fn test_generate_replica_set_name() {
-        let (a, b, d, h) = (
-            "a".repeat(242),
-            "b".repeat(250),
-            "d".repeat(252),
-            "h".repeat(252),
-        );
+        let a = "a".repeat(242);
+        let b = "b".repeat(250);
+        let d = "d".repeat(252);
+        let h = "h".repeat(252);
         // (name, deployment, hash, expected)
         let cases = [
             (

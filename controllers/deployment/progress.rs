@@ -486,7 +486,9 @@ mod tests {
             reason::NEW_REPLICA_SET_AVAILABLE,
             TEST_TIME,
         );
-        let (pds, infinite, second) = (Some(60), Some(i32::MAX), Duration::from_secs(1));
+        let pds = Some(60);
+        let infinite = Some(i32::MAX);
+        let second = Duration::from_secs(1);
         let soon = Some(Duration::from_millis(1));
         // (name, deployment, seconds and nanoseconds after the condition, expected)
         let cases = [
@@ -593,11 +595,9 @@ mod tests {
                 TEST_TIME,
             )
         };
-        let (done, on, late) = (
-            (TRUE, reason::NEW_REPLICA_SET_AVAILABLE),
-            (TRUE, reason::REPLICA_SET_UPDATED),
-            (FALSE, reason::PROGRESS_DEADLINE_EXCEEDED),
-        );
+        let done = (TRUE, reason::NEW_REPLICA_SET_AVAILABLE);
+        let on = (TRUE, reason::REPLICA_SET_UPDATED);
+        let late = (FALSE, reason::PROGRESS_DEADLINE_EXCEEDED);
         // (name, deployment, ReplicaSets, (status, reason), lastUpdate, lastTransition)
         let cases = [
             (
@@ -752,11 +752,9 @@ mod tests {
     #[test]
     fn the_outcome_for_the_new_replica_set_is_reported_only_with_a_deadline() {
         // (deadline, current reason, reasons after found, created, failed)
-        let (found, created, failed) = (
-            reason::FOUND_NEW_REPLICA_SET,
-            reason::NEW_REPLICA_SET_CREATED,
-            reason::REPLICA_SET_CREATE_ERROR,
-        );
+        let found = reason::FOUND_NEW_REPLICA_SET;
+        let created = reason::NEW_REPLICA_SET_CREATED;
+        let failed = reason::REPLICA_SET_CREATE_ERROR;
         let cases = [
             (None, None, [None, None, None]),
             (Some(i32::MAX), None, [None, None, None]),

@@ -76,7 +76,9 @@ mod tests {
         let rs = |name: &str, image: &str, created: i64| {
             Arc::new(replica_set(name).image(image).created(created).build())
         };
-        let (now, later, before) = (100, 160, 40);
+        let now = 100;
+        let later = 160;
+        let before = 40;
         let new = || rs("new", "nginx", later);
         let duplicate = || rs("dup", "nginx", now);
         let old = || rs("old", "nginx-old-1", before);

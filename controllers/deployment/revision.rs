@@ -32,7 +32,8 @@ pub(super) fn next<'a>(old: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i6
 /// The second highest revision, or 0. If two ReplicaSets share the highest number, it is that
 /// number.
 pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
-    let (mut highest, mut second) = (0, 0);
+    let mut highest = 0;
+    let mut second = 0;
     for revision in sets.into_iter().filter_map(|rs| revision(rs)) {
         if revision >= highest {
             (highest, second) = (revision, highest);
@@ -209,7 +210,8 @@ mod tests {
     #[test]
     fn a_long_history_loses_its_first_entries() {
         // (why, history, revision, expected)
-        let (long, huge) = (vec!["1234"; 400].join(","), "9".repeat(HISTORY_LIMIT + 1));
+        let long = vec!["1234"; 400].join(",");
+        let huge = "9".repeat(HISTORY_LIMIT + 1);
         let cases = [
             ("first", "", "1", Some("1".to_owned())),
             ("second", "1", "3", Some("1,3".to_owned())),

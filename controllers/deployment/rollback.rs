@@ -126,10 +126,8 @@ mod tests {
     #[test]
     fn the_requested_revision_selects_the_replica_set() {
         let d = deployment("web").build();
-        let (last, any) = (
-            "Unable to find last revision.",
-            "Unable to find the revision to rollback to.",
-        );
+        let last = "Unable to find last revision.";
+        let any = "Unable to find the revision to rollback to.";
         // (why, new, old, requested, outcome)
         let cases: [(&str, i64, &[i64], i64, Result<&str, &str>); 7] = [
             ("previous of one", 1, &[], 0, Err(last)),

@@ -339,7 +339,9 @@ mod tests {
     #[test]
     fn each_new_available_pod_replaces_one_old_pod() {
         let d = rolling(10, "25%", "25%");
-        let (mut old, mut new, mut available) = (8, 5, 0);
+        let mut old = 8;
+        let mut new = 5;
+        let mut available = 0;
         let mut seen = vec![(old, new)];
         for _ in 0..40 {
             let now = sets(rs("new", new, available), vec![rs("old", old, old)]);

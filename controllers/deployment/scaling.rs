@@ -326,7 +326,8 @@ mod tests {
             expected,
         } in cases
         {
-            let (desired, max) = (before.0.to_string(), (before.0 + before.1).to_string());
+            let desired = before.0.to_string();
+            let max = (before.0 + before.1).to_string();
             let build = |(i, size): (usize, &i32)| {
                 let rs = rs(&format!("foo-v{}", i + 1), *size, i as i64);
                 Arc::new(

@@ -174,7 +174,8 @@ impl Work<'_> {
 
     /// Finds the ReplicaSets that belong to the Deployment.
     async fn claim(&mut self) -> Result<Claimed, SyncError> {
-        let (controller, d) = (self.controller, &*self.deployment);
+        let controller = self.controller;
+        let d = &*self.deployment;
         let invalid = |source: &_| SyncError::Selector {
             key: self.key.clone(),
             source: Clone::clone(source),
@@ -223,7 +224,8 @@ impl Work<'_> {
     /// Creates the new ReplicaSet, and writes its revision to the Deployment.
     async fn create_new(&mut self) -> Result<(), SyncError> {
         self.check().await?;
-        let (writer, d) = (&self.controller.writer, Arc::clone(&self.deployment));
+        let writer = &self.controller.writer;
+        let d = Arc::clone(&self.deployment);
         let hash = |template: &_| template::hash(template, d.status.collision_count);
         let new = new_replica_set::build(&d, &self.sets, hash)?;
         let rs = match writer
@@ -239,7 +241,9 @@ impl Work<'_> {
         self.controller
             .replica_sets_written
             .record(self.key, rs.meta.resource_version);
-        let (name, revision, replicas) = (&*rs.meta.name, new.revision, new.size);
+        let name = &*rs.meta.name;
+        let revision = new.revision;
+        let replicas = new.size;
         tracing::debug!(
             replicaSet = name,
             revision,
@@ -499,7 +503,9 @@ impl Work<'_> {
         let rs = self
             .put_replica_set(&resize.set, &resize.object(&self.deployment))
             .await?;
-        let (name, from, to) = (&*rs.meta.name, resize.set.spec.replicas, resize.to);
+        let name = &*rs.meta.name;
+        let from = resize.set.spec.replicas;
+        let to = resize.to;
         match to.cmp(&from) {
             Ordering::Equal => {}
             Ordering::Greater => {

@@ -36,10 +36,12 @@ pub(super) fn register(
         // Most pods have no claims, and the list of claims is immutable.
         let has_claims = |pod: &&Arc<Pod>| !pod.spec.resource_claims.is_empty();
         for (old, new) in steps(&change) {
-            let (old, new) = (old.filter(has_claims), new.filter(has_claims));
+            let old = old.filter(has_claims);
+            let new = new.filter(has_claims);
             if old.is_some() || new.is_some() {
                 of_pods.apply(|tracker, now| {
-                    let (old, new) = (old.map(|pod| &**pod), new.map(|pod| &**pod));
+                    let old = old.map(|pod| &**pod);
+                    let new = new.map(|pod| &**pod);
                     tracker.pod_changed(old, new, now).into_iter().collect()
                 });
             }

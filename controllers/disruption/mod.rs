@@ -93,7 +93,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<PodDisruptionBudget>::new(ctx, NAME, "disruption");
     let stale_queue = WorkQueue::new("stale_pod_disruption", &ctx.queue_metrics);
     let mut stale = Keyed::<Pod>::over(ctx, NAME, stale_queue.clone());
-    let (queue, budgets) = (keyed.queue(), keyed.objects().clone());
+    let queue = keyed.queue();
+    let budgets = keyed.objects().clone();
     let recheck = WorkQueue::new("disruption_recheck", &ctx.queue_metrics);
 
     handlers::register(

@@ -282,7 +282,8 @@ mod tests {
 
     impl Fixture {
         async fn new(world: &World) -> Self {
-            let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+            let tasks = Tasks::default();
+            let stop = CancellationToken::new();
             let context = world.context();
             let scales = Scales::new(&context, context.client("tester"));
             context.informers.start(&tasks, &stop);
@@ -324,7 +325,9 @@ mod tests {
         let rc = new("ReplicationController", "rc", 12).await;
         let ss = new("StatefulSet", "ss", 14).await;
         let fixture = Fixture::new(&world).await;
-        let (set, controller, stateful) = ("ReplicaSet", "ReplicationController", "StatefulSet");
+        let set = "ReplicaSet";
+        let controller = "ReplicationController";
+        let stateful = "StatefulSet";
         // (name, object, apiVersion, kind, size)
         let cases = [
             (

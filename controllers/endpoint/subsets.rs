@@ -31,7 +31,8 @@ pub(super) fn subsets(service: &Service, selected: &[Arc<Pod>]) -> Vec<EndpointS
         };
         let is_ready = publishes_all || pod.is_ready();
         subsets.extend(ports(service, pod).map(|port| {
-            let (address, port) = (vec![address.clone()], port.into_iter().collect());
+            let address = vec![address.clone()];
+            let port = port.into_iter().collect();
             let (addresses, not_ready_addresses) = match is_ready {
                 true => (address, Vec::new()),
                 false => (Vec::new(), address),

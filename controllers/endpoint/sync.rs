@@ -82,7 +82,8 @@ impl ObjectSyncer for EndpointsSyncer {
             endpoints_behind: self.written.predates_term(),
             stored: self.endpoints.get(key),
         };
-        let (pods, stored) = (&cached.pods, cached.stored.as_deref());
+        let pods = &cached.pods;
+        let stored = cached.stored.as_deref();
         let subsets = subsets(&service, pods);
         let needs_write = !stored.is_some_and(|stored| is_current(stored, &service, &subsets));
         if needs_write {
@@ -234,7 +235,8 @@ impl EndpointsSyncer {
     /// Records a Warning about the Endpoints object as it was sent. As upstream, a new object has
     /// only a name, so its Event is in the namespace `default`.
     fn report(&self, service: &Service, stored: Option<&Endpoints>, error: &ApiError) {
-        let (namespace, name) = (&service.meta.namespace, &service.meta.name);
+        let namespace = &service.meta.namespace;
+        let name = &service.meta.name;
         let (object, reason, message) = match stored {
             Some(stored) => (
                 ObjectReference::of(stored),

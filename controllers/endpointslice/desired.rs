@@ -185,7 +185,8 @@ fn endpoint(
         return None;
     }
     addresses.sort_unstable();
-    let (serving, terminating) = (pod.is_ready(), pod.meta.is_terminating());
+    let serving = pod.is_ready();
+    let terminating = pod.meta.is_terminating();
     let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
     Some(Endpoint {
         addresses: Addresses::new(addresses.iter().map(String::as_str)),

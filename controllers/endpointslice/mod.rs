@@ -117,7 +117,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         WorkQueue::with_backoff_between("endpoint_slice", &ctx.queue_metrics, BACKOFF.0, BACKOFF.1);
     let mut keyed = Keyed::<Service>::over(ctx, NAME, queue.clone());
     let informers = &ctx.informers;
-    let (nodes, pods) = (informers.shared::<Node>(), informers.shared::<Pod>());
+    let nodes = informers.shared::<Node>();
+    let pods = informers.shared::<Pod>();
     let slices = informers.shared::<EndpointSlice>();
     let services = keyed.objects().clone();
     let client = ctx.client(NAME);

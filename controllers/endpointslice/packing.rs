@@ -76,7 +76,8 @@ pub(super) fn pack(
     packed.endpoints = positions.len();
 
     for slice in existing {
-        let (mut kept, mut changed) = (Vec::new(), false);
+        let mut kept = Vec::new();
+        let mut changed = false;
         for endpoint in &slice.endpoints {
             let position = positions.get(&EndpointKey::of(endpoint));
             // A placed endpoint is not placed again in a later slice.

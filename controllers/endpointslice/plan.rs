@@ -84,7 +84,8 @@ pub(super) fn plan(
         group.push(Arc::clone(slice));
     }
 
-    let (mut added, mut removed) = (0, 0);
+    let mut added = 0;
+    let mut removed = 0;
     let mut counts: HashMap<Ports, SliceCount> = HashMap::new();
     for group in wanted.groups {
         let slices = groups.remove(&group.ports).unwrap_or_default();

@@ -46,7 +46,8 @@ pub(super) fn register(
             of_services.add(change.object().key());
         }
     });
-    let (changes, queue) = (SliceChanges::new(MANAGER, written), queue.clone());
+    let changes = SliceChanges::new(MANAGER, written);
+    let queue = queue.clone();
     informers
         .shared::<EndpointSlice>()
         .add_handler(move |change| {

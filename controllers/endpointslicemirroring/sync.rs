@@ -194,7 +194,8 @@ impl Mirroring {
     }
 
     async fn is_current(&self, cached: &Cached<'_>) -> Result<bool, LiveError> {
-        let (client, key) = (&self.client, cached.key);
+        let client = &self.client;
+        let key = cached.key;
         if cached.endpoints_behind && !live::is_as_cached(client, key, cached.endpoints).await? {
             return Ok(false);
         }

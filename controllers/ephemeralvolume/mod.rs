@@ -58,10 +58,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         source: error.into(),
     })?;
     let mut keyed = Keyed::<Pod>::new(ctx, NAME, COMPONENT);
-    let (pods, claims) = (
-        keyed.objects().clone(),
-        ctx.informers.shared::<PersistentVolumeClaim>(),
-    );
+    let pods = keyed.objects().clone();
+    let claims = ctx.informers.shared::<PersistentVolumeClaim>();
     let by_claim = PodsByClaim::of(&pods.store());
     handlers::register(&pods, &claims, by_claim, &keyed.queue());
     let client = ctx.client(DESCRIPTOR.identity);

@@ -59,7 +59,8 @@ mod tests {
     use super::*;
 
     fn owner(number: usize) -> Coordinates {
-        let (kind, api_version) = ("Pod".into(), "v1".into());
+        let kind = "Pod".into();
+        let api_version = "v1".into();
         Coordinates {
             kind,
             api_version,

@@ -109,7 +109,9 @@ mod tests {
         let drop_uids = |uids: &[usize]| {
             Decision::DropReferences(uids.iter().map(|n| Uid::new(&n.to_string())).collect())
         };
-        let (alone, owning, circular) = ((false, false), (true, false), (true, true));
+        let alone = (false, false);
+        let owning = (true, false);
+        let circular = (true, true);
         // (owners, dependents, finalizers, expected)
         let cases: [(&[Standing], AboutDependents, CollectorFinalizers, Decision); 14] = [
             (&[Solid], alone, none, Decision::Keep),

@@ -114,7 +114,9 @@ mod tests {
     type Id = (&'static str, &'static str, &'static str, &'static str);
 
     fn coordinates((api_version, kind, namespace, name): Id) -> Coordinates {
-        let (kind, api_version, namespace) = (kind.into(), api_version.into(), namespace.into());
+        let kind = kind.into();
+        let api_version = api_version.into();
+        let namespace = namespace.into();
         Coordinates {
             kind,
             api_version,
@@ -125,7 +127,9 @@ mod tests {
     }
 
     fn reference((api_version, kind, _, name): Id, uid: &str) -> OwnerReference {
-        let (api_version, kind, name) = (api_version.into(), kind.into(), name.into());
+        let api_version = api_version.into();
+        let kind = kind.into();
+        let name = name.into();
         OwnerReference {
             api_version,
             kind,
@@ -152,7 +156,8 @@ mod tests {
         let ordered = |namespace| {
             ["v1", "v2", "v3", "v4", "v5"].map(|version| (version, "kind", namespace, "name"))
         };
-        let (namespaced, clustered) = (ordered("ns1"), ordered(""));
+        let namespaced = ordered("ns1");
+        let clustered = ordered("");
         let claimed_in = |namespace, all: [Id; 5]| all.map(|id| (namespace, id)).to_vec();
         // (name, namespaces and references of dependents, absent identity, expected)
         let cases: Vec<(&str, Vec<(&str, Id)>, Id, Option<Id>)> = vec![

@@ -40,7 +40,9 @@ impl Vertex {
 
     /// An owner without a node, known only from references.
     fn missing(coordinates: Coordinates) -> Self {
-        let (being_deleted, deleting_dependents, is_virtual) = (false, false, false);
+        let being_deleted = false;
+        let deleting_dependents = false;
+        let is_virtual = false;
         Self {
             coordinates,
             missing: true,
@@ -62,8 +64,9 @@ impl Picture {
     /// UIDs.
     pub(super) fn of(graph: &Graph, around: &[Uid]) -> Self {
         let wanted = (!around.is_empty()).then(|| connected(graph, around));
-        let (mut vertices, mut edges, mut missing) =
-            (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let mut vertices = BTreeMap::new();
+        let mut edges = BTreeSet::new();
+        let mut missing = BTreeMap::new();
         for (node, owners, has_dependents) in graph.iter() {
             let uid = &node.coordinates.uid;
             let is_wanted = wanted.as_ref().is_none_or(|wanted| wanted.contains(uid));

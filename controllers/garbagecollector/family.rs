@@ -18,7 +18,8 @@ pub(super) fn of(graph: &Graph, uid: &str, limit: usize) -> Vec<Relative> {
             .map(|(node, owners, _)| relative(node, owners))
             .collect();
     }
-    let (mut seen, mut open) = (HashSet::new(), VecDeque::from([Uid::new(uid)]));
+    let mut seen = HashSet::new();
+    let mut open = VecDeque::from([Uid::new(uid)]);
     let mut found = Vec::new();
     while let Some(uid) = open.pop_front() {
         if found.len() >= limit || !seen.insert(uid.clone()) {

@@ -117,7 +117,8 @@ struct Node {
 
 impl Node {
     fn new(coordinates: Coordinates, owners: Owners, incarnation: u32) -> Self {
-        let (being_deleted, deleting_dependents) = (false, false);
+        let being_deleted = false;
+        let deleting_dependents = false;
         Self {
             coordinates,
             owners,
@@ -201,7 +202,8 @@ pub(super) struct Graph {
 impl Graph {
     /// Applies an added or updated object; `old` is its previous state in the informer.
     pub(super) fn observe(&mut self, seen: Seen<'_>, old: Option<&Meta>) -> Effects {
-        let (meta, mut effects) = (seen.meta, Effects::default());
+        let meta = seen.meta;
+        let mut effects = Effects::default();
         self.absent.remove(&seen.coordinates());
         let slot = match self.slot(&meta.uid) {
             Some(slot) => {
@@ -469,7 +471,8 @@ impl Graph {
         self.nodes.release_spare();
         self.free.release_spare();
         if let Some(capacity) = spare(self.slots.len(), self.slots.capacity()) {
-            let (nodes, hasher) = (&self.nodes, &self.hasher);
+            let nodes = &self.nodes;
+            let hasher = &self.hasher;
             self.slots
                 .shrink_to(capacity, |slot| hash(nodes, hasher, *slot));
         }
@@ -504,7 +507,8 @@ impl Graph {
     /// The dependents with a reference that matches `owner`, and those with one that does not. A
     /// dependent with several references to the UID may be in both lists.
     fn partition(&self, slot: Slot, owner: &Coordinates) -> (Vec<Slot>, Vec<Slot>) {
-        let (mut matching, mut differing) = (Vec::new(), Vec::new());
+        let mut matching = Vec::new();
+        let mut differing = Vec::new();
         for dependent in self.node(slot).dependents.iter() {
             let (agrees, differs) = self.node(dependent).matches_and_differs(owner);
             if agrees {
@@ -538,7 +542,8 @@ impl Graph {
         // new one; the other new ones count as added. Upstream's `referencesDiffs` does the same.
         let mut left: BTreeMap<&Uid, &OwnerReference> =
             old.iter().map(|owner| (&owner.uid, owner)).collect();
-        let (mut added, mut unblocked) = (Vec::new(), Vec::new());
+        let mut added = Vec::new();
+        let mut unblocked = Vec::new();
         for owner in new.iter() {
             match left.remove(&owner.uid) {
                 Some(before) if before.block_owner_deletion && !owner.block_owner_deletion => {

@@ -12,7 +12,8 @@ use super::graph::{Effects, Graph, NodeKey, Seen};
 
 /// An owner reference to an object of `v1`.
 fn reference(kind: &str, name: &str, uid: &str, blocks: bool) -> OwnerReference {
-    let (api_version, controller) = ("v1".into(), false);
+    let api_version = "v1".into();
+    let controller = false;
     OwnerReference {
         api_version,
         kind: kind.into(),
@@ -46,7 +47,9 @@ fn deleting(mut meta: Meta, finalizers: &[&str]) -> Meta {
 }
 
 fn coordinates(kind: &str, namespace: &str, name: &str, uid: &str) -> Coordinates {
-    let (kind, api_version, namespace) = (kind.into(), "v1".into(), namespace.into());
+    let kind = kind.into();
+    let api_version = "v1".into();
+    let namespace = namespace.into();
     Coordinates {
         kind,
         api_version,
@@ -180,10 +183,8 @@ fn dependents_with_wrong_references_are_enqueued_in_either_order_of_events() {
         ),
     ];
     for (why, namespace, reference, enqueued, gets_event) in cases {
-        let (owner, child) = (
-            meta("a", "owner", &[]),
-            meta(namespace, "child", std::slice::from_ref(&reference)),
-        );
+        let owner = meta("a", "owner", &[]);
+        let child = meta(namespace, "child", std::slice::from_ref(&reference));
         let expected: &[&str] = if enqueued { &["child"] } else { &[] };
         let events: Vec<_> = gets_event
             .then(|| (coordinates("Pod", namespace, "child", "child"), reference))
@@ -286,10 +287,8 @@ fn an_owner_first_observed_during_its_deletion_waits_for_its_dependents() {
 
 #[test]
 fn further_references_to_the_same_uid_are_checked() {
-    let (right, wrong) = (
-        reference("Pod", "owner", "owner", true),
-        reference("Pod", "other", "owner", true),
-    );
+    let right = reference("Pod", "owner", "owner", true);
+    let wrong = reference("Pod", "other", "owner", true);
     // (before, after, enqueued)
     let cases: [(&[OwnerReference], &[OwnerReference], &[&str]); 4] = [
         (

@@ -18,7 +18,8 @@ pub(super) fn handler(
     collector: Weak<Collector>,
     resource: &ResourceType,
 ) -> impl Fn(MetadataChange<'_>) + Send + Sync + 'static {
-    let (api_version, kind) = (Sym::new(&resource.api_version()), Sym::new(&resource.kind));
+    let api_version = Sym::new(&resource.api_version());
+    let kind = Sym::new(&resource.kind);
     move |change| {
         let Some(collector) = collector.upgrade() else {
             return;

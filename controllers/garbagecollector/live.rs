@@ -166,7 +166,9 @@ mod tests {
 
     #[test]
     fn patches_equal_upstreams_and_keep_unknown_fields() {
-        let (u, x, y) = (Uid::new("u"), Uid::new("x"), Uid::new("y"));
+        let u = Uid::new("u");
+        let x = Uid::new("x");
+        let y = Uid::new("y");
         let live = live();
         let reference = |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "blockOwnerDeletion": false, "new": 1});
         let merged =

@@ -181,7 +181,8 @@ impl Controller for GarbageCollector {
             // The first sync has a time limit, since one broken type must not stop collection of
             // all others.
             monitors.sync(&stop).await;
-            let (to_delete, to_orphan) = (collector.to_delete.clone(), collector.to_orphan.clone());
+            let to_delete = collector.to_delete.clone();
+            let to_orphan = collector.to_orphan.clone();
             tokio::join!(
                 run_workers(
                     NAME,

@@ -57,7 +57,8 @@ impl Monitors {
         collector: Arc<Collector>,
         errors: IntCounter,
     ) -> Self {
-        let (with_handlers, tasks) = (HashSet::new(), Tasks::default());
+        let with_handlers = HashSet::new();
+        let tasks = Tasks::default();
         Self {
             informers,
             discovery,
@@ -174,13 +175,15 @@ impl Monitors {
     }
 
     async fn wait(&self, stop: &CancellationToken) {
-        let (watched, began) = (self.watched().clone(), Instant::now());
+        let watched = self.watched().clone();
+        let began = Instant::now();
         let all = join_all(watched.values().map(MetadataInformer::synced));
         tokio::select! {
             () = stop.cancelled() => {}
             waited = tokio::time::timeout(SYNC_LIMIT, all) => {
                 if waited.is_ok() {
-                    let (monitors, duration) = (watched.len(), began.elapsed());
+                    let monitors = watched.len();
+                    let duration = began.elapsed();
                     return tracing::info!(monitors, ?duration, "Garbage collector: all resource monitors have synced");
                 }
                 let late: Vec<String> =
@@ -222,8 +225,10 @@ mod tests {
     use crate::testing::world::World;
 
     fn served(group: &str, plural: &str, verbs: &[&str]) -> ServedResource {
-        let (group, plural) = (group.to_owned().into(), plural.to_owned());
-        let (kind, plural) = (plural.clone().into(), plural.into());
+        let group = group.to_owned().into();
+        let plural = plural.to_owned();
+        let kind = plural.clone().into();
+        let plural = plural.into();
         let resource = ResourceType {
             group,
             version: "v1".into(),

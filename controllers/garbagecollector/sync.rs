@@ -258,7 +258,8 @@ impl Collector {
                 // lose the reference by which a waiting owner deletes it.
                 let mut patch = live::without_owners(&key.uid, &useless);
                 patch["metadata"]["resourceVersion"] = observed.version.to_string().into();
-                let (target, kind) = (place.target(), PatchKind::Strategic);
+                let target = place.target();
+                let kind = PatchKind::Strategic;
                 match self.metadata.patch(target, kind, &patch).await {
                     Ok(_) => Ok(true),
                     // A custom resource answers 415, and needs a patch of its live references.

@@ -135,7 +135,8 @@ fn decide(
     match manage::decide(snapshot, backoff, world.now) {
         Action::Steady if snapshot.active.is_empty() => {}
         Action::Steady => {
-            let (active, ready) = (snapshot.active.len(), snapshot.ready);
+            let active = snapshot.active.len();
+            let ready = snapshot.ready;
             let message = format!("{active} pods run, {ready} of them ready");
             answer.add(Reason::new(Code::JobPodsActive, NAME, message));
         }

@@ -70,7 +70,8 @@ impl Indexes {
 
     /// The indexes of both sets.
     pub(super) fn union(&self, other: &Self) -> Self {
-        let (mut ours, mut theirs) = (&self.0[..], &other.0[..]);
+        let mut ours = &self.0[..];
+        let mut theirs = &other.0[..];
         let mut result = Self::default();
         while let (Some(a), Some(b)) = (ours.first(), theirs.first()) {
             let next = if a.first < b.first {
@@ -115,7 +116,8 @@ impl Indexes {
 
     /// The number of indexes that both sets have.
     pub(super) fn common(&self, other: &Self) -> i64 {
-        let (mut ours, mut theirs) = (&self.0[..], &other.0[..]);
+        let mut ours = &self.0[..];
+        let mut theirs = &other.0[..];
         let mut common = 0;
         while let (Some(a), Some(b)) = (ours.first(), theirs.first()) {
             common += (a.last.min(b.last) - a.first.max(b.first) + 1).max(0);

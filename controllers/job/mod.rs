@@ -128,7 +128,8 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         })?;
     let (queue, orphans) = (queue(ctx, "job"), queue(ctx, "job_orphan_pod"));
     let mut keyed = Keyed::<Job>::over(ctx, NAME, queue.clone());
-    let (jobs, pods) = (keyed.objects().clone(), ctx.informers.shared::<Pod>());
+    let jobs = keyed.objects().clone();
+    let pods = ctx.informers.shared::<Pod>();
     let client = ctx.client(NAME);
     let recorder = ctx.recorder(NAME, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder.clone())

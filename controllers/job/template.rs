@@ -173,7 +173,8 @@ mod tests {
         let template = Template::of(&job.build()).unwrap().indexed();
         let variable = json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef":
             {"fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']"}}});
-        let (counted, ignored) = (2, 1);
+        let counted = 2;
+        let ignored = 1;
         // (failures, annotations)
         let cases = [
             (None, json!({INDEX: "1"})),

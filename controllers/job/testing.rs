@@ -195,7 +195,8 @@ impl OneSync {
         load(&world, pods.into_iter().chain([job])).await;
         let mut context = world.context();
         context.term_start_rv = term_start_rv;
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         DESCRIPTOR.watch(&context.informers);
         let parts = parts(&context).unwrap();
         context.informers.start(&tasks, &stop);

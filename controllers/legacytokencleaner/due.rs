@@ -62,7 +62,8 @@ impl Cut {
     /// Whether the Secret is older than the period, was not used within it, and was created
     /// automatically: its account lists it.
     pub(super) fn is_unused(&self, secret: &TokenSecret, account: &ServiceAccount) -> bool {
-        let (meta, uid) = (&secret.meta, &secret.annotations.account_uid);
+        let meta = &secret.meta;
+        let uid = &secret.annotations.account_uid;
         meta.created
             .is_some_and(|created| Timestamp::from(created) < self.time)
             && !meta.is_terminating()

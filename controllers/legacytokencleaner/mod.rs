@@ -176,7 +176,8 @@ impl Cleaner {
         let Some(cut) = Cut::at(now, self.period, self.tracked_since().await?) else {
             return Ok(());
         };
-        let (mut named, mut outcome) = (HashMap::new(), Ok(()));
+        let mut named = HashMap::new();
+        let mut outcome = Ok(());
         for secret in self.secrets.list() {
             if stop.is_cancelled() {
                 break;

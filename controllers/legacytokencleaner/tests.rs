@@ -98,7 +98,8 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn legacy_service_account_token_clean_up() {
     const NONE: &str = "";
-    let (invalidated, deleted) = ("patch token-secret-1 200", "delete token-secret-1 200");
+    let invalidated = "patch token-secret-1 200";
+    let deleted = "delete token-secret-1 200";
     let used = |day: &str| (LAST_USED, json!(day));
     let marked = |day: &str| (INVALID_SINCE, json!(day));
     let tokens = || account(&["token-secret-1"]);

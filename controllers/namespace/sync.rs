@@ -193,7 +193,9 @@ impl Terminator {
             deleted,
         };
         let types = Types::new(discover(&self.client).await);
-        let (mut report, mut errors, mut estimate) = (Report::default(), Vec::new(), 0);
+        let mut report = Report::default();
+        let mut errors = Vec::new();
+        let mut estimate = 0;
         if let Some(failure) = types.failure {
             report.discovery_failed(&failure);
             errors.push(ContentError::Discovery(failure));
@@ -269,7 +271,8 @@ impl Terminator {
 }
 
 fn log_removal(served: &ServedResource, remains: &Remains) {
-    let (resource, items) = (&served.resource, remains.items);
+    let resource = &served.resource;
+    let items = remains.items;
     if items > 0 {
         tracing::debug!(%resource, items, estimate = remains.estimate, "Items remaining in namespace");
     } else {

@@ -94,7 +94,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let client = ctx.client(DESCRIPTOR.identity);
     let recorder = ctx.recorder(COMPONENT, client.clone());
     let mut keyed = Keyed::<Node>::new(ctx, NAME, "cidrallocator_node");
-    let (queue, nodes) = (keyed.queue(), keyed.objects().clone());
+    let queue = keyed.queue();
+    let nodes = keyed.objects().clone();
     let pool = Pool::new(Allocations::new(&ranges, &metrics), queue.clone());
     pool.follow(&nodes);
     let written = keyed.writes_to(&nodes);

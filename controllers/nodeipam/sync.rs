@@ -125,7 +125,9 @@ impl NodeIpam {
         let version = written.resource_version;
         self.pool.with(|allocations| allocations.confirmed(key));
         self.written.record(key, version);
-        let (pool, nodes, key) = (self.pool.clone(), self.nodes.store(), key.clone());
+        let pool = self.pool.clone();
+        let nodes = self.nodes.store();
+        let key = key.clone();
         self.nodes.when_seen(version, move || {
             let cached = nodes.get(&key);
             pool.with(|allocations| allocations.settled(&key, cached.as_deref()));

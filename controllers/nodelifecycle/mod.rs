@@ -102,7 +102,8 @@ const POD_WORKERS: usize = 4;
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut nodes = Keyed::<Node>::new(ctx, NAME, "node_lifecycle_controller");
     let mut pods = Keyed::<Pod>::new(ctx, NAME, "node_lifecycle_controller_pods");
-    let (node_queue, pod_queue) = (nodes.queue(), pods.queue());
+    let node_queue = nodes.queue();
+    let pod_queue = pods.queue();
     let queue = node_queue.clone();
     nodes.objects().add_handler(move |change| match change {
         Change::Added { object: node, .. } | Change::Updated { new: node, .. } => {

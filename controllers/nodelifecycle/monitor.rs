@@ -181,7 +181,8 @@ impl Monitor {
     pub(super) fn register(&mut self, nodes: &[Arc<Node>]) -> Registration {
         let mut registration = Registration::default();
         for node in nodes {
-            let (name, uid) = (&node.meta.name, &node.meta.uid);
+            let name = &node.meta.name;
+            let uid = &node.meta.uid;
             match self.nodes.get_mut(name) {
                 Some(known) if known.uid == *uid => {}
                 Some(known) => *known = Record::new(uid),
@@ -356,7 +357,8 @@ impl Monitor {
             ready,
             spent,
         } = seen;
-        let (before, ready) = (*before, *ready);
+        let before = *before;
+        let ready = *ready;
         let mut was_lost = false;
         let mut marks_pods = false;
         if let Some(record) = record_of(&mut self.nodes, node) {

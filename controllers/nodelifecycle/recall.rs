@@ -18,7 +18,9 @@ pub(super) enum Around {
 
 /// The reason why `node`, which is not ready, has no NoExecute taint yet. `name` is that of its zone.
 pub(super) fn recall(node: &str, name: &str, zone: &Zone, around: Around) -> Option<Reason> {
-    let (ready, size, waiting) = (zone.count.ready, zone.count.size(), zone.tainter.len());
+    let ready = zone.count.ready;
+    let size = zone.count.size();
+    let waiting = zone.tainter.len();
     let rate = zone.tainter.rate();
     let zone_of = match name {
         "" => String::new(),

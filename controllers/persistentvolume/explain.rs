@@ -196,10 +196,8 @@ pub(crate) fn volume(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// Adds the claim that keeps `doc`, a volume that is being deleted.
 pub(crate) fn volume_in_use(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let (namespace, name) = (
-        doc.text("/spec/claimRef/namespace"),
-        doc.text("/spec/claimRef/name"),
-    );
+    let namespace = doc.text("/spec/claimRef/namespace");
+    let name = doc.text("/spec/claimRef/name");
     let claim = world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, name);
     let message = format!(
         "finalizer kubernetes.io/pv-protection: the volume is bound to claim {namespace}/{name}"

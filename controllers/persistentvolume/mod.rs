@@ -163,7 +163,8 @@ fn follow<T: KnownType>(
     caches: &Arc<Caches>,
 ) {
     // The informer outlives the controller and must not keep its states alive.
-    let (queue, known) = (queue.clone(), Arc::downgrade(caches));
+    let queue = queue.clone();
+    let known = Arc::downgrade(caches);
     informer.add_handler(move |change| {
         if !matches!(change, Change::Deleted { .. })
             && let Some(caches) = known.upgrade()
@@ -172,7 +173,8 @@ fn follow<T: KnownType>(
         }
         queue.add(change.object().key());
     });
-    let (store, known) = (informer.store(), Arc::downgrade(caches));
+    let store = informer.store();
+    let known = Arc::downgrade(caches);
     informer.on_rewind(move || {
         if let Some(caches) = known.upgrade() {
             T::replace(&caches, &store.list());
@@ -199,8 +201,8 @@ impl Controller for Binding {
             binder.metrics.count(Arc::clone(&binder.objects.caches));
             let claims = Arc::new(Claims(Arc::clone(binder)));
             let volumes = Arc::new(Volumes(Arc::clone(binder)));
-            let (claim_queue, volume_queue) =
-                (binder.claim_queue.clone(), binder.volume_queue.clone());
+            let claim_queue = binder.claim_queue.clone();
+            let volume_queue = binder.volume_queue.clone();
             let resync = async {
                 loop {
                     binder.resync();

@@ -122,7 +122,8 @@ impl Run {
         if request.is_some_and(ApiError::is_fenced) {
             return;
         }
-        let (operation, category) = (&*self.name, Category::of(error).as_str());
+        let operation = &*self.name;
+        let category = Category::of(error).as_str();
         if Retry::after_request(request) == Retry::Quietly {
             tracing::debug!(operation, category, %error, "operation lost a race");
         } else {
@@ -183,7 +184,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failed_operations_rest_for_a_growing_time() {
-        let (operations, counted) = (Operations::new(), Counted::default());
+        let operations = Operations::new();
+        let counted = Counted::default();
         let mut runs = 0;
         for millis in [500, 1000, 2000, 4000] {
             runs += 1;
@@ -216,7 +218,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn operations_of_gone_objects_are_forgotten() {
-        let (operations, counted) = (Operations::new(), Counted::default());
+        let operations = Operations::new();
+        let counted = Counted::default();
         counted.start(&operations, Err(Refused)).await;
         operations.forget_abandoned();
         assert_eq!(lock(&operations.states).len(), 1);

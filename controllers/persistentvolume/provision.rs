@@ -69,7 +69,8 @@ impl Binder {
         };
         let key = claim.key().to_string();
         let name = format!("provision-{key}[{}]", claim.meta.uid);
-        let (binder, claim) = (Arc::clone(self), Arc::clone(claim));
+        let binder = Arc::clone(self);
+        let claim = Arc::clone(claim);
         self.operations.start(name, async move {
             let plugin = || match &agent {
                 Agent::External(name) => name.clone(),
@@ -184,7 +185,8 @@ impl Binder {
         class: &StorageClass,
     ) -> Result<(), ProvisionError> {
         if !class.mount_options.is_empty() {
-            let (name, options) = (&class.meta.name, class.mount_options.join(" "));
+            let name = &class.meta.name;
+            let options = class.mount_options.join(" ");
             let message = format!(
                 "Mount options are not supported by the provisioner but StorageClass {name:?} has mount options [{options}]"
             );

@@ -51,7 +51,8 @@ impl Binder {
             return Ok(());
         }
         let id = format!("{}[{}]", volume.meta.name, volume.meta.uid);
-        let (binder, volume) = (Arc::clone(self), Arc::clone(volume));
+        let binder = Arc::clone(self);
+        let volume = Arc::clone(volume);
         match volume.spec.persistent_volume_reclaim_policy.as_str() {
             "Retain" => {}
             "Recycle" => self.operations.start(format!("recycle-{id}"), async move {

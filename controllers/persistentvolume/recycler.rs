@@ -70,7 +70,8 @@ impl Recycling<'_> {
     /// Runs `pod` until it ends, and deletes it.
     pub(super) async fn run(&self, pod: &Value) -> Result<(), RecycleError> {
         let text = |member: &str| pod["metadata"][member].as_str().unwrap_or_default();
-        let (namespace, name) = (text("namespace"), text("name"));
+        let namespace = text("namespace");
+        let name = text("name");
         // The watches begin before the pod, so that they miss none of its changes.
         let pods = Target::collection::<Pod>(namespace);
         let events = Target {

@@ -178,7 +178,8 @@ impl Binder {
         volume: &Arc<PersistentVolume>,
         claim: &Arc<PersistentVolumeClaim>,
     ) -> Result<(), SyncError> {
-        let (mut volume, mut claim) = (Arc::clone(volume), Arc::clone(claim));
+        let mut volume = Arc::clone(volume);
+        let mut claim = Arc::clone(claim);
         if let Some(body) = edits::volume_of(&volume, &claim) {
             self.check_claim(&claim).await?;
             volume = self.objects.put_volume(&volume, Part::Main, &body).await?;

@@ -121,7 +121,9 @@ mod tests {
             let claim = json!({"metadata": {"name": "c", "resourceVersion": version}}).to_string();
             Arc::new(PersistentVolumeClaim::decode(claim.as_bytes()).unwrap())
         };
-        let (known, equal, later) = (claim("7"), claim("7"), claim("8"));
+        let known = claim("7");
+        let equal = claim("7");
+        let later = claim("8");
         assert!(Arc::ptr_eq(&once(Some(known.clone()), equal), &known));
         assert!(Arc::ptr_eq(&once(Some(known), later.clone()), &later));
         assert!(Arc::ptr_eq(&once(None, later.clone()), &later));

@@ -161,7 +161,8 @@ impl Subject<'_> {
                 resource: Some(source),
                 ..
             } if kind == "Resource" => {
-                let (name, target) = (&*source.name, &source.target);
+                let name = &*source.name;
+                let target = &source.target;
                 let used = self.resource(name, "", target, "resource").await;
                 let prefix = format!("failed to get {name} resource metric value: ");
                 let found = used.map_err(failed("FailedGetResourceMetric", prefix))?;
@@ -173,7 +174,8 @@ impl Subject<'_> {
                 container_resource: Some(source),
                 ..
             } if kind == "ContainerResource" => {
-                let (name, container) = (&*source.name, &*source.container);
+                let name = &*source.name;
+                let container = &*source.container;
                 let used = self.resource(name, container, &source.target, "container resource");
                 let prefix = format!("failed to get {container} container metric value: ");
                 let found = used
@@ -302,7 +304,8 @@ impl Subject<'_> {
         container: &str,
         target: &MetricTarget,
     ) -> Result<(i32, Value), ValueError> {
-        let (api, selector) = (&self.sources.api, self.selector.to_string());
+        let api = &self.sources.api;
+        let selector = self.selector.to_string();
         let samples = api
             .resource(self.namespace(), &selector, resource, container)
             .await
@@ -312,7 +315,8 @@ impl Subject<'_> {
             })?;
         let pods = self.selected();
         let groups = self.groups(&pods, &samples, resource)?;
-        let (current, tolerances) = (self.current, self.tolerances());
+        let current = self.current;
+        let tolerances = self.tolerances();
         if let Some(value) = target.average_value.0 {
             let target = value.milli_value();
             let found = by_value(current, target, tolerances, &groups, samples)?;
@@ -328,7 +332,8 @@ impl Subject<'_> {
 
     async fn pods_metric(&self, source: &PodsMetric) -> Result<Evaluated, Cause> {
         let PodsMetric { metric, target } = source;
-        let (selector, of_metric) = (self.selector.to_string(), metric.query()?);
+        let selector = self.selector.to_string();
+        let of_metric = metric.query()?;
         let api = &self.sources.api;
         let samples = api
             .of_pods(self.namespace(), &selector, &metric.name, &of_metric)
@@ -356,7 +361,8 @@ impl Subject<'_> {
             target,
         } = source;
         let of_metric = metric.query()?;
-        let (value, average) = (target.value.0, target.average_value.0);
+        let value = target.value.0;
+        let average = target.average_value.0;
         let (target, is_share) = match (&*target.kind, value, average) {
             ("Value", Some(value), _) => (value.milli_value(), false),
             ("AverageValue", _, Some(average)) => (average.milli_value(), true),

@@ -12,7 +12,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(hpa) = doc.view::<HorizontalPodAutoscaler>() else {
         return;
     };
-    let (target, status) = (&hpa.spec.scale_target_ref, &hpa.status);
+    let target = &hpa.spec.scale_target_ref;
+    let status = &hpa.status;
     answer.state = format!(
         "has {} replicas and wants {} (limits {} to {})",
         status.current_replicas,
@@ -37,7 +38,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         );
     }
     if let Some(able) = doc.condition(ABLE_TO_SCALE) {
-        let (is_true, why) = (able.text("/status") == "True", able.text("/reason"));
+        let is_true = able.text("/status") == "True";
+        let why = able.text("/reason");
         let since = able.time("/lastTransitionTime");
         if !is_true {
             let code = match why {
@@ -99,7 +101,8 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
     if active.text("/status") != "False" {
         return;
     }
-    let (why, message) = (active.text("/reason"), active.text("/message"));
+    let why = active.text("/reason");
+    let message = active.text("/message");
     let (code, who) = match why {
         "ScalingDisabled" => (
             Code::ScalingDisabled,

@@ -35,7 +35,8 @@ impl History {
     /// Makes the current size the first recommendation.
     pub(super) fn begin(&mut self, current: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
-            let (replicas, at) = (current, now);
+            let replicas = current;
+            let at = now;
             self.recommendations.push(Timed { replicas, at });
         }
     }

@@ -106,7 +106,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     );
     let mut keyed = Keyed::<HorizontalPodAutoscaler>::over(ctx, NAME, queue.clone());
     let autoscalers = keyed.objects().clone();
-    let (histories, selectors) = (Arc::<Histories>::default(), Arc::<Selectors>::default());
+    let histories = Arc::<Histories>::default();
+    let selectors = Arc::<Selectors>::default();
     keyed.remembers(Arc::clone(&histories) as Arc<_>);
     handlers::register(
         &autoscalers,
@@ -115,7 +116,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         metrics.autoscalers.clone(),
         period,
     );
-    let (memory, known) = (Arc::clone(&histories), autoscalers.store());
+    let memory = Arc::clone(&histories);
+    let known = autoscalers.store();
     let window = config.downscale_window;
     let recall = move |key: &str, now| {
         let key = ObjectKey::of_text(key);

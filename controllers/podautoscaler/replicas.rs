@@ -72,7 +72,9 @@ pub(super) fn by_utilization(
 }
 
 fn utilization(samples: &Samples, requests: &Requests) -> Result<Utilization, Problem> {
-    let (mut used, mut requested, mut count) = (0_i128, 0_i128, 0_i128);
+    let mut used = 0_i128;
+    let mut requested = 0_i128;
+    let mut count = 0_i128;
     for (pod, sample) in samples {
         if let Some(request) = requests.get(pod) {
             used += i128::from(sample.value);

@@ -241,7 +241,8 @@ impl Reconciler {
 
     /// The way to the next size of a target with `current` replicas.
     fn path(&self, pass: &Pass<'_>, current: i32) -> Path {
-        let (min, max) = (pass.min(), pass.hpa.spec.max_replicas);
+        let min = pass.min();
+        let max = pass.hpa.spec.max_replicas;
         if current == 0 {
             let was_scaled = self.config.scales_to_zero && status::is_scaled_to_zero(&pass.status);
             let returns = min != 0 || pass.has_object_or_external_metrics();
@@ -268,7 +269,8 @@ impl Reconciler {
         if let Err(error) = self.check_selector(pass, scale) {
             return Err((error, None));
         }
-        let (current, now) = (scale.replicas, pass.now);
+        let current = scale.replicas;
+        let now = pass.now;
         let Proposed {
             proposal,
             name,
@@ -284,7 +286,8 @@ impl Reconciler {
             Action::Down => "All metrics below target".to_owned(),
             Action::None => String::new(),
         };
-        let (min, max) = (pass.min(), pass.hpa.spec.max_replicas);
+        let min = pass.min();
+        let max = pass.hpa.spec.max_replicas;
         let sizes = Sizes {
             current,
             proposed,
@@ -430,7 +433,8 @@ impl Reconciler {
         reason: &str,
         metrics: &Option<Vec<Value>>,
     ) -> Result<(), SyncError> {
-        let (current, hpa) = (target.scale.replicas, pass.hpa);
+        let current = target.scale.replicas;
+        let hpa = pass.hpa;
         let object = ObjectReference::of(hpa);
         let size = format!("New size: {desired}; reason: {reason}");
         if let Err(source) = target.resize(&self.scale_client, hpa, desired).await {

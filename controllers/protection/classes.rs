@@ -98,7 +98,8 @@ fn distinct<const N: usize>(names: [Option<&Sym>; N]) -> Vec<&Sym> {
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<VolumeAttributesClass>::new(ctx, NAME, "vacprotection");
-    let (classes, queue) = (keyed.objects().clone(), keyed.queue());
+    let classes = keyed.objects().clone();
+    let queue = keyed.queue();
     watch_finalizers(&classes, &queue);
     let client = ctx.client(DESCRIPTOR.identity);
     let syncer = Classes {

@@ -48,7 +48,8 @@ impl Protected for PodGroup {
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let mut keyed = Keyed::<PodGroup>::new(ctx, NAME, "podgroupprotection");
-    let (groups, queue) = (keyed.objects().clone(), keyed.queue());
+    let groups = keyed.objects().clone();
+    let queue = keyed.queue();
     watch_groups(&groups, &queue);
     let pods = ctx.informers.shared::<Pod>();
     watch_pods(&pods, &queue);

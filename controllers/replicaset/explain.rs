@@ -27,7 +27,8 @@ pub(crate) fn explain<O: PodOwner>(world: &World, doc: &Doc, by: &str, answer: &
     let available = active
         .iter()
         .filter(|(_, pod)| pod.is_available(min_ready, world.now));
-    let (available, wanted) = (available.count(), owner.replicas());
+    let available = available.count();
+    let wanted = owner.replicas();
     answer.state = format!("has {available} of {wanted} pods available");
     if usize::try_from(wanted) == Ok(available) && active.len() == available && !answer.is_stuck() {
         answer.reasons.clear();

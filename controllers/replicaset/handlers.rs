@@ -96,11 +96,9 @@ mod tests {
 
     impl Fixture {
         async fn new(sets: &[(&str, Value)]) -> Self {
-            let (world, tasks, stop) = (
-                World::bare().await,
-                Tasks::default(),
-                CancellationToken::new(),
-            );
+            let world = World::bare().await;
+            let tasks = Tasks::default();
+            let stop = CancellationToken::new();
             for (name, labels) in sets {
                 let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
                 let spec = json!({"selector": {"matchLabels": labels}, "template": template});
@@ -181,7 +179,8 @@ mod tests {
             });
             fixture.queued().await
         };
-        let (one, two) = (Some("foobar"), Some("barfoo"));
+        let one = Some("foobar");
+        let two = Some("barfoo");
         // (why, owner and labels before and after, queued)
         let cases: [(&str, _, _, &[&str]); 4] = [
             (
@@ -282,7 +281,8 @@ mod tests {
     async fn deletion_timestamp() {
         let labels = json!({"foo": "bar"});
         let fixture = Fixture::new(&[("foobar", labels.clone())]).await;
-        let (handlers, owner) = (&fixture.handlers, key("foobar"));
+        let handlers = &fixture.handlers;
+        let owner = key("foobar");
         let expectations = &handlers.control.expectations();
         let deleted = |name: &str, version: &str| {
             let uid = handlers.owners.get(&owner).unwrap().meta.uid.to_string();

@@ -108,7 +108,8 @@ pub(crate) fn build<O: PodOwner>(
             source: Box::new(source),
         })?;
     let mut keyed = Keyed::<O>::new(ctx, controller, queue);
-    let (owners, pods) = (keyed.objects().clone(), ctx.informers.shared::<Pod>());
+    let owners = keyed.objects().clone();
+    let pods = ctx.informers.shared::<Pod>();
     let client = ctx.client(component);
     let recorder = ctx.recorder(component, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder);

@@ -74,7 +74,8 @@ struct Ranked<'a> {
 /// became ready at the same time are compared by restarts. The third one is compared with each of
 /// them by UID.
 fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
-    let (p, q) = (&**a.pod, &**b.pod);
+    let p = &**a.pod;
+    let q = &**b.pod;
     p.node
         .is_some()
         .cmp(&q.node.is_some())
@@ -134,7 +135,8 @@ fn age_bucket(since: Time, now: Timestamp) -> Option<u32> {
 /// Stable merge sort for an order that need not be total. `slice::sort_by` may panic on such an
 /// order.
 fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Ordering) -> Vec<T> {
-    let (mut from, mut width) = (items, 1);
+    let mut from = items;
+    let mut width = 1;
     while width < from.len() {
         let mut to = Vec::with_capacity(from.len());
         for run in from.chunks(2 * width) {
@@ -282,7 +284,8 @@ mod tests {
                 .created(created)
                 .restarts(&[0])
         };
-        let (month, hours) = (NOW - MONTH, |n: i64| NOW - n * HOUR);
+        let month = NOW - MONTH;
+        let hours = |n: i64| NOW - n * HOUR;
         let unscheduled = anonymous("unscheduled", "", "Pending");
         let pending = anonymous("pending", "node", "Pending");
         let unknown = anonymous("unknown-phase", "node", "Unknown");
@@ -304,8 +307,10 @@ mod tests {
         let ready_8h = ready("ready-10-hours", hours(8), month).node("");
 
         let order = |a: (&PodBuilder, usize), b: (&PodBuilder, usize)| {
-            let (p, q) = (arc(a.0), arc(b.0));
-            let (p, q) = (ranked(&p, a.1), ranked(&q, b.1));
+            let p = arc(a.0);
+            let q = arc(b.0);
+            let p = ranked(&p, a.1);
+            let q = ranked(&q, b.1);
             let order = compare(&p, &q, now());
             assert_eq!(order, compare(&q, &p, now()).reverse(), "{p:?} {q:?}");
             order
@@ -536,7 +541,8 @@ mod tests {
     #[test]
     fn age_ratios_are_whole_multiples_of_the_youngest_ready_age() {
         let aged = |name: &str, seconds: i64| pod(name).ready_since(NOW).created(NOW - seconds);
-        let (old, young) = (arc(&aged("old", 25)), arc(&aged("young", 10)));
+        let old = arc(&aged("old", 25));
+        let young = arc(&aged("young", 10));
         let unready = arc(&pod("unready").not_ready().created(NOW - 1));
         let active = [Arc::clone(&old), Arc::clone(&young), Arc::clone(&unready)];
         assert_eq!(

@@ -148,7 +148,8 @@ impl<O: PodOwner> ReplicaController<O> {
 
     /// Creates or deletes pods. The caller reports a failure in the status.
     async fn scale(&self, owner: Owner<'_, O>, active: &[Arc<Pod>]) -> Result<(), PodsError> {
-        let (kind, need) = (&*O::RESOURCE.kind, owner.object.replicas());
+        let kind = &*O::RESOURCE.kind;
+        let need = owner.object.replicas();
         let scaled = match scale::decide(active.len(), need) {
             Scale::Steady => return Ok(()),
             Scale::Create(count) => {

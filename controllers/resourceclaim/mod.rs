@@ -200,7 +200,8 @@ impl Syncer<Key> for Shared {
     type Error = SyncError;
 
     async fn sync(&self, key: &Key) -> Result<Requeue, SyncError> {
-        let (queue, again) = (self.queue.clone(), key.clone());
+        let queue = self.queue.clone();
+        let again = key.clone();
         let behind = self.writes.wait_for_cache(key, move || queue.add(again));
         if behind.is_none() {
             match key {

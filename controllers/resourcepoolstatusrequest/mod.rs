@@ -86,7 +86,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         source: Box::new(source),
     })?;
     let mut keyed = Keyed::<ResourcePoolStatusRequest>::new(ctx, NAME, NAME);
-    let (queue, requests) = (keyed.queue(), keyed.objects().clone());
+    let queue = keyed.queue();
+    let requests = keyed.objects().clone();
     let pending = queue.clone();
     requests.add_handler(move |change| {
         let is_there = !matches!(change, Change::Deleted { .. });

@@ -62,7 +62,8 @@ impl ObjectSyncer for PoolReporter {
             return Ok(Requeue::Never);
         }
         let began = Instant::now();
-        let (slices, claims) = (self.slices.list(), self.claims.list());
+        let slices = self.slices.list();
+        let claims = self.claims.list();
         let status = answer(&request.spec, &slices, &claims, self.clock.now_seconds());
         let status = status.map_err(SyncError::Incomplete)?;
         let written = write_status::<ResourcePoolStatusRequest>(

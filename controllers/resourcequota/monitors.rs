@@ -206,7 +206,8 @@ impl Monitors {
         let monitor = Arc::new(Monitor::new(self.informers.metadata(resource)));
         // The informers outlive the controller and must not keep it alive.
         let counts: Weak<Monitor> = Arc::downgrade(&monitor);
-        let (replenisher, of) = (Arc::downgrade(&self.replenisher), of.clone());
+        let replenisher = Arc::downgrade(&self.replenisher);
+        let of = of.clone();
         monitor.informer().add_handler(move |change| {
             let (Some(counts), Some(replenisher)) = (counts.upgrade(), replenisher.upgrade())
             else {

@@ -54,8 +54,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_release_allows_one_lower_count() {
-        let (releases, quota) = (Releases::default(), ObjectKey::new("ns", "q"));
-        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        let releases = Releases::default();
+        let quota = ObjectKey::new("ns", "q");
+        let now = Instant::now();
+        let minute = Duration::from_secs(60);
         assert_eq!(releases.take(&quota), None);
         releases.expect(&quota, now + 2 * minute);
         releases.expect(&quota, now + minute);

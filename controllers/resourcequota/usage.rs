@@ -54,8 +54,11 @@ const UNKNOWN: Decision = Decision("usage_unknown");
 impl Usage {
     /// Counts the objects in the namespace of `quota`.
     pub(super) fn count(&self, quota: &ResourceQuota) -> Counts {
-        let (scopes, extended) = (Scopes::of(&quota.spec), self.types.extended());
-        let (mut used, mut unknown, mut failures) = (Amounts::default(), BTreeSet::new(), vec![]);
+        let scopes = Scopes::of(&quota.spec);
+        let extended = self.types.extended();
+        let mut used = Amounts::default();
+        let mut unknown = BTreeSet::new();
+        let mut failures = vec![];
         for (of, source) in self.types.all() {
             let hard = quota.spec.hard.keys();
             let Some(tally) = Tally::of(&of, hard, &scopes, extended.as_ref()) else {

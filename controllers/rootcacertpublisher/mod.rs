@@ -77,7 +77,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         Change::Updated { .. } | Change::Deleted { .. } => {}
     });
     let data = PublishedData::of(CA_KEY, &bundle);
-    let (queue, published) = (keyed.queue(), data.clone());
+    let queue = keyed.queue();
+    let published = data.clone();
     maps.add_handler(move |change| match change {
         // A list after a gap of the watch may show a new ConfigMap in its second state.
         Change::Added { object: map, .. } if is_complete(map, &published) => {}

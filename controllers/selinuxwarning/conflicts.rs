@@ -177,10 +177,13 @@ mod tests {
     /// Upstream's `TestVolumeCache_AddVolumeSendConflicts` and `TestVolumeCache_DeleteAll`.
     #[test]
     fn conflicts_are_told_once_and_end_with_their_pods() {
-        let (volume, driver) = (Sym::new("v"), Sym::new("d"));
-        let (a, b) = (ObjectKey::new("ns1", "a"), ObjectKey::new("ns1", "b"));
+        let volume = Sym::new("v");
+        let driver = Sym::new("d");
+        let a = ObjectKey::new("ns1", "a");
+        let b = ObjectKey::new("ns1", "b");
         let mut used = UsedVolumes::default();
-        let (of_a, of_b) = (Uid::new("of-a"), Uid::new("of-b"));
+        let of_a = Uid::new("of-a");
+        let of_b = Uid::new("of-b");
         assert!(
             used.add(&volume, &driver, (&a, &of_a), labelled(":::s0:c1,c2"))
                 .is_empty()
@@ -223,8 +226,10 @@ mod tests {
 
     #[test]
     fn pods_of_other_namespaces_stay_secret() {
-        let (volume, driver) = (Sym::new("v"), Sym::default());
-        let (a, b) = (ObjectKey::new("ns1", "a"), ObjectKey::new("ns2", "b"));
+        let volume = Sym::new("v");
+        let driver = Sym::default();
+        let a = ObjectKey::new("ns1", "a");
+        let b = ObjectKey::new("ns2", "b");
         let mut used = UsedVolumes::default();
         used.add(&volume, &driver, (&a, &Uid::new("a")), labelled(":::s1"));
         let found = used.add(&volume, &driver, (&b, &Uid::new("b")), labelled(":::s2"));

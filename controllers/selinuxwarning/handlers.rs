@@ -32,7 +32,8 @@ pub(super) fn register_claims(
     volumes: &SharedInformer<PersistentVolume>,
     queue: &WorkQueue<ObjectKey>,
 ) {
-    let (of_claims, queued) = (Arc::clone(shared), queue.clone());
+    let of_claims = Arc::clone(shared);
+    let queued = queue.clone();
     claims.add_handler(move |change| {
         let claim = change.object();
         let before = match &change {
@@ -44,7 +45,8 @@ pub(super) fn register_claims(
             of_claims.enqueue_pods(&claim.key(), &queued);
         }
     });
-    let (of_volumes, queued) = (Arc::clone(shared), queue.clone());
+    let of_volumes = Arc::clone(shared);
+    let queued = queue.clone();
     volumes.add_handler(move |change| {
         let before = match &change {
             Change::Added { .. } => None,
@@ -67,7 +69,8 @@ pub(super) fn register_drivers(
     drivers: &SharedInformer<CsiDriver>,
     queue: &WorkQueue<ObjectKey>,
 ) {
-    let (of_drivers, queue) = (Arc::clone(shared), queue.clone());
+    let of_drivers = Arc::clone(shared);
+    let queue = queue.clone();
     drivers.add_handler(move |change| {
         let mounts = |driver: &CsiDriver| driver.spec.se_linux_mount;
         let matters = match &change {

@@ -87,9 +87,11 @@ fn label(options: &SelinuxOptions) -> String {
 /// Whether two pods with these labels cannot use one volume on one node. The container runtime
 /// replaces an empty user, role or type, so it fits all others; an empty level does not.
 pub(super) fn conflict(one: &str, other: &str) -> bool {
-    let (one, other) = (parts(one), parts(other));
+    let one = parts(one);
+    let other = parts(other);
     let differ = |index: usize| {
-        let (one, other) = (one[index], other[index]);
+        let one = one[index];
+        let other = other[index];
         one != other && (index == 3 || (!one.is_empty() && !other.is_empty()))
     };
     (0..4).any(differ)

@@ -163,7 +163,8 @@ struct Tokens {
 impl Controller for Tokens {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            let (accounts, secrets) = (self.account_queue, self.secret_queue);
+            let accounts = self.account_queue;
+            let secrets = self.secret_queue;
             tokio::join!(
                 run_workers(NAME, accounts, self.workers, self.accounts, stop.clone()),
                 run_workers(NAME, secrets, self.workers, self.secrets, stop),

@@ -192,8 +192,8 @@ mod tests {
             for token in [&token[..], text(case, "sampleToken")] {
                 let (signed, signature) = token.rsplit_once('.').unwrap();
                 let signature = asn1(&BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap());
-                let (public, algorithm) =
-                    (signer.key.public_key(), signer.key.signature_algorithm());
+                let public = signer.key.public_key();
+                let algorithm = signer.key.signature_algorithm();
                 let verified = verify(public, &algorithm, signed.as_bytes(), &signature);
                 assert_eq!(verified, Ok(()), "{}", case["name"]);
             }

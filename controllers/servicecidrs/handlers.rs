@@ -15,7 +15,8 @@ pub(super) fn register(
     ips: &SharedInformer<IpAddress>,
     queue: &WorkQueue<ObjectKey>,
 ) {
-    let (all, keys) = (cidrs.store(), queue.clone());
+    let all = cidrs.store();
+    let keys = queue.clone();
     cidrs.add_handler(move |change| {
         keys.add(change.object().key());
         if let Change::Added { object, .. } = change {
@@ -23,7 +24,8 @@ pub(super) fn register(
             overlapping.into_iter().for_each(|key| keys.add(key));
         }
     });
-    let (all, keys) = (cidrs.store(), queue.clone());
+    let all = cidrs.store();
+    let keys = queue.clone();
     ips.add_handler(move |change| match change {
         Change::Added { object, .. } | Change::Deleted { object, .. } => {
             let containing = ranges::containing(&all.list(), object);

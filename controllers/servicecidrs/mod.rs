@@ -56,7 +56,8 @@ const WORKERS: usize = 5;
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let client = ctx.client(DESCRIPTOR.identity);
     let mut keyed = Keyed::<ServiceCidr>::new(ctx, NAME, "ipaddresses");
-    let (cidrs, ips) = (keyed.objects().clone(), ctx.informers.shared::<IpAddress>());
+    let cidrs = keyed.objects().clone();
+    let ips = ctx.informers.shared::<IpAddress>();
     handlers::register(&cidrs, &ips, &keyed.queue());
     let syncer = ServiceCidrs {
         cidrs: cidrs.store(),

@@ -19,7 +19,8 @@ pub(super) async fn in_batches<T, E, F>(
 where
     F: Future<Output = Result<(), E>>,
 {
-    let (mut items, mut size) = (items.fuse(), 1);
+    let mut items = items.fuse();
+    let mut size = 1;
     loop {
         let mut turns: FuturesOrdered<F> = items.by_ref().take(size).map(&turn).collect();
         if turns.is_empty() {

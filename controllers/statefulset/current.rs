@@ -108,7 +108,8 @@ impl CurrentCheck {
             return Ok(true);
         }
         for name in claims::names(of.set, ordinal) {
-            let (client, namespace) = (&self.client, &of.key.namespace);
+            let client = &self.client;
+            let namespace = &of.key.namespace;
             let live = live::version::<PersistentVolumeClaim>(client, namespace, &name).await?;
             let shown = cached(&name).map(|claim| claim.meta.resource_version);
             match live {
@@ -175,7 +176,8 @@ mod tests {
             ),
         ];
         for (why, set, pod, expected) in cases {
-            let (set, pod) = (set.build(), pod.build());
+            let set = set.build();
+            let pod = pod.build();
             let selector = set.spec.selector.as_ref().unwrap();
             assert_eq!(
                 is_claimed(&set.meta, selector, &pod.meta),

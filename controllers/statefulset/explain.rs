@@ -24,7 +24,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     let pods: Vec<Arc<Pod>> = docs.iter().filter_map(Doc::view).collect();
     let slots = Slots::new(&set, &pods);
-    let (status, wanted) = (&set.status, slots.len());
+    let status = &set.status;
+    let wanted = slots.len();
     let is_updated = status.current_revision == status.update_revision
         || i64::from(status.updated_replicas) == wanted;
     let is_settled = i64::from(status.available_replicas) == wanted && slots.condemned.is_empty();

@@ -159,10 +159,8 @@ mod tests {
     fn storage_matches_by_volume_and_claim_name() {
         let set = stateful_set("foo").claims(&["datadir", "datadir2"]).build();
         let claim = |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
-        let (first, second) = (
-            claim("datadir", "datadir-foo-1"),
-            claim("datadir2", "datadir2-foo-1"),
-        );
+        let first = claim("datadir", "datadir-foo-1");
+        let second = claim("datadir2", "datadir2-foo-1");
         // (why, volumes, matches)
         let cases = [
             ("newly created Pod", json!([first, second]), true),

@@ -223,9 +223,11 @@ mod tests {
 
     #[test]
     fn a_comparison_is_repeated_only_after_a_change() {
-        let (known, calls) = (KnownEqual::default(), Cell::new(0));
+        let known = KnownEqual::default();
+        let calls = Cell::new(0);
         let key = ObjectKey::new("default", "web");
-        let (set, revision) = (stateful_set("web").build(), stored("rev0", "foo"));
+        let set = stateful_set("web").build();
+        let revision = stored("rev0", "foo");
         let changed = stateful_set("web").metadata("generation", 2).build();
         let check = |set: &StatefulSet, answer: bool| {
             known.check(&key, &set.meta, &revision, || {

@@ -240,7 +240,8 @@ impl Work<'_> {
     /// claims when the plan was made. A cache that has caught up since may change the plan.
     async fn confirm_claims(&self, plan: &Plan<'_>, action: &Action) -> Result<(), SyncError> {
         let Self { controller, of, .. } = *self;
-        let (current, cached) = (&controller.current, plan.claims);
+        let current = &controller.current;
+        let cached = plan.claims;
         let ordinal = match action {
             Action::Create { ordinal, .. } => Some(*ordinal),
             Action::Delete(pod) => identity::ordinal(&pod.meta.name),
@@ -262,7 +263,8 @@ impl Work<'_> {
 
     /// Finds current and update revision. Creates or renumbers the update revision if needed.
     async fn choose_revisions(&self) -> Result<Chosen, SyncError> {
-        let (controller, Of { key, set }) = (self.controller, self.of);
+        let controller = self.controller;
+        let Of { key, set } = self.of;
         let template = set.template();
         let mut collision_count = set.status.collision_count.unwrap_or(0);
         let proposal = Proposal::new::<StatefulSet>(
@@ -322,7 +324,8 @@ impl Work<'_> {
 
     /// Acts on the pods, and writes the status. Also returns the first failure.
     async fn update(&self, chosen: &Chosen) -> (Reported, Option<SyncError>) {
-        let (controller, set) = (self.controller, self.of.set);
+        let controller = self.controller;
+        let set = self.of.set;
         let slots = Slots::new(set, self.pods);
         let claims = |name: &str| controller.writer.claim(self.of, name);
         let plan = Plan {
@@ -432,7 +435,8 @@ impl Work<'_> {
             checked = self.confirm_claims(plan, action).await;
         }
         checked.map_err(|error| PodError::Check(Box::new(error)))?;
-        let (writer, of) = (&self.controller.writer, self.of);
+        let writer = &self.controller.writer;
+        let of = self.of;
         match action {
             Action::Delete(pod) => writer.delete(of, pod).await,
             Action::Create { ordinal, side } => {
@@ -451,7 +455,8 @@ impl Work<'_> {
     /// Writes `status` if it differs from the cached one. A conflict is repeated with the cached set
     /// of that time.
     async fn write_status(&self, status: &StatefulSetStatus) -> Result<(), SyncError> {
-        let (controller, Of { key, set }) = (self.controller, self.of);
+        let controller = self.controller;
+        let Of { key, set } = self.of;
         let limit = controller.max_unavailable(set);
         if let Some(limit) = limit.map_err(SyncError::MaxUnavailable)? {
             controller.metrics.set_max_unavailable(set, limit);
@@ -464,7 +469,8 @@ impl Work<'_> {
         let mut seen = Arc::clone(self.seen);
         let mut attempt = 1;
         loop {
-            let (meta, document) = (&seen.meta, &seen.document);
+            let meta = &seen.meta;
+            let document = &seen.document;
             let client = &controller.client;
             let put =
                 write_status::<StatefulSet>(client, meta, document, status, OnFailure::Return);

@@ -131,7 +131,8 @@ impl Writer {
 
     /// Deletes `pod`. A pod that is gone counts as deleted.
     pub(super) async fn delete(&self, of: Of<'_>, pod: &Pod) -> Result<(), PodError> {
-        let (target, options) = (Target::of::<Pod>(&pod.meta), Delete::exactly(&pod.meta));
+        let target = Target::of::<Pod>(&pod.meta);
+        let options = Delete::exactly(&pod.meta);
         let deleted = match self.client.delete(target, &options).await {
             Ok(answer) => {
                 record(&self.pods_written, of.key, &answer);
@@ -258,7 +259,8 @@ impl Writer {
     /// Corrects identity, volumes and claims of `pod`. A conflict of the pod or of a claim is repeated
     /// with the cached objects of that time.
     pub(super) async fn repair(&self, of: Of<'_>, pod: &Arc<Pod>) -> Result<(), PodError> {
-        let (mut pod, mut pauses) = (Arc::clone(pod), PAUSES.iter());
+        let mut pod = Arc::clone(pod);
+        let mut pauses = PAUSES.iter();
         let name = Arc::clone(&pod.meta.name);
         let mut is_attempted = false;
         let result = loop {
@@ -353,7 +355,8 @@ impl Writer {
     /// Reports the outcome of a write. A request that the write gate refused is no failure that
     /// users should see.
     fn pod_event(&self, of: Of<'_>, verb: Verb, pod: &str, failure: Option<&PodError>) {
-        let (text, set) = (verb.text(), &of.set.meta.name);
+        let text = verb.text();
+        let set = &of.set.meta.name;
         match failure {
             None => {
                 let message = format!("{text} Pod {pod} in StatefulSet {set} successful");

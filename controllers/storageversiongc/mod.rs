@@ -70,7 +70,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         "storage_version_garbage_collector_leases",
         &ctx.queue_metrics,
     );
-    let (versions, leases) = (keyed.objects().clone(), ctx.informers.shared::<Lease>());
+    let versions = keyed.objects().clone();
+    let leases = ctx.informers.shared::<Lease>();
     let queue = gone.clone();
     leases.add_handler(move |change| {
         if let Change::Deleted { object, .. } = change
@@ -79,7 +80,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             queue.add(object.key());
         }
     });
-    let (queue, cached) = (keyed.queue(), leases.store());
+    let queue = keyed.queue();
+    let cached = leases.store();
     versions.add_handler(move |change| match change {
         Change::Added { object, .. } | Change::Updated { new: object, .. } => {
             let is_live = |server: &str| {

@@ -93,7 +93,8 @@ impl Syncer<GroupResource> for MigrationRunner {
 
 impl MigrationRunner {
     async fn is_current(&self, migration: &StorageVersionMigration) -> Result<bool, SyncError> {
-        let (meta, lists) = (&migration.meta, &self.lists);
+        let meta = &migration.meta;
+        let lists = &self.lists;
         let live = live::named::<StorageVersionMigration>(lists, "", &meta.name).await;
         let live = live.map_err(SyncError::Live)?.objects;
         Ok(live
@@ -137,7 +138,8 @@ mod tests {
     /// Upstream: `TestCustomResourceController_Sync`.
     #[test]
     fn the_oldest_migration_runs_next() {
-        let (waiting, running) = (&[][..], &[RUNNING][..]);
+        let waiting = &[][..];
+        let running = &[RUNNING][..];
         let done = &[RUNNING, SUCCEEDED][..];
         // (case, migrations, ended, next)
         #[allow(clippy::type_complexity, reason = "a table of cases")]

@@ -80,10 +80,8 @@ const EVENT_REASON: &str = "TaintManagerEviction";
 const WORKERS: usize = 1;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let (pods, nodes) = (
-        ctx.informers.shared::<Pod>(),
-        ctx.informers.shared::<Node>(),
-    );
+    let pods = ctx.informers.shared::<Pod>();
+    let nodes = ctx.informers.shared::<Node>();
     let node_queue = WorkQueue::new("noexec_taint_node", &ctx.queue_metrics);
     let pod_queue = WorkQueue::new("noexec_taint_pod", &ctx.queue_metrics);
     handlers::register(&pods, &pod_queue, &nodes, &node_queue);

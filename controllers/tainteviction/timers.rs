@@ -118,7 +118,8 @@ impl Timers {
             let pod = first.remove();
             if let Some(timer) = self.pods.get_mut(&pod) {
                 timer.position = None;
-                let (uid, fires_at) = (timer.uid.clone(), timer.fires_at);
+                let uid = timer.uid.clone();
+                let fires_at = timer.fires_at;
                 due.push(Due { pod, uid, fires_at });
             }
         }

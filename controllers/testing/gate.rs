@@ -68,7 +68,8 @@ impl World {
     pub(crate) async fn restart_fenced(&mut self, controllers: &[Descriptor]) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
         self.restart_with(controllers, |mut context| {
-            let (clients, gate) = (Arc::clone(&context.clients), Arc::clone(&gate));
+            let clients = Arc::clone(&context.clients);
+            let gate = Arc::clone(&gate);
             context.clients = Arc::new(move |identity| {
                 clients(identity).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>)
             });

@@ -93,7 +93,8 @@ fn version(object: &Value) -> u64 {
 
 /// An Event in the format of the record; an asterisk replaces the suffix of pod names.
 fn event(event: &Value) -> Value {
-    let (object, message) = (&event["involvedObject"], event["message"].as_str().unwrap());
+    let object = &event["involvedObject"];
+    let message = event["message"].as_str().unwrap();
     let message = match message
         .rsplit_once(" pod: ")
         .and_then(|(verb, pod)| Some((verb, pod.rsplit_once('-')?.0)))
@@ -154,7 +155,8 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn deployments_have_the_same_states_as_with_upstream() {
     let mut world = World::bare().await;
-    let (mut story, mut name) = (String::new(), String::new());
+    let mut story = String::new();
+    let mut name = String::new();
     for step in recorded() {
         if let Some(next) = &step.story {
             world = World::recorded().await;

@@ -219,7 +219,9 @@ fn recorded(text: &str, identity: &str) -> BTreeSet<Right> {
     let right = |line: &str| {
         let mut words = line.split(' ').map(str::to_owned);
         (words.next()? == identity).then_some(())?;
-        let (verb, group, resource) = (words.next()?, words.next()?, words.next()?);
+        let verb = words.next()?;
+        let group = words.next()?;
+        let resource = words.next()?;
         Some((
             verb,
             if group == "core" {

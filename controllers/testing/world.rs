@@ -153,7 +153,8 @@ impl World {
             ApiClient::new(base, settings, metrics.clone())
         });
         let context = context(&clients, &clock);
-        let (informers, registry) = (context.informers, context.registry);
+        let informers = context.informers;
+        let registry = context.registry;
         let [controllers, nodes] = [(); 2].map(|()| Running::default());
         Self {
             cluster,
@@ -343,7 +344,8 @@ impl World {
 impl World {
     /// The writes of the client `identity` so far: verb, path and status code.
     pub(crate) fn writes_by(&self, identity: &str) -> Vec<String> {
-        let (user, requests) = (user_name(identity), self.cluster.requests());
+        let user = user_name(identity);
+        let requests = self.cluster.requests();
         let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
         let writes = requests
             .iter()

@@ -50,7 +50,8 @@ const WORKERS: usize = 5;
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let keyed = Keyed::<Node>::new(ctx, NAME, "ttlcontroller");
     let steps = Arc::new(Mutex::new(Steps::default()));
-    let (counted, queue) = (Arc::clone(&steps), keyed.queue());
+    let counted = Arc::clone(&steps);
+    let queue = keyed.queue();
     keyed.objects().add_handler(move |change| {
         let mut steps = counted.lock();
         match change {

@@ -61,7 +61,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         }
         Change::Deleted { .. } => {}
     });
-    let (client, clock) = (ctx.client(NAME), ctx.clock.clone());
+    let client = ctx.client(NAME);
+    let clock = ctx.clock.clone();
     let workers = ctx.options.workers("concurrent-ttl-after-finished-syncs");
     Ok(keyed.boxed(
         workers,

@@ -124,7 +124,8 @@ mod tests {
     /// Upstream: `TestTypeCheck`.
     #[test]
     fn type_check() {
-        let (text, int) = (|| Some(Type::Text), || Some(Type::Int));
+        let text = || Some(Type::Text);
+        let int = || Some(Type::Int);
         let foo = Decl::object("Config", [("foo", Decl::simple(Type::Text, 0, 0))]).ty;
         let first = "spec.validations[0].expression";
         let mut message = validations(&["object.foo == 'bar'"]);
@@ -301,7 +302,8 @@ mod tests {
             version: "v1".to_owned(),
             kind: kind.to_owned(),
         };
-        let (pod, deployment) = (kind("", "Pod"), kind("apps", "Deployment"));
+        let pod = kind("", "Pod");
+        let deployment = kind("apps", "Deployment");
         let object = |fields: &[&'static str]| {
             let fields = fields
                 .iter()

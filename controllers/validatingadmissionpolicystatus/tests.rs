@@ -269,7 +269,8 @@ async fn warnings_equal_recorded_ones() {
             let list = status["typeChecking"]["expressionWarnings"].as_array();
             list.cloned().unwrap_or_default()
         };
-        let (found, expected) = (warnings(&status), warnings(&case["status"]));
+        let found = warnings(&status);
+        let expected = warnings(&case["status"]);
         if found != expected {
             differences.push(format!("{name}: {found:#?} instead of {expected:#?}"));
         }

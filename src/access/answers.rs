@@ -55,10 +55,8 @@ pub(super) fn unauthorized(request: &Parts) -> Response {
 
 /// 403: the authenticated user lacks the permission.
 pub(super) fn forbidden(request: &Parts, user: &str, verb: &str, reason: &str) -> Response {
-    let (path, colon) = (
-        request.uri.path(),
-        if reason.is_empty() { "" } else { ": " },
-    );
+    let path = request.uri.path();
+    let colon = if reason.is_empty() { "" } else { ": " };
     let message = sanitized(&format!(
         "forbidden: User {user:?} cannot {verb} path {path:?}{colon}{reason}"
     ));
@@ -174,7 +172,8 @@ impl Failure<'_> {
         let message = Value::from(self.message)
             .to_string()
             .replace('&', "\\u0026");
-        let (reason, code) = (self.reason, self.code.as_u16());
+        let reason = self.reason;
+        let code = self.code.as_u16();
         let mut fields = vec![
             ("kind", "\"Status\"".to_owned()),
             ("apiVersion", "\"v1\"".to_owned()),

@@ -64,7 +64,8 @@ impl Authorities {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         EndEntityCert::try_from(leaf)
             .and_then(|leaf| {
-                let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
+                let algorithms = self.algorithms.all;
+                let roots = &self.roots.roots;
                 leaf.verify_for_usage(
                     algorithms,
                     roots,

@@ -429,10 +429,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_chain_is_verified_once_per_state_of_authorities_and_validity() {
-        let (before, valid, after) = (1_500_000_000, 1_790_000_000, 1_900_000_000);
+        let before = 1_500_000_000;
+        let valid = 1_790_000_000;
+        let after = 1_900_000_000;
         let (certificates, root) = ladder(2);
         let chain = Arc::new(Chain::read(&certificates).unwrap().unwrap());
-        let (verifier, trusted) = (Verifier::default(), trust(&root));
+        let verifier = Verifier::default();
+        let trusted = trust(&root);
         let ask = async |trust: &Trust, now| chain.verified(trust, now, &verifier).await.unwrap();
         let first = ask(&trusted, valid).await;
         assert_eq!(first.client, Some(Ok(())));

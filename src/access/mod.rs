@@ -153,7 +153,8 @@ impl Access {
         metrics: AccessMetrics,
         clock: Clock,
     ) -> Result<Self, AccessError> {
-        let (authn, authz) = (&settings.authentication, &settings.authorization);
+        let authn = &settings.authentication;
+        let authz = &settings.authorization;
         let trust = TrustSource::new(authn, authentication.clone())?;
         let tokens = authentication
             .map(|client| Tokens::new(client, authn.token_ttl, metrics.clone()))
@@ -255,7 +256,8 @@ impl Delegated {
             answers::unauthorized(request)
         })?;
 
-        let (verb, path) = (request.method.as_str().to_lowercase(), request.uri.path());
+        let verb = request.method.as_str().to_lowercase();
+        let path = request.uri.path();
         let began = Instant::now();
         let decided = self.authorize(&user, &verb, path).await;
         let result = match &decided {

@@ -197,7 +197,8 @@ fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, 
         },
     };
     change(&mut settings);
-    let (api, registry) = (Arc::new(Api::default()), Registry::new());
+    let api = Arc::new(Api::default());
+    let registry = Registry::new();
     let metrics = AccessMetrics::register(&registry).unwrap();
     let queues = QueueMetrics::register(&registry).unwrap();
     let client = || asks.then(|| api.client());
@@ -539,7 +540,8 @@ async fn certificates_that_cannot_be_parsed_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn certificates_need_a_trusted_authority_validity_and_client_usage() {
-    let (clients, others) = (Authority::new("clients"), Authority::new("others"));
+    let clients = Authority::new("clients");
+    let others = Authority::new("others");
     let bundle = file(&clients.pem);
     let world = world(|settings| {
         settings.authentication.client_ca = Some(bundle.path().to_owned());
@@ -632,14 +634,13 @@ async fn certificates_need_a_trusted_authority_validity_and_client_usage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_bundle_file_is_reloaded() {
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let old = Authority::new("old");
+    let new = Authority::new("new");
     let bundle = file(&old.pem);
     let world =
         world(|settings| settings.authentication.client_ca = Some(bundle.path().to_owned()));
-    let (before, after) = (
-        old.certificate("jane", &[], |_| {}),
-        new.certificate("jane", &[], |_| {}),
-    );
+    let before = old.certificate("jane", &[], |_| {});
+    let after = new.certificate("jane", &[], |_| {});
     assert_eq!(world.get("/metrics", &[], Some(&before)).await.0, 200);
     assert_eq!(world.get("/metrics", &[], Some(&after)).await.0, 401);
     std::fs::write(bundle.path(), &new.pem).unwrap();
@@ -650,8 +651,10 @@ async fn a_changed_bundle_file_is_reloaded() {
 
 #[tokio::test(start_paused = true)]
 async fn proxy_headers_count_only_with_a_trusted_proxy_certificate() {
-    let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
-    let (client_bundle, proxy_bundle) = (file(&clients.pem), file(&proxies.pem));
+    let clients = Authority::new("clients");
+    let proxies = Authority::new("proxies");
+    let client_bundle = file(&clients.pem);
+    let proxy_bundle = file(&proxies.pem);
     let world = world(|settings| {
         settings.authentication.client_ca = Some(client_bundle.path().to_owned());
         settings.authentication.proxy_ca = Some(proxy_bundle.path().to_owned());
@@ -716,11 +719,9 @@ fn config_map(clients: &Authority, proxies: &Authority) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn trusted_authorities_follow_the_config_map() {
-    let (clients, proxies, next) = (
-        Authority::new("clients"),
-        Authority::new("proxies"),
-        Authority::new("next"),
-    );
+    let clients = Authority::new("clients");
+    let proxies = Authority::new("proxies");
+    let next = Authority::new("next");
     let World {
         api,
         access,

@@ -92,7 +92,8 @@ impl Tokens {
         metrics: AccessMetrics,
     ) -> Result<Self, ring::error::Unspecified> {
         let secret = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())?;
-        let (known, reviews) = (Expiring::default(), Mutex::default());
+        let known = Expiring::default();
+        let reviews = Mutex::default();
         Ok(Self {
             inner: Arc::new(Inner {
                 client,
@@ -107,7 +108,8 @@ impl Tokens {
 
     /// Returns the user of `token`, from the cache or by a review.
     pub(super) async fn user(&self, token: &str) -> Outcome {
-        let (inner, began) = (&self.inner, Instant::now());
+        let inner = &self.inner;
+        let began = Instant::now();
         let key = hmac::sign(&inner.secret, token.as_bytes())
             .as_ref()
             .to_vec();

@@ -33,7 +33,8 @@ fn controllers(config: &Config) -> Vec<Finding> {
         }
     };
     let selection = &config.controllers;
-    let (mut findings, mut built) = (Vec::new(), 0);
+    let mut findings = Vec::new();
+    let mut built = 0;
     for descriptor in selection.tokens.iter().chain(&selection.enabled) {
         match (descriptor.init)(&context) {
             Err(error) => findings.push(Finding::failure(

@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn signing_certificates_are_trusted_and_last() {
-        let (own, other) = (authority("a", 2036), authority("b", 2036));
+        let own = authority("a", 2036);
+        let other = authority("b", 2036);
         let levels = |pem: &str, trusted: Option<&str>| {
             let found = signing_certificate("f", pem.as_bytes(), trusted, now());
             found.iter().map(|one| one.level).collect::<Vec<_>>()
@@ -186,7 +187,8 @@ mod tests {
 
     #[test]
     fn another_root_bundle_is_a_warning() {
-        let (own, other) = (authority("a", 2036), authority("b", 2036));
+        let own = authority("a", 2036);
+        let other = authority("b", 2036);
         let level = |published: Option<&str>| root_ca(&own, published).map(|one| one.level);
         assert_eq!(level(Some(&format!("# comment\n{own}"))), Some(Ok));
         assert_eq!(level(Some(&other)), Some(Warning));

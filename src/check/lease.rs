@@ -123,7 +123,8 @@ mod tests {
             retry_period: Duration::from_secs(2),
         };
         let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
-        let (fresh, old) = ("2026-01-01T00:00:55.000000Z", "2026-01-01T00:00:00.000000Z");
+        let fresh = "2026-01-01T00:00:55.000000Z";
+        let old = "2026-01-01T00:00:00.000000Z";
         // (why, Lease, findings)
         let cases = [
             (

@@ -226,7 +226,8 @@ impl Reader {
     }
 
     async fn webhooks(&self) -> Result<(Vec<Configurations>, BTreeSet<Service>), String> {
-        let (mut lists, mut dead) = (Vec::new(), BTreeSet::new());
+        let mut lists = Vec::new();
+        let mut dead = BTreeSet::new();
         for kind in [
             "mutatingwebhookconfigurations",
             "validatingwebhookconfigurations",

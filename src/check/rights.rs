@@ -186,7 +186,8 @@ impl Request {
 
 /// The findings about the answers to `needed`.
 pub(super) fn check(needed: &Needed, answers: &BTreeMap<Request, Answer>) -> Vec<Finding> {
-    let (mut findings, mut unknown) = (Vec::new(), Vec::new());
+    let mut findings = Vec::new();
+    let mut unknown = Vec::new();
     let accounts: BTreeSet<Option<&str>> = needed.keys().map(|request| request.account).collect();
     for account in accounts {
         let requests = || {

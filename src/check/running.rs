@@ -128,7 +128,8 @@ fn flags_of(name: &str, theirs: &Options, ours: &Options) -> Vec<Finding> {
         .filter(|flag| !OWN.contains(&flag.name))
         .filter(|flag| theirs.value(flag.name) != ours.value(flag.name))
         .map(|flag| {
-            let (theirs, ours) = (theirs.value(flag.name), ours.value(flag.name));
+            let theirs = theirs.value(flag.name);
+            let ours = ours.value(flag.name);
             Finding::warning(
                 CHECK,
                 format!(

@@ -20,7 +20,8 @@ pub(super) fn check(config: &Config, server: &ServerVersion) -> Finding {
 
 /// `set` is the release of `--emulated-version`, and `server` that of the API server.
 fn skew(set: Option<Release>, server: Option<Release>, version: &str) -> Finding {
-    let (oldest, newest) = (Release::OLDEST, Release::NEWEST);
+    let oldest = Release::OLDEST;
+    let newest = Release::NEWEST;
     let Some(server) = server else {
         return Finding::warning(
             CHECK,

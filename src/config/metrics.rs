@@ -54,10 +54,8 @@ pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError
             format!("must be fully qualified metric names matching \"^{NAME}$\", got {wrong:?}");
         invalid("disabledMetrics", &json!(disabled), detail);
     }
-    let (typed, manifest) = (
-        options.map("allow-metric-labels"),
-        options.text("allow-metric-labels-manifest"),
-    );
+    let typed = options.map("allow-metric-labels");
+    let manifest = options.text("allow-metric-labels-manifest");
     let mut allowed = allowed(&typed).unwrap_or_else(|detail| {
         invalid("allowListMapping", &json!(typed), detail);
         AllowedValues::new()

@@ -334,10 +334,8 @@ fn line(
             format!("{workload} scheduled{note}: {}", printable(text))
         }
         State::Complete => {
-            let (complete, note) = (
-                painted("complete", Colour::Green, colours),
-                if progress.paused { " (paused)" } else { "" },
-            );
+            let complete = painted("complete", Colour::Green, colours);
+            let note = if progress.paused { " (paused)" } else { "" };
             let plural = if progress.wanted == 1 { "" } else { "s" };
             let facts = facts
                 .map(|facts| format!(", {}", printable(&facts)))

@@ -37,7 +37,8 @@ impl Format {
         let cases: Vec<Case> = verdicts
             .iter()
             .map(|verdict| {
-                let (object, state) = (&verdict.object, state(&verdict.state));
+                let object = &verdict.object;
+                let state = state(&verdict.state);
                 let reason = (state != "available").then(|| object.explain(cluster));
                 Case {
                     kind: object.kind,

@@ -260,7 +260,8 @@ impl Embedded {
         latency: Latency,
         config: Config,
     ) -> Result<Self, EmbeddedError> {
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         let clock = front.clock.clone();
         let runs = |name: &str| {
             config
@@ -332,7 +333,8 @@ impl Embedded {
         }
 
         let signing = if runs("certificatesigningrequest-signing-controller") {
-            let (certificate, key) = (cluster.authority_pem(), cluster.authority_key_pem());
+            let certificate = cluster.authority_pem();
+            let key = cluster.authority_key_pem();
             let placed = SigningFiles::place(&certificate, &key);
             Some(placed.map_err(EmbeddedError::Signing)?)
         } else {

@@ -44,7 +44,9 @@ pub(super) fn start(
     tasks: &Tasks,
     stop: &CancellationToken,
 ) {
-    let (kubeconfig, token, stop) = (door.kubeconfig(), token.text(), stop.clone());
+    let kubeconfig = door.kubeconfig();
+    let token = token.text();
+    let stop = stop.clone();
     tasks.spawn("joining nodes", async move {
         if let Err(error) = join(&kubeconfig, token, nodes, &stop).await {
             tracing::warn!(%error, "simulated nodes cannot request certificates");
@@ -64,7 +66,8 @@ async fn join(
         ..AuthInfo::default()
     };
     let client = client_of(kubeconfig, user).await?;
-    let (tasks, ended) = (Tasks::default(), stop.child_token());
+    let tasks = Tasks::default();
+    let ended = stop.child_token();
     let joining = &Joining::start(client, &tasks, &ended).await?;
     let joins = nodes.into_iter().map(|node| async move {
         match join_one(joining, kubeconfig, &node).await {

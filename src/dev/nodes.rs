@@ -132,7 +132,8 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         ClientMetrics::register(&Registry::new())?,
     );
 
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     tokio::select! {
         started = nodes::start(config, client, Clock::system(), &tasks, &stop) => started?,
         () = signals.next() => return Ok(()),

@@ -319,7 +319,8 @@ impl Applied {
 
     /// The state of each applied object, by kind.
     pub(super) fn verdicts(&self, caches: &Caches, cluster: &DevCluster) -> Vec<Verdict> {
-        let (mut all, finished) = (Vec::new(), caches.finished.lock());
+        let mut all = Vec::new();
+        let finished = caches.finished.lock();
         judge(&mut all, &caches.deployments, &self.deployments, |d| {
             assess(d).state
         });

@@ -253,8 +253,10 @@ impl Watch {
         embedded
             .tasks
             .spawn("display", Arc::clone(&display).run(embedded.stop.clone()));
-        let (shown, client) = (Arc::clone(&display), embedded.client.clone());
-        let (clock, stop) = (embedded.cluster.clock().clone(), embedded.stop.clone());
+        let shown = Arc::clone(&display);
+        let client = embedded.client.clone();
+        let clock = embedded.cluster.clock().clone();
+        let stop = embedded.stop.clone();
         embedded
             .tasks
             .spawn("why", explain_rows(shown, client, clock, stop));
@@ -314,7 +316,8 @@ fn show<T: Object>(
     changed: &Arc<Notify>,
     assess: fn(&T) -> Progress,
 ) {
-    let (display, wake) = (Arc::clone(display), Arc::clone(changed));
+    let display = Arc::clone(display);
+    let wake = Arc::clone(changed);
     cache.add_handler(move |change| {
         display.update(&change, assess);
         wake.notify_one();
@@ -328,7 +331,8 @@ fn show_unowned<T: Object>(
     changed: &Arc<Notify>,
     assess: fn(&T) -> Progress,
 ) {
-    let (display, wake) = (Arc::clone(display), Arc::clone(changed));
+    let display = Arc::clone(display);
+    let wake = Arc::clone(changed);
     cache.add_handler(move |change| {
         if change.object().meta().controller().is_none() {
             display.update(&change, assess);
@@ -371,7 +375,8 @@ fn print_welcome(args: &DevArgs, embedded: &Embedded) {
         say!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes");
         if let Some(token) = &embedded.bootstrap_token {
             // kubeadm itself also reads ConfigMaps of a cluster that it made.
-            let (token, pin) = (token.text(), embedded.door.authority_pin());
+            let token = token.text();
+            let pin = embedded.door.authority_pin();
             say!(
                 "\nA kubelet with --bootstrap-kubeconfig joins with:\n  token {token}, authority {pin}"
             );

@@ -51,7 +51,8 @@ pub(super) enum State {
 
 /// Assesses a Deployment by the rules of `kubectl rollout status` (`DeploymentStatusViewer`).
 pub(super) fn assess(deployment: &Deployment) -> Progress {
-    let (spec, status) = (&deployment.spec, &deployment.status);
+    let spec = &deployment.spec;
+    let status = &deployment.status;
     let wanted = spec.replicas;
     let done = status.available_replicas.min(status.updated_replicas);
     let condition = |kind: &str| status.conditions.iter().find(|c| c.kind == kind);
@@ -144,7 +145,8 @@ fn of_pods(wanted: i32, available: i32, state: State, spec: &Value) -> Progress 
 /// Assesses a StatefulSet by the rules of `kubectl rollout status` (`StatefulSetStatusViewer`).
 /// Pods have to be available, too. With strategy `OnDelete`, pods may have older templates.
 pub(super) fn assess_stateful_set(set: &Served<StatefulSets>) -> Progress {
-    let (spec, status) = (&set.spec, &set.status);
+    let spec = &set.spec;
+    let status = &set.status;
     let wanted = number(spec, "replicas");
     let available = number(status, "availableReplicas");
     let updated = number(status, "updatedReplicas");
@@ -187,7 +189,8 @@ pub(super) fn assess_daemon_set(set: &Served<DaemonSets>) -> Progress {
 
 /// Assesses a Job by its conditions. A failed Job is stuck, for the reason of its condition.
 pub(super) fn assess_job(job: &Served<Jobs>) -> Progress {
-    let (spec, status) = (&job.spec, &job.status);
+    let spec = &job.spec;
+    let status = &job.status;
     let condition = |kind: &str| {
         let conditions = status["conditions"].as_array();
         let is_it = |c: &&Value| c["type"] == kind && c["status"] == "True";
@@ -208,7 +211,8 @@ pub(super) fn assess_job(job: &Served<Jobs>) -> Progress {
     let state = if condition("Complete").is_some() {
         State::Complete
     } else if let Some(failure) = condition("Failed") {
-        let (reason, message) = (text(&failure["reason"]), text(&failure["message"]));
+        let reason = text(&failure["reason"]);
+        let message = text(&failure["message"]);
         State::Stuck(format!("failed: {reason}: {message}"))
     } else if is_suspended {
         State::Paused(rolling)

@@ -134,7 +134,8 @@ pub(super) fn printable(text: &str) -> String {
 /// desired number.
 fn bar(progress: &Progress, width: usize) -> String {
     let part = |number: i32| usize::try_from(number).unwrap_or(0);
-    let (done, wanted) = (part(progress.done), part(progress.wanted));
+    let done = part(progress.done);
+    let wanted = part(progress.wanted);
     let filled = (done * width)
         .checked_div(wanted)
         .unwrap_or(width)
@@ -159,7 +160,8 @@ pub(super) fn image_changes(before: &[(String, String)], after: &[(String, Strin
         let (_, old) = before
             .iter()
             .find(|(name, old)| name == container && old != new)?;
-        let (short_old, short_new) = (last_part(old), last_part(new));
+        let short_old = last_part(old);
+        let short_new = last_part(new);
         // If only the registry differs, show the full image names.
         let (old, new) = if short_old == short_new {
             (old.as_str(), new.as_str())
@@ -230,7 +232,8 @@ mod tests {
         let rolling = || State::Rolling("5 of 10 new pods available".to_owned());
         let paused = State::Paused("0 of 10 new pods created".to_owned());
         let escape = State::Rolling("quota \u{1b}[2J\nexceeded".to_owned());
-        let (name, images) = ("shop/web", "web:1 → web:2");
+        let name = "shop/web";
+        let images = "web:1 → web:2";
         // (why, progress, images, width, seconds, row)
         let cases = [
             (
@@ -311,7 +314,8 @@ mod tests {
                     Duration::ZERO,
                 )
             };
-            let (plain, coloured) = (draw(false), draw(true));
+            let plain = draw(false);
+            let coloured = draw(true);
             assert!(
                 !plain.contains('\x1b') && coloured.contains("\x1b[31m"),
                 "{coloured:?}"

@@ -22,7 +22,8 @@ const REPORT: Duration = Duration::from_secs(5);
 
 /// Waits until no node has the taint of new nodes, and each namespace has its account.
 pub(super) async fn cluster_takes_pods(client: ApiClient) -> Result<(), prometheus::Error> {
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     let informers = InformerFactory::new(client, Duration::ZERO, &Registry::new())?;
     let changed = Arc::new(Notify::new());
     let nodes = store::<Node>(&informers, &changed);
@@ -51,7 +52,8 @@ pub(super) async fn cluster_takes_pods(client: ApiClient) -> Result<(), promethe
 
 /// The cache of `T`; a change of it wakes `changed`.
 fn store<T: Object>(informers: &InformerFactory, changed: &Arc<Notify>) -> Store<T> {
-    let (informer, wake) = (informers.shared::<T>(), Arc::clone(changed));
+    let informer = informers.shared::<T>();
+    let wake = Arc::clone(changed);
     informer.add_handler(move |_: Change<'_, T>| wake.notify_one());
     informer.store()
 }

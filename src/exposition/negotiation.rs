@@ -150,10 +150,8 @@ mod tests {
     #[test]
     fn the_preferred_supported_format_is_used_with_text_as_fallback() {
         let delimited = format!("{PROTOBUF};proto={MESSAGE};encoding=delimited");
-        let (text, protobuf) = (
-            "text/plain; version=0.0.4; charset=utf-8",
-            format!("{PROTOBUF}; proto={MESSAGE}; encoding=delimited"),
-        );
+        let text = "text/plain; version=0.0.4; charset=utf-8";
+        let protobuf = format!("{PROTOBUF}; proto={MESSAGE}; encoding=delimited");
         // (Accept, content type without escaping, escaping)
         let cases = [
             ("", text, "underscores"),

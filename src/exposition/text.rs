@@ -14,7 +14,8 @@ pub(crate) fn encode(families: &[MetricFamily]) -> String {
         .iter()
         .filter(|family| !family.get_metric().is_empty())
     {
-        let (name, kind) = (family.name(), family.get_field_type());
+        let name = family.name();
+        let kind = family.get_field_type();
         let help = family.help().replace('\\', r"\\").replace('\n', r"\n");
         let kind_name = match kind {
             MetricType::COUNTER => "counter",

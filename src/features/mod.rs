@@ -281,7 +281,8 @@ fn parse(items: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
         let Some((name, value)) = gate.split_once('=') else {
             return Err(FeatureError::NoValue(gate));
         };
-        let (name, value) = (name.trim().to_owned(), value.trim());
+        let name = name.trim().to_owned();
+        let value = value.trim();
         let value = go_bool(value)
             .map_err(|reason| FeatureError::NoBool(name.clone(), value.to_owned(), reason))?;
         gates.insert(name, value);

@@ -90,7 +90,8 @@ mod tests {
     async fn kubectl_can_report_connections() {
         use std::os::unix::fs::PermissionsExt as _;
         let home = tempfile::tempdir().unwrap();
-        let (script, place) = (home.path().join("kubectl"), home.path().display());
+        let script = home.path().join("kubectl");
+        let place = home.path().display();
         let text = format!(
             "#!/bin/sh\necho 'Forwarding from 127.0.0.1:1 -> 2'\nuntil [ -e {place}/go ]; do sleep 0.05; done\n\
              echo 'Handling connection for 1' && touch {place}/handled\nexec sleep 600\n"

@@ -140,7 +140,8 @@ impl Leader {
                 _forward: forward,
             });
         };
-        let (seen, problem) = (refusal.fingerprint, refusal.problem);
+        let seen = refusal.fingerprint;
+        let problem = refusal.problem;
         let harmless = verify::without_secrets(&config.auth_info)
             .filter(|_| flags.manager_fingerprint.is_none() && flags.manager_ca.is_none());
         let Some(harmless) = harmless else {

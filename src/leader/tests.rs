@@ -103,7 +103,8 @@ impl Recorder {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (acceptor, log) = (acceptor.clone(), Arc::clone(&log));
+                let acceptor = acceptor.clone();
+                let log = Arc::clone(&log);
                 tokio::spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else {
                         return;
@@ -267,7 +268,8 @@ fn certificate(authority: &Authority, token: Option<&str>) -> AuthInfo {
 #[tokio::test]
 async fn a_hostile_server_gets_no_secret() {
     let home = tempfile::tempdir().unwrap();
-    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let cluster = Authority::new("cluster");
+    let other = Authority::new("other");
     let server = ExtendedKeyUsagePurpose::ServerAuth;
     let node = SanType::DnsName("node-1".try_into().unwrap());
     // (why, certificate of the server, part of the error)
@@ -309,7 +311,8 @@ async fn a_hostile_server_gets_no_secret() {
 #[tokio::test]
 async fn a_verified_server_gets_the_credentials() {
     let home = tempfile::tempdir().unwrap();
-    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let cluster = Authority::new("cluster");
+    let other = Authority::new("other");
     let file = home.path().join("manager.crt");
     std::fs::write(&file, &other.pem).unwrap();
     let issue =
@@ -342,7 +345,8 @@ async fn a_verified_server_gets_the_credentials() {
 #[tokio::test]
 async fn flags_that_name_another_server_are_no_advice() {
     let home = tempfile::tempdir().unwrap();
-    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let cluster = Authority::new("cluster");
+    let other = Authority::new("other");
     let pair = cluster.issue(local(), ExtendedKeyUsagePurpose::ServerAuth);
     let recorder = Recorder::start(pair).await;
     let file = home.path().join("manager.crt");
@@ -381,7 +385,8 @@ fn fake_kubectl(home: &Path, url: &str) -> String {
 #[tokio::test]
 async fn a_port_forward_reaches_the_leader_and_ends_with_the_command() {
     let home = tempfile::tempdir().unwrap();
-    let (cluster, other) = (Authority::new("cluster"), Authority::new("other"));
+    let cluster = Authority::new("cluster");
+    let other = Authority::new("other");
     let server = ExtendedKeyUsagePurpose::ServerAuth;
     let api = Recorder::start(cluster.issue(local(), server.clone())).await;
     let (_, token) = secrets(home.path()).swap_remove(0);

@@ -81,7 +81,8 @@ impl Manager {
         connection: Connection,
         clock: Clock,
     ) -> Result<Self, RunError> {
-        let (registry, slis) = (Registry::new(), Registry::new());
+        let registry = Registry::new();
+        let slis = Registry::new();
         metrics::register(&registry, &config.features)?;
         let mut clients = Clients::new(connection, &config, &registry)?;
         let queue_metrics = QueueMetrics::register(&registry)?;
@@ -90,7 +91,8 @@ impl Manager {
         let debug = DebugPages::default();
         let why = why(&clients, &config, &clock);
         let ui = (config.ui && config.serving.is_some()).then(|| {
-            let (registry, queues) = (registry.clone(), queue_metrics.clone());
+            let registry = registry.clone();
+            let queues = queue_metrics.clone();
             Ui::new(why.clone(), registry, queues, debug.clone())
         });
         if let Some(ui) = &ui {
@@ -371,10 +373,8 @@ fn access(
             .as_ref()
             .map(|delegate| clients.make_for(&delegate.on(&runtime), identity))
     };
-    let (authentication, authorization) = (
-        make(authentication, "authentication"),
-        make(authorization, "authorization"),
-    );
+    let authentication = make(authentication, "authentication");
+    let authorization = make(authorization, "authorization");
     Ok(Access::delegated(
         settings,
         authentication,
@@ -402,7 +402,8 @@ fn shutdown_check(stop: &CancellationToken) -> Check {
 fn informer_check(informers: &InformerFactory) -> Check {
     let informers = informers.clone();
     Arc::new(move || {
-        let (waiting, findings) = (informers.not_synced(), informers.findings());
+        let waiting = informers.not_synced();
+        let findings = informers.findings();
         match (waiting.is_empty(), findings.is_empty()) {
             (false, _) => Err(Finding::Failed(format!(
                 "not synced: {}",

@@ -272,7 +272,8 @@ impl<'a> Term<'a> {
     /// The context that controllers are initialised with.
     fn context(&self) -> ControllerContext {
         let manager = self.manager;
-        let (base, gate) = (manager.clients.clone(), self.gates.writes());
+        let base = manager.clients.clone();
+        let gate = self.gates.writes();
         let clients: ClientFactory =
             Arc::new(move |identity| base.make_for_controller(identity, REQUEST_TIMEOUT, &gate));
         let mut context = ControllerContext::new(ContextParts {
@@ -295,7 +296,8 @@ impl<'a> Term<'a> {
     /// Initialises the enabled controllers. A controller that its own flag disables is skipped.
     fn build(&self, context: &ControllerContext) -> Result<Vec<Built>, RunError> {
         for notice in self.manager.config.controllers.notices() {
-            let (controller, message) = (notice.controller, notice.message);
+            let controller = notice.controller;
+            let message = notice.message;
             if notice.gates.is_empty() {
                 tracing::info!(controller, "{message}");
             } else {
@@ -410,7 +412,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_controller_that_ends_without_a_stop_request_is_reported() {
         for panics in [true, false] {
-            let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+            let tasks = Tasks::default();
+            let stop = CancellationToken::new();
             let (ends, mut ended) = mpsc::unbounded_channel();
             let delay = Duration::from_secs(1);
             tasks.spawn(

@@ -478,10 +478,8 @@ mod tests {
                 got.starts_with(beginning) && got.is_empty() == beginning.is_empty(),
                 "{what}: {got:?}"
             );
-            let (least, most) = (
-                Duration::from_secs(seconds),
-                Duration::from_secs(seconds + 2),
-            );
+            let least = Duration::from_secs(seconds);
+            let most = Duration::from_secs(seconds + 2);
             assert!((least..most).contains(&waited), "{what}: {waited:?}");
         }
     }

@@ -286,10 +286,8 @@ impl RequestLog {
             .get::<Peer>()
             .map(|peer| peer.address.to_string())
             .unwrap_or_default();
-        let (verb, uri) = (
-            request.method().clone(),
-            request_target(request.uri()).to_owned(),
-        );
+        let verb = request.method().clone();
+        let uri = request_target(request.uri()).to_owned();
         Self {
             verb,
             uri,
@@ -301,7 +299,8 @@ impl RequestLog {
 
     /// Logs the line with upstream's field names.
     fn answered(self, status: StatusCode) {
-        let (verb, latency) = (self.verb.as_str(), self.at.elapsed());
+        let verb = self.verb.as_str();
+        let latency = self.at.elapsed();
         tracing::debug!(
             target: REQUESTS,
             verb,

@@ -82,7 +82,8 @@ impl Ledger {
 
     /// A controller sends `write`.
     pub(super) fn sent(&mut self, now: Instant, write: Write) {
-        let (key, is_full) = (write.key(), self.entries.len() >= MOST);
+        let key = write.key();
+        let is_full = self.entries.len() >= MOST;
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.was_interrupted |= now.duration_since(entry.last_sent) > PAUSE;
             (entry.write, entry.last_sent) = (write, now);
@@ -401,7 +402,8 @@ mod tests {
 
     #[test]
     fn pending_writes_are_bounded() {
-        let (now, mut ledger) = (Instant::now(), Ledger::new(GRACE));
+        let now = Instant::now();
+        let mut ledger = Ledger::new(GRACE);
         for n in 0..MOST + 2 {
             ledger.sent(
                 now,

@@ -226,7 +226,8 @@ async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowErro
         output: settings.output,
         differences: 0,
     };
-    let (progress, stop) = (manager.progress(), CancellationToken::new());
+    let progress = manager.progress();
+    let stop = CancellationToken::new();
     let mut running = std::pin::pin!(manager.run(stop.clone()));
     let began = Instant::now();
     let end = settings.time.map(|time| began + time);

@@ -86,7 +86,8 @@ pub(super) fn text(difference: &Difference) -> String {
         write.object(),
     );
     for (path, field) in difference.fields.iter().take(MOST_FIELDS) {
-        let (live, wanted) = (short(&field.live), short(&field.wanted));
+        let live = short(&field.live);
+        let wanted = short(&field.wanted);
         let _ = match path.as_str() {
             "" => writeln!(text, "  is {live}, Steersman would make it {wanted}"),
             path => writeln!(text, "  {path}: is {live}, Steersman would set {wanted}"),

@@ -260,10 +260,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewed_pair_is_used_once_both_files_match() {
         let directory = tempfile::tempdir().unwrap();
-        let (old, new) = (
-            pair(directory.path(), "tls", &["localhost"]),
-            pair(directory.path(), "new", &["localhost"]),
-        );
+        let old = pair(directory.path(), "tls", &["localhost"]);
+        let new = pair(directory.path(), "new", &["localhost"]);
         let resolver = resolver(&files(&old)).unwrap();
         let before = resolver.choose(None).unwrap().cert.clone();
         let refresh = async || {
@@ -286,10 +284,8 @@ mod tests {
     #[test]
     fn a_key_of_another_certificate_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut one, other) = (
-            pair(directory.path(), "one", &["x"]),
-            pair(directory.path(), "other", &["x"]),
-        );
+        let mut one = pair(directory.path(), "one", &["x"]);
+        let other = pair(directory.path(), "other", &["x"]);
         one.key = other.key;
         let error = resolver(&files(&one)).unwrap_err().to_string();
         assert!(

@@ -282,7 +282,8 @@ impl Ring {
 
 /// The current numbers, and the values of the series with a plot.
 fn compare(now: &Totals, before: &Totals, seconds: f64) -> (Value, Vec<(String, f64)>) {
-    let (no_queue, no_informer) = (Queue::default(), Informer::default());
+    let no_queue = Queue::default();
+    let no_informer = Informer::default();
     let no_requests = Requests::default();
     let mut plots = Vec::new();
     let mut queues = Vec::new();
@@ -401,10 +402,8 @@ mod tests {
         }
         assert_eq!(ring.samples.len(), SAMPLES);
         let times = ring.view()["times"].as_array().unwrap().clone();
-        let (first, last) = (
-            times[0].as_i64().unwrap(),
-            times[SAMPLES - 1].as_i64().unwrap(),
-        );
+        let first = times[0].as_i64().unwrap();
+        let last = times[SAMPLES - 1].as_i64().unwrap();
         assert_eq!(last - first, 594_000);
         ring.add(at(5000), totals(1.0, 1.0, 0.0));
         assert_eq!(ring.samples.len(), 1);

@@ -31,7 +31,8 @@ pub(super) async fn view(
     };
     let is_cut = family.len() == LIMIT;
     let mut kinds: HashMap<(String, String), Option<ResourceType>> = HashMap::new();
-    let (mut nodes, mut withheld) = (Vec::new(), 0);
+    let mut nodes = Vec::new();
+    let mut withheld = 0;
     for relative in family {
         let group = group_of(&relative.api_version).to_owned();
         let key = (group, relative.kind.clone());

@@ -47,7 +47,8 @@ fn node(doc: &Doc, pods: Vec<Value>) -> Value {
         .items("/spec/taints")
         .iter()
         .filter_map(|taint| {
-            let (key, effect) = (taint["key"].as_str()?, taint["effect"].as_str()?);
+            let key = taint["key"].as_str()?;
+            let effect = taint["effect"].as_str()?;
             Some(format!("{key}:{effect}"))
         })
         .collect();

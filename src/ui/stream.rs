@@ -207,7 +207,8 @@ mod tests {
         }
         let source = Views(Mutex::new(views.to_vec()), took);
         let mut body = answer(source, &Limit::default(), &headers).into_body();
-        let (began, mut events) = (Instant::now(), Vec::new());
+        let began = Instant::now();
+        let mut events = Vec::new();
         while let Some(frame) = body.frame().await {
             let data = frame.unwrap().into_data().unwrap();
             let text = String::from_utf8(data.to_vec()).unwrap();
@@ -276,7 +277,8 @@ mod tests {
             let source = Views(Mutex::new(vec![json!({"n": 1})]), Duration::ZERO);
             answer(source, &limit, &HeaderMap::new()).into_body()
         };
-        let (oldest, second) = (open(), open());
+        let oldest = open();
+        let second = open();
         let _others: Vec<Body> = (2..=MAX_STREAMS).map(|_| open()).collect();
         let began = Instant::now();
         oldest.collect().await.unwrap();

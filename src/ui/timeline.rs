@@ -136,7 +136,8 @@ impl Timeline {
             caller,
             known: HashMap::new(),
         };
-        let (mut items, mut withheld) = (Vec::new(), 0);
+        let mut items = Vec::new();
+        let mut withheld = 0;
         for write in shown {
             if rights.allow(&write).await {
                 items.push(write);
@@ -262,7 +263,8 @@ impl Shown {
     fn of(kept: &Kept, client: &str) -> Self {
         let mut lines = kept.text.split('\n');
         let path = lines.next().unwrap_or_default();
-        let (sync, reason) = (lines.next(), lines.next());
+        let sync = lines.next();
+        let reason = lines.next();
         let message: Vec<&str> = lines.collect();
         let (place, name) = parse(path).unwrap_or((
             Place {
@@ -304,7 +306,8 @@ struct Rights<'a> {
 
 impl Rights<'_> {
     async fn allow(&mut self, write: &Shown) -> bool {
-        let (group, plural) = (write.group.clone(), write.resource.clone());
+        let group = write.group.clone();
+        let plural = write.resource.clone();
         if self.may_get(&group, &plural, "").await {
             return true;
         }

@@ -104,7 +104,8 @@ impl Guard for OfCaller {
 
 /// The answer to a request for `/debug/why` or a path below it.
 pub(crate) async fn answer(why: Option<&Why>, request: &Parts) -> Response {
-    let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
+    let path = request.uri.path();
+    let query = request.uri.query().unwrap_or_default();
     let rest = path.strip_prefix("/debug/why").unwrap_or_default();
     let (Some(why), Some(question)) = (why, Question::of_page(rest, query)) else {
         return text(StatusCode::NOT_FOUND, "404 page not found\n");

@@ -86,7 +86,8 @@ pub(super) fn queries() -> impl Iterator<Item = Query> {
                 Some("alert") => Wanted::Anything,
                 other => panic!("{other:?} in {line}"),
             };
-            let (title, query) = (cells.next().unwrap(), cells.next().unwrap());
+            let title = cells.next().unwrap();
+            let query = cells.next().unwrap();
             let text = query
                 .replace("$cluster", CLUSTER)
                 .replace("$instance", ".+")

@@ -87,7 +87,8 @@ fn cycles(references: &BTreeSet<(ModulePath, ModulePath)>) -> Vec<Cycle> {
 /// Finds the cycles among the children of `parent`: the groups whose members all reach each other.
 fn cycles_of(parent: &str, siblings: &Siblings) -> Vec<Cycle> {
     let reachable = |from: &str| {
-        let (mut seen, mut pending) = (BTreeSet::new(), vec![from.to_owned()]);
+        let mut seen = BTreeSet::new();
+        let mut pending = vec![from.to_owned()];
         while let Some(next) = pending.pop() {
             let used = siblings
                 .keys()

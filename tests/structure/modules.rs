@@ -135,7 +135,8 @@ impl Modules {
     /// `folder`.
     fn read_tokens(&mut self, path: ModulePath, tokens: &[Token], folder: &Path) {
         let mut module = Module::default();
-        let (mut at, mut depth) = (0, 0_usize);
+        let mut at = 0;
+        let mut depth = 0_usize;
         while at < tokens.len() {
             let rest = &tokens[at..];
             at += match rest {

@@ -49,7 +49,8 @@ fn literal_length(rest: &str) -> Option<usize> {
     let prefix = rest
         .find(|c: char| !matches!(c, 'b' | 'c' | 'r'))
         .filter(|length| *length <= 2)?;
-    let (is_raw, text) = (rest[..prefix].ends_with('r'), &rest[prefix..]);
+    let is_raw = rest[..prefix].ends_with('r');
+    let text = &rest[prefix..];
     let hashes = text.find(|c| c != '#')?;
     if is_raw && text[hashes..].starts_with('"') {
         let end = format!("\"{}", "#".repeat(hashes));

@@ -143,7 +143,8 @@ impl Nodes {
         options.set("kubeconfig", kubeconfig).unwrap();
         let config = Config::new(options, &ControllerRegistry::builtin()).unwrap();
         let runtime = Runtime::new().unwrap();
-        let (stop, tasks) = (CancellationToken::new(), Tasks::default());
+        let stop = CancellationToken::new();
+        let tasks = Tasks::default();
         runtime.block_on(async {
             let base = Connection::from_config(&config).unwrap().client;
             let settings = ClientSettings {

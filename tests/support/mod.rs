@@ -49,10 +49,8 @@ pub(crate) fn output_of(command: &mut Command) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (stdout, stderr) = (
-        drain(child.stdout.take().unwrap()),
-        drain(child.stderr.take().unwrap()),
-    );
+    let stdout = drain(child.stdout.take().unwrap());
+    let stderr = drain(child.stderr.take().unwrap());
     let status = wait(&mut child);
     Output {
         status,

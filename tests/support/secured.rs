@@ -125,10 +125,8 @@ fn from_plugin(kubeconfig: String, home: &Path) -> String {
             .unwrap();
         String::from_utf8(STANDARD.decode(value.trim()).unwrap()).unwrap()
     };
-    let (certificate, key) = (
-        decoded("client-certificate-data:"),
-        decoded("client-key-data:"),
-    );
+    let certificate = decoded("client-certificate-data:");
+    let key = decoded("client-key-data:");
     let credential = json!({
         "kind": "ExecCredential",
         "apiVersion": "client.authentication.k8s.io/v1",

@@ -257,7 +257,8 @@ impl Listening {
             .and_then(<[_]>::first);
         let peer = certificate.and_then(Peer::of);
         let service = service_fn(|request| {
-            let (listening, peer) = (self.clone(), peer.clone());
+            let listening = self.clone();
+            let peer = peer.clone();
             // The box is freed with the answer. The task of the stream lives as long as its body,
             // and would keep the room for the request while a watch is open.
             Box::pin(async move { listening.answer(request, peer.as_ref()).await })

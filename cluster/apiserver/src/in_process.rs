@@ -47,7 +47,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, user) = (self.server.clone(), self.user.clone());
+        let server = self.server.clone();
+        let user = self.user.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             let user = match bearer_token(&parts.headers) {

@@ -175,7 +175,8 @@ impl Metrics {
         self.storage_objects.reset();
         for (resource, count) in stored {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
-            let (group, plural) = (&*resource.group, &*resource.plural);
+            let group = &*resource.group;
+            let plural = &*resource.plural;
             self.resource_objects
                 .with_label_values(&[group, plural])
                 .set(count);

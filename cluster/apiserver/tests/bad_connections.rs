@@ -45,7 +45,8 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
 }
 
 fn post(door: &HttpsDoor, headers: &str) -> String {
-    let (path, token) = ("/api/v1/namespaces/default/configmaps", door.token());
+    let path = "/api/v1/namespaces/default/configmaps";
+    let token = door.token();
     format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n{headers}\r\n"
     )

@@ -126,7 +126,8 @@ async fn one_of_many_writes_with_the_same_version_succeeds() {
     let cluster = cluster();
     let created = cluster.create(config_map("a")).await.unwrap();
     let writers_at_once = (0..16).map(|writer| {
-        let (cluster, mut map) = (cluster.clone(), created.clone());
+        let cluster = cluster.clone();
+        let mut map = created.clone();
         map["data"] = json!({"writer": writer.to_string()});
         tokio::spawn(async move { cluster.replace(map).await })
     });

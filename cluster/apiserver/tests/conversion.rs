@@ -19,7 +19,8 @@ fn definition(hook: &Hook, stored: &str) -> Value {
             "subresources": {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
         })
     };
-    let (text, number) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let text = json!({"type": "string"});
+    let number = json!({"type": "integer"});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "points.ex.com"},
@@ -43,7 +44,8 @@ fn converted(object: &Value, version: &str) -> Value {
     converted["apiVersion"] = json!(version);
     let spec = &object["spec"];
     converted["spec"] = if version == "ex.com/v2" {
-        let (host, port) = (spec["host"].as_str().unwrap(), &spec["port"]);
+        let host = spec["host"].as_str().unwrap();
+        let port = &spec["port"];
         json!({"address": format!("{host}:{port}")})
     } else {
         let (host, port) = spec["address"].as_str().unwrap().split_once(':').unwrap();

@@ -206,14 +206,16 @@ async fn concurrent_services_get_unique_addresses_and_ports() {
     });
     let tasks: Vec<_> = creations
         .map(|(n, which, wanted)| {
-            let (services, asked) = (doors[which / 2].clone(), wanted.is_some());
+            let services = doors[which / 2].clone();
+            let asked = wanted.is_some();
             let new = service(format!("s-{n}-{which}"), wanted);
             tokio::spawn(
                 async move { (asked, services.create(&PostParams::default(), &new).await) },
             )
         })
         .collect();
-    let (mut given, mut refused) = (Vec::new(), 0);
+    let mut given = Vec::new();
+    let mut refused = 0;
     for task in tasks {
         match task.await.unwrap() {
             (_, Ok(service)) => given.push(holdings(&service)),

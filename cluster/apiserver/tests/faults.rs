@@ -58,7 +58,8 @@ async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, String
 }
 
 fn summary(frame: Value) -> String {
-    let (kind, object) = (frame["type"].as_str().unwrap(), &frame["object"]);
+    let kind = frame["type"].as_str().unwrap();
+    let object = &frame["object"];
     match (kind, object["data"]["value"].as_str()) {
         ("ERROR", _) => format!("ERROR {}", object["code"]),
         (kind, Some(value)) => format!(

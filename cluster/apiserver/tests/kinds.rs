@@ -453,7 +453,8 @@ async fn api_services_tell_whether_they_are_available() {
 async fn the_service_of_the_api_server_has_endpoints() {
     let cluster = DevCluster::with_managed_fields(clock());
     let (_, door) = crate::support::both_doors(&cluster).await;
-    let (ip, port) = (door.address().ip().to_string(), door.address().port());
+    let ip = door.address().ip().to_string();
+    let port = door.address().port();
     let client = cluster.client();
     let endpoints = get(&client, "/api/v1/namespaces/default/endpoints/kubernetes").await;
     assert_eq!(
@@ -545,7 +546,8 @@ async fn a_node_keeps_the_status_of_its_creation() {
     });
     let made = send(&client, "POST", "/api/v1/nodes", JSON, &node).await;
     assert_eq!(made.code, 201, "{}", made.body);
-    let (spec, status) = (&made.body["spec"], &made.body["status"]);
+    let spec = &made.body["spec"];
+    let status = &made.body["status"];
     assert_eq!(
         (
             &status["capacity"],

@@ -230,7 +230,8 @@ async fn fields_dropped_from_an_apply_are_removed_unless_others_own_them() {
         format!("/apis/apps/v1/namespaces/default/deployments/d?fieldManager={query}")
     };
     let apply = |manager, body: Value| {
-        let (cluster, path) = (cluster.clone(), path(manager));
+        let cluster = cluster.clone();
+        let path = path(manager);
         async move {
             cluster
                 .call(Method::PATCH, &path, APPLY, body.to_string())
@@ -296,7 +297,8 @@ fn scaling(object: &Value, name: &str) -> Vec<Step> {
     const JSON: &str = "application/json";
     let scale = |replicas| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": replicas}});
     let step = |what, method, content_type, path, body, outcome| Step { what, method, content_type, path, body, outcome };
-    let (patch, put) = (Method::PATCH, Method::PUT);
+    let patch = Method::PATCH;
+    let put = Method::PUT;
     let five = json!({"spec": {"replicas": 5}});
     vec![
         step("created", patch.clone(), APPLY, "?fieldManager=applier", object.clone(), Ok((1, &["applier"]))),
@@ -353,7 +355,7 @@ async fn the_last_manager_to_scale_owns_the_replicas() {
         });
         let object_path = cluster.path(plural, "default", "a");
         for step in scaling(&object, "a") {
-            let (kind, what) = (kind, step.what);
+            let what = step.what;
             let answer = cluster
                 .call(
                     step.method,
@@ -698,10 +700,8 @@ async fn an_apply_refuses_unknown_fields_inside_values_with_one_manager() {
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b", "namespace": "default"},
             "roleRef": reference, "subjects": [subject]})
     };
-    let (reference, subject) = (
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}),
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"}),
-    );
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"});
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"});
     let mut unknown = reference.clone();
     unknown["bogus"] = json!(1);
     let mut unknown_subject = subject.clone();

@@ -39,7 +39,8 @@ async fn answers_equal_those_of_a_real_server() {
     let known = known(include_str!("replay-known.txt"));
     let mut problems = String::new();
     let mut found = BTreeSet::new();
-    let (mut steps, mut differing) = (0, 0);
+    let mut steps = 0;
+    let mut differing = 0;
     let only = std::env::var("STEERSMAN_SCENARIO").ok();
     for path in scenarios(&folder) {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();

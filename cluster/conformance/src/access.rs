@@ -78,7 +78,8 @@ async fn roles_and_bindings_decide(world: &World) -> Outcome {
 }
 
 async fn each_verb_needs_its_own_permission(world: &World) -> Outcome {
-    let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
+    let maps = world.core("configmaps");
+    let map = world.core("configmaps/a");
     world.map("a", json!({}), json!({})).await?;
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let cases = [

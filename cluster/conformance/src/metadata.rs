@@ -178,7 +178,8 @@ async fn creation_with_a_resource_version_is_refused(world: &World) -> Outcome {
 
 async fn body_and_path_must_name_the_same_object(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
+    let maps = world.core("configmaps");
+    let map = world.core("configmaps/a");
     let other = json!({"metadata": {"name": "a", "namespace": "kube-system"}});
     let message =
         "the namespace of the provided object does not match the namespace sent on the request";

@@ -54,10 +54,8 @@ async fn merge_patches_set_and_remove_fields(world: &World) -> Outcome {
 }
 
 async fn json_patches_are_atomic(world: &World) -> Outcome {
-    let (made, path) = (
-        world.map("a", json!({}), json!({"x": "1"})).await?,
-        world.core("configmaps/a"),
-    );
+    let made = world.map("a", json!({}), json!({"x": "1"})).await?;
+    let path = world.core("configmaps/a");
     let half = json!([{"op": "add", "path": "/data/y", "value": "2"}, {"op": "test", "path": "/data/x", "value": "7"}]);
     let refused = world.patch(&path, JSON_PATCH, &half).await?;
     refused.invalid("the server rejected our request due to an error in our request")?;
@@ -138,10 +136,8 @@ async fn only_apply_can_be_forced(world: &World) -> Outcome {
 }
 
 async fn a_resource_version_in_a_patch_is_a_precondition(world: &World) -> Outcome {
-    let (made, path) = (
-        world.map("a", json!({}), json!({})).await?,
-        world.core("configmaps/a"),
-    );
+    let made = world.map("a", json!({}), json!({})).await?;
+    let path = world.core("configmaps/a");
     let patch = |data: &str| {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": data},

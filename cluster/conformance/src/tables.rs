@@ -94,7 +94,8 @@ async fn has_columns(world: &World, path: &str, expected: &str) -> Outcome {
             .filter_map(|one| one["name"].as_str())
             .collect()
     };
-    let (narrow, wide) = (named(false).join(", "), named(true).join(", "));
+    let narrow = named(false).join(", ");
+    let wide = named(true).join(", ");
     let found = if wide.is_empty() {
         narrow
     } else {

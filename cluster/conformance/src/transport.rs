@@ -152,7 +152,8 @@ async fn paths_of_unknown_groups_and_resources_are_not_found(world: &World) -> O
 
 async fn unsupported_methods_are_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
+    let maps = world.core("configmaps");
+    let map = world.core("configmaps/a");
     for (method, path) in [
         ("PUT", &maps),
         ("PATCH", &maps),

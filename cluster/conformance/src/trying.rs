@@ -212,10 +212,8 @@ async fn a_dry_run_validates_like_a_write(world: &World) -> Outcome {
 
 async fn only_dry_run_all_is_supported(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let (maps, map) = (
-        world.core("configmaps?dryRun=Some"),
-        world.core("configmaps/a?dryRun=Some"),
-    );
+    let maps = world.core("configmaps?dryRun=Some");
+    let map = world.core("configmaps/a?dryRun=Some");
     let body = json!({"metadata": {"name": "a"}});
     let cases = [
         ("POST", &maps, JSON, "CreateOptions"),
@@ -315,10 +313,8 @@ async fn unknown_fields_of_patches_cause_warnings_or_errors(world: &World) -> Ou
 
 async fn unknown_field_validation_is_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let (maps, map) = (
-        world.core("configmaps?fieldValidation=Maybe"),
-        world.core("configmaps/a?fieldValidation=Maybe"),
-    );
+    let maps = world.core("configmaps?fieldValidation=Maybe");
+    let map = world.core("configmaps/a?fieldValidation=Maybe");
     let body = json!({"metadata": {"name": "a"}});
     let cases = [
         ("POST", &maps, JSON, "CreateOptions"),

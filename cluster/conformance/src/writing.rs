@@ -150,10 +150,8 @@ async fn kind_and_version_are_optional(world: &World) -> Outcome {
 }
 
 async fn stale_updates_conflict(world: &World) -> Outcome {
-    let (path, first) = (
-        world.core("configmaps/a"),
-        world.map("a", json!({}), json!({"k": "1"})).await?,
-    );
+    let path = world.core("configmaps/a");
+    let first = world.map("a", json!({}), json!({"k": "1"})).await?;
     let mut second = first.clone();
     second["data"]["k"] = json!("2");
     world.put(&path, &second).await?.ok()?;
@@ -181,10 +179,8 @@ async fn not_found_errors_name_the_object(world: &World) -> Outcome {
         "/details",
         json!({"name": "a", "group": "apps", "kind": "deployments"}),
     )?;
-    let (map, update) = (
-        world.core("configmaps/a"),
-        json!({"metadata": {"name": "a"}}),
-    );
+    let map = world.core("configmaps/a");
+    let update = json!({"metadata": {"name": "a"}});
     let why = "configmaps \"a\" not found";
     world
         .put(&map, &update)

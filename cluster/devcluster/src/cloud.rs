@@ -232,7 +232,8 @@ mod tests {
     #[tokio::test]
     async fn services_keep_their_addresses_and_free_ones_are_given_again() {
         let cloud = SimulatedCloud::default();
-        let (one, two) = (service("1", None), service("2", Some("192.0.2.1")));
+        let one = service("1", None);
+        let two = service("2", Some("192.0.2.1"));
         assert_eq!(address(&cloud, &one).await.unwrap(), "192.0.2.1");
         assert_eq!(
             address(&cloud, &two).await.unwrap(),

@@ -257,7 +257,8 @@ async fn snapshots_are_immutable_and_forks_are_independent() {
         .unwrap();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
     cluster.create(service.clone()).await.unwrap();
-    let (before, revision) = (cluster.objects("configmaps"), cluster.revision());
+    let before = cluster.objects("configmaps");
+    let revision = cluster.revision();
     let snapshot = cluster.snapshot();
     let fork = snapshot.fork();
 
@@ -291,10 +292,8 @@ async fn snapshots_are_immutable_and_forks_are_independent() {
     // Addresses continue from the snapshot. Each cluster holds those of its own Services.
     let mut other = service;
     other["metadata"]["name"] = json!("other");
-    let (first, second) = (
-        &cluster.objects("services")[0],
-        fork.create(other.clone()).await.unwrap(),
-    );
+    let first = &cluster.objects("services")[0];
+    let second = fork.create(other.clone()).await.unwrap();
     assert_ne!(first["spec"]["clusterIP"], second["spec"]["clusterIP"]);
     other["metadata"]["name"] = json!("third");
     other["spec"]["clusterIP"] = first["spec"]["clusterIP"].clone();
@@ -352,7 +351,8 @@ async fn a_snapshot_is_consistent_across_types() {
     });
     while !writing.is_finished() {
         let snapshot = cluster.snapshot();
-        let (secrets, maps) = (snapshot.objects("secrets"), snapshot.objects("configmaps"));
+        let secrets = snapshot.objects("secrets");
+        let maps = snapshot.objects("configmaps");
         assert!(
             (0..=1).contains(&(secrets.len() - maps.len())),
             "{} secrets, {} maps",

@@ -39,7 +39,8 @@ impl Addresses {
         let addresses = self.clone();
         pods.add_handler(move |change| match change {
             Change::Added { object: pod, .. } | Change::Updated { new: pod, .. } => {
-                let (uid, seen) = (&pod.meta().uid, pod.addresses());
+                let uid = &pod.meta().uid;
+                let seen = pod.addresses();
                 if pod.pod.is_finished() {
                     addresses.release(uid);
                 } else if !seen.is_empty() && !pod.constraints.host_network {

@@ -388,7 +388,8 @@ impl Claims {
     /// VolumeRestrictions, VolumeBinding and VolumeZone, in this order.
     pub(super) fn prospect(&self, pod: &SimPod) -> Result<Prospect, Obstacle> {
         let mut prospect = Prospect::default();
-        let (mut is_soon, mut gone) = (false, None);
+        let mut is_soon = false;
+        let mut gone = None;
         for (key, claim) in self.of(pod).map_err(Obstacle::Unresolvable)? {
             if claim.is_exclusive() {
                 prospect.demand.exclusive.push(key.clone());

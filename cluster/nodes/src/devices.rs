@@ -224,7 +224,8 @@ impl Devices {
         let claims = informers.shared::<ResourceClaim>();
         let classes = informers.shared::<SimDeviceClass>();
         let slices = informers.shared::<SimSlice>();
-        let (of_claims, of_classes) = (retry.clone(), retry.clone());
+        let of_claims = retry.clone();
+        let of_classes = retry.clone();
         let assumed = Assumed::default();
         let seen = Arc::clone(&assumed);
         claims.add_handler(move |change| {
@@ -289,7 +290,8 @@ impl Devices {
             let exact = request.exactly.ok_or_else(unsupported)?;
             let key = ObjectKey::new("", &exact.device_class_name);
             let class = self.classes.get(&key).ok_or_else(|| {
-                let (request, class) = (&request.name, &exact.device_class_name);
+                let request = &request.name;
+                let class = &exact.device_class_name;
                 format!("request {request}: device class {class} does not exist")
             })?;
             let selectors = class.spec.selectors.iter().chain(&exact.selectors);

@@ -49,7 +49,8 @@ impl Ending {
         fails: bool,
         is_init: impl Fn(&str) -> bool,
     ) -> Result<Option<Self>, String> {
-        let (time, code) = (annotation(RUN_TIME), annotation(EXIT_CODE));
+        let time = annotation(RUN_TIME);
+        let code = annotation(EXIT_CODE);
         if time.is_none() && code.is_none() && !is_of_job && !fails {
             return Ok(None);
         }

@@ -52,7 +52,8 @@ pub(super) fn follow(
     recorder: EventRecorder,
     is_ours: impl Fn(&str) -> bool + Send + Sync + 'static,
 ) {
-    let (queue, behaviours) = (queue.clone(), behaviours.clone());
+    let queue = queue.clone();
+    let behaviours = behaviours.clone();
     let count = u32::try_from(own.len()).unwrap_or(u32::MAX).max(1);
     let delays: HashMap<Box<str>, Duration> = own
         .iter()

@@ -191,7 +191,8 @@ impl Joining {
         stop: &CancellationToken,
     ) -> Result<Self, JoinError> {
         let informers = InformerFactory::new(client.clone(), Duration::ZERO, &Registry::new())?;
-        let (requests, waiting) = (informers.shared::<Request>(), Waiting::default());
+        let requests = informers.shared::<Request>();
+        let waiting = Waiting::default();
         waiting.follow(&requests);
         informers.start(tasks, stop);
         if !informers.wait_synced(stop).await {

@@ -56,7 +56,8 @@ impl Journal {
         stop: &CancellationToken,
     ) -> Self {
         let scheduler = Recorder::start(client, clock, tasks, stop);
-        let (client, clock) = (client.clone(), clock.clone());
+        let client = client.clone();
+        let clock = clock.clone();
         Self {
             scheduler,
             kubelets: EventRecorder::with_queue(QUEUE, "kubelet", client, clock, tasks, stop),

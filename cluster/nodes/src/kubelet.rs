@@ -339,7 +339,8 @@ impl Syncer<Due> for Kubelet {
         else {
             return Ok(Requeue::Never);
         };
-        let (namespace, name) = (Some(due.key.namespace.as_str()), Some(&*due.key.name));
+        let namespace = Some(due.key.namespace.as_str());
+        let name = Some(&*due.key.name);
         let target = Target {
             resource: &PODS,
             namespace,

@@ -139,7 +139,8 @@ pub enum Pods {
 
 impl Default for NodesConfig {
     fn default() -> Self {
-        let (latency, stages) = (Latency::default(), Stages::default());
+        let latency = Latency::default();
+        let stages = Stages::default();
         Self {
             count: 3,
             prefix: "node-".to_owned(),
@@ -249,7 +250,8 @@ pub async fn start(
         let work = WorkQueue::new("simulated_volumes", &metrics);
         let retry = retry_pods_of_claim(&pods.store(), &queue, &duties);
         let sidecars = config.events.then(|| {
-            let (client, clock) = (client.clone(), clock.clone());
+            let client = client.clone();
+            let clock = clock.clone();
             EventRecorder::start(PROVISIONER, client, clock, tasks, stop)
         });
         let driver = Driver::new(sidecars);
@@ -307,7 +309,8 @@ pub async fn start(
     };
 
     informers.start(tasks, stop);
-    let (synced, ended) = (informers.clone(), stop.clone());
+    let synced = informers.clone();
+    let ended = stop.clone();
     tasks.spawn("simulated nodes", async move {
         // A pod is judged by its claims, so the claims have to be known first.
         if synced.wait_synced(&ended).await {
@@ -315,15 +318,18 @@ pub async fn start(
             run_workers(name, queue, WORKERS, Arc::new(kubelet), ended).await;
         }
     });
-    let (synced, ended) = (informers.clone(), stop.clone());
+    let synced = informers.clone();
+    let ended = stop.clone();
     tasks.spawn("heartbeats of simulated nodes", async move {
         if synced.wait_synced(&ended).await {
-            let (name, heartbeats) = ("simulated-heartbeats", Arc::new(heartbeats));
+            let name = "simulated-heartbeats";
+            let heartbeats = Arc::new(heartbeats);
             run_workers(name, node_queue, NODE_WORKERS, heartbeats, ended).await;
         }
     });
     if let Some(attach) = attach {
-        let (synced, ended) = (informers.clone(), stop.clone());
+        let synced = informers.clone();
+        let ended = stop.clone();
         tasks.spawn("simulated attachments", async move {
             if synced.wait_synced(&ended).await {
                 attach.run(ended).await;
@@ -331,7 +337,8 @@ pub async fn start(
         });
     }
     if let Some((work, volumes)) = volumes {
-        let (synced, ended) = (informers, stop.clone());
+        let synced = informers;
+        let ended = stop.clone();
         tasks.spawn("simulated volumes", async move {
             if synced.wait_synced(&ended).await {
                 run_workers("simulated-volumes", work, WORKERS, volumes, ended).await;
@@ -421,7 +428,8 @@ fn enqueue_on_new_stages(
     queue: &WorkQueue<Due>,
     duties: &Arc<Duties>,
 ) {
-    let (queue, duties) = (queue.clone(), Arc::clone(duties));
+    let queue = queue.clone();
+    let duties = Arc::clone(duties);
     pods.add_handler(move |change| {
         let (pod, before) = match change {
             Change::Added { object, .. } => (object, None),
@@ -453,12 +461,10 @@ fn follow_pods(
     scheduler: &Scheduler,
     duties: &Arc<Duties>,
 ) {
-    let (store, queue, scheduler, duties) = (
-        pods.store(),
-        queue.clone(),
-        scheduler.clone(),
-        Arc::clone(duties),
-    );
+    let store = pods.store();
+    let queue = queue.clone();
+    let scheduler = scheduler.clone();
+    let duties = Arc::clone(duties);
     pods.add_handler(move |change| {
         let helps = match change {
             Change::Added { object, .. } => scheduler.observe(object),
@@ -514,12 +520,10 @@ fn follow_configuration<K: KeyedKind>(
     duties: &Arc<Duties>,
 ) -> Store<Keyed<K>> {
     let informer = informers.shared::<Keyed<K>>();
-    let (pods, queue, unconfigured, duties) = (
-        pods.store(),
-        queue.clone(),
-        unconfigured.clone(),
-        Arc::clone(duties),
-    );
+    let pods = pods.store();
+    let queue = queue.clone();
+    let unconfigured = unconfigured.clone();
+    let duties = Arc::clone(duties);
     informer.add_handler(move |change| {
         if matches!(change, Change::Deleted { .. }) {
             return;
@@ -539,7 +543,9 @@ fn retry_pods_of_claim(
     queue: &WorkQueue<Due>,
     duties: &Arc<Duties>,
 ) -> impl Fn(&ObjectKey) + Send + Sync + 'static {
-    let (pods, queue, duties) = (Store::clone(pods), queue.clone(), Arc::clone(duties));
+    let pods = Store::clone(pods);
+    let queue = queue.clone();
+    let duties = Arc::clone(duties);
     move |claim| {
         let waits = |pod: &&Arc<SimPod>| {
             pod.pod.node.is_none() && pod.claims().any(|used| *used.name == *claim.name)
@@ -562,7 +568,8 @@ fn retry_pods_with_devices(
         let waits = pod.pod.node.is_none() && !pod.pod.spec.resource_claims.is_empty();
         waits.then(|| Sym::new("")).into_iter().collect()
     });
-    let (queue, duties) = (queue.clone(), Arc::clone(duties));
+    let queue = queue.clone();
+    let duties = Arc::clone(duties);
     move || {
         let pods = waiting.get("");
         let dues = pods.iter().filter_map(|pod| duties.due(pod));
@@ -577,7 +584,8 @@ fn wake_pods_of_node(
     duties: &Arc<Duties>,
 ) -> impl Fn(&str) + Send + Sync + 'static {
     let by_node = pods_by_node(pods);
-    let (queue, duties) = (queue.clone(), Arc::clone(duties));
+    let queue = queue.clone();
+    let duties = Arc::clone(duties);
     move |node| {
         for pod in by_node.get(node) {
             if let Some(due) = duties.due(&pod) {
@@ -602,12 +610,10 @@ fn act_on_new_nodes(
     duties: &Arc<Duties>,
 ) {
     let by_node = pods_by_node(pods);
-    let (pods, queue, scheduler, duties) = (
-        Store::clone(pods),
-        queue.clone(),
-        scheduler.clone(),
-        Arc::clone(duties),
-    );
+    let pods = Store::clone(pods);
+    let queue = queue.clone();
+    let scheduler = scheduler.clone();
+    let duties = Arc::clone(duties);
     nodes.add_handler(move |change| {
         let (node, facts, before) = match change {
             Change::Added { object, .. } => (object, object.facts(), None),

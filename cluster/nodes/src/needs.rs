@@ -240,7 +240,8 @@ fn missing(
             let mut wanted = need.keys.iter();
             wanted.find(|key| !keys.contains(key))
         });
-        let (kind, name) = (need.kind, &need.name);
+        let kind = need.kind;
+        let name = &need.name;
         match (&need.user, absent) {
             (_, Some(None)) => {}
             (User::Volume(volume), absent) => {
@@ -443,10 +444,8 @@ mod tests {
                 {"downwardAPI": {"items": [{"path": "namespace"}]}},
             ]}}])
         };
-        let (token, map) = (
-            "failed to fetch token: serviceaccounts \"ghost\" not found",
-            "configmap \"nope\" not found",
-        );
+        let token = "failed to fetch token: serviceaccounts \"ghost\" not found";
+        let map = "configmap \"nope\" not found";
         // (account, ConfigMap, message)
         let cases = [
             ("bot", "map", None),

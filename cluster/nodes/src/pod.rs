@@ -298,7 +298,8 @@ impl SimPod {
     /// A number that changes with every step of the init containers.
     pub(super) fn initialization(&self) -> i32 {
         let step = |status: &Reported| {
-            let (ended, waits) = (status.ended().is_some(), status.waits_for_restart());
+            let ended = status.ended().is_some();
+            let waits = status.waits_for_restart();
             4 * status.restart_count + 2 * i32::from(waits) + i32::from(ended)
         };
         let statuses = self.init_containers.iter();
@@ -401,7 +402,8 @@ impl Object for SimPod {
             *behaviour == *"fail",
             is_init,
         );
-        let (volumes, account) = (spec.volumes.iter(), &spec.service_account_name);
+        let volumes = spec.volumes.iter();
+        let account = &spec.service_account_name;
         let mut needs: Vec<Need> = volumes
             .flat_map(|volume| Need::of_volume(volume, account))
             .collect();
@@ -423,7 +425,8 @@ impl Object for SimPod {
             let containers = containers.into_iter();
             containers.map(|one| one.split(&mut needs)).collect()
         };
-        let (init_containers, containers) = (split(spec.init_containers), split(spec.containers));
+        let init_containers = split(spec.init_containers);
+        let containers = split(spec.containers);
         let unscheduled =
             wire.status.conditions.into_iter().find(|condition| {
                 *condition.kind == *"PodScheduled" && *condition.status == *"False"

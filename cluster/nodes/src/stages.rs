@@ -399,12 +399,11 @@ mod tests {
         let waiting = json!({ "status": { "containerStatuses": [{ "name": "c", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] } });
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
         let scheduled_by = |name: &str| json!({ "spec": { "schedulerName": name } });
-        let (other_scheduler, default_scheduler) = (
-            scheduled_by("other-scheduler"),
-            scheduled_by("default-scheduler"),
-        );
+        let other_scheduler = scheduled_by("other-scheduler");
+        let default_scheduler = scheduled_by("default-scheduler");
         let never = json!({ "spec": { "restartPolicy": "Never" } });
-        let (n, none) = (Some("n"), &json!({}));
+        let n = Some("n");
+        let none = &json!({});
         // (why, annotation, node, phase, extra, action)
         let cases = [
             ("new", None, None, "Pending", none, Action::Bind),

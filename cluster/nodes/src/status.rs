@@ -201,7 +201,8 @@ impl Start {
 /// Takes one step of the init containers: the running one ends, and the next one starts. Sidecars
 /// start without a step of their own. Upstream: `computeInitContainerActions`.
 fn initialize(pod: &SimPod, missing: &Missing) -> Start {
-    let (mut is_open, mut has_failed) = (true, false);
+    let mut is_open = true;
+    let mut has_failed = false;
     let mut states = Vec::new();
     for container in &pod.init_containers {
         let before = pod.reported_of(&container.name);

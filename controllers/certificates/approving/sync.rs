@@ -58,7 +58,8 @@ impl ObjectSyncer for Approver {
         if csr.status.certificate.0 || is_decided.contains(&true) {
             return Ok(Requeue::Never);
         }
-        let (content, name) = (csr.content(), || csr.meta.name.to_string());
+        let content = csr.content();
+        let name = || csr.meta.name.to_string();
         let request = CertificateRequest::from_pem(&content.request)
             .map_err(|error| SyncError::Parse(name(), error))?;
         let recognizers = Recognizer::of(&csr.spec.signer_name, &content, &request);

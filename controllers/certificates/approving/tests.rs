@@ -36,7 +36,8 @@ impl World {
             json!({"apiVersion": format!("{group}/v1"), "kind": kind,
                 "metadata": {"name": format!("{user}-{subresource}")}})
         };
-        let (mut role, mut binding) = (object("ClusterRole"), object("ClusterRoleBinding"));
+        let mut role = object("ClusterRole");
+        let mut binding = object("ClusterRoleBinding");
         role["rules"] = json!([{
             "apiGroups": ["certificates.k8s.io"], "verbs": ["create"],
             "resources": [format!("certificatesigningrequests/{subresource}")],

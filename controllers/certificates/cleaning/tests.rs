@@ -50,7 +50,9 @@ fn certificate(has_ended: bool) -> String {
 /// Upstream: `TestCleanerWithApprovedExpiredCSR`.
 #[tokio::test(start_paused = true)]
 async fn cleaner_with_approved_expired_csr() {
-    let (valid, expired, none) = (certificate(false), certificate(true), String::new());
+    let valid = certificate(false);
+    let expired = certificate(true);
+    let none = String::new();
     let garbage = "garbage".to_owned();
     // (case, minutes since the creation, certificate, conditions with their age, deleted)
     let cases: [(&str, i64, &String, &[(&str, i64)], bool); 14] = [

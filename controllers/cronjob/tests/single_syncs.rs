@@ -145,7 +145,8 @@ fn sync_cron_job_decisions() {
     let cases = Case::all();
     assert_eq!(cases.len(), 64);
     for case in cases {
-        let (name, expected) = (&case.name, &case.expected);
+        let name = &case.name;
+        let expected = &case.expected;
         let cron_job: CronJob = decoded(&case.cron_job(NAMESPACE));
         let cached = case.job.iter().filter(|job| job.cached);
         let jobs: Vec<Arc<Job>> = cached
@@ -204,7 +205,8 @@ async fn sync_cron_job() {
 impl Case {
     /// Asserts the requests, Events and status in `namespace`.
     fn check(&self, world: &World, namespace: &str) {
-        let (name, expected) = (&self.name, &self.expected);
+        let name = &self.name;
+        let expected = &self.expected;
         let requests = world.cluster.requests();
         let sent = |verb: &str, resource: &str| {
             let path = format!("/namespaces/{namespace}/");
@@ -281,10 +283,8 @@ async fn job_already_exists() {
 /// Upstream: `TestControllerV2CleanupFinishedJobs`.
 #[tokio::test(start_paused = true)]
 async fn cleanup_finished_jobs() {
-    let (hour, minute) = (
-        "finished-job-started-hour-ago",
-        "finished-job-started-minute-ago",
-    );
+    let hour = "finished-job-started-hour-ago";
+    let minute = "finished-job-started-minute-ago";
     // (case, limit, Jobs with their start, now, deleted)
     let cases: [(&str, _, &[(&str, f64)], _, &[&str]); 2] = [
         (

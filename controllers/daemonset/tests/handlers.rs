@@ -24,11 +24,9 @@ struct Fixture {
 
 impl Fixture {
     async fn new(names: &[&str]) -> Self {
-        let (world, tasks, stop) = (
-            World::bare().await,
-            Tasks::default(),
-            CancellationToken::new(),
-        );
+        let world = World::bare().await;
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         for name in names {
             let labels = json!({"app": "web"});
             let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
@@ -146,7 +144,8 @@ async fn added_and_deleted_pods() {
 async fn updated_pods_and_revisions() {
     let fixture = Fixture::new(&["foo1", "foo2"]).await;
     // (why, owner and label before and after, queued)
-    let (one, two) = (Some("foo1"), Some("foo2"));
+    let one = Some("foo1");
+    let two = Some("foo2");
     let cases: [(&str, _, _, &[&str]); 6] = [
         ("owned by foo1", (one, "web"), (one, "web"), &["foo1"]),
         ("owned by foo2", (two, "web"), (two, "web"), &["foo2"]),
@@ -171,10 +170,8 @@ async fn updated_pods_and_revisions() {
         ),
     ];
     for (why, before, after, expected) in cases {
-        let (old, new) = (
-            fixture.pod(before.0, before.1, 1),
-            fixture.pod(after.0, after.1, 2),
-        );
+        let old = fixture.pod(before.0, before.1, 1);
+        let new = fixture.pod(after.0, after.1, 2);
         fixture.handlers.pod_changed(&Change::Updated {
             old: &old,
             new: &new,

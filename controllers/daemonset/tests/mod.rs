@@ -371,7 +371,8 @@ async fn failed_pods_are_replaced_with_back_off() {
     let world = World::of_nodes(&["n1"]).await;
     world.create(agent(rolling(0, 1))).await;
     let start = tokio::time::Instant::now();
-    let (mut seen, mut created) = (HashSet::new(), Vec::new());
+    let mut seen = HashSet::new();
+    let mut created = Vec::new();
     while start.elapsed() < Duration::from_secs(60) {
         world.bind_pods().await;
         for pod in world.agents() {

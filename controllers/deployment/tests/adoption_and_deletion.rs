@@ -130,13 +130,11 @@ async fn overlapping_deployments_keep_their_own_replica_sets() {
 async fn a_replica_set_relabelled_is_released_and_adopted_when_labelled_back() {
     let world = rolled_out(web(1)).await;
     let state = world.state();
-    let (d, name) = (
-        state.deployment("web"),
-        state.replica_set("one")["metadata"]["name"]
-            .as_str()
-            .unwrap()
-            .to_owned(),
-    );
+    let d = state.deployment("web");
+    let name = state.replica_set("one")["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let labels = state.replica_set("one")["metadata"]["labels"].clone();
     let find = || world.find("replicasets", &name).unwrap();
     world

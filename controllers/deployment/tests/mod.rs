@@ -51,9 +51,8 @@ fn image(image: &str) -> Value {
 
 /// True if the rollout of `web` is complete and its status up to date.
 fn is_done(state: &State) -> bool {
-    let (d, replicas) = (state.deployment("web"), |field: &str, of: &Value| {
-        of[field].as_i64().unwrap_or(0)
-    });
+    let d = state.deployment("web");
+    let replicas = |field: &str, of: &Value| of[field].as_i64().unwrap_or(0);
     let wanted = replicas("replicas", &d["spec"]);
     let counters = ["replicas", "updatedReplicas", "availableReplicas"];
     counters
@@ -113,7 +112,8 @@ struct Step {
 /// Collects the steps of a rollout, from now on.
 fn record_steps(world: &World) -> Arc<Mutex<Vec<Step>>> {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (into, replica_sets) = (Arc::clone(&seen), world.informers.shared::<ReplicaSet>());
+    let into = Arc::clone(&seen);
+    let replica_sets = world.informers.shared::<ReplicaSet>();
     let store = replica_sets.store();
     replica_sets.add_handler(move |_| {
         let mut all = store.list();
@@ -137,7 +137,8 @@ async fn a_new_deployment_gets_a_replica_set_and_reports_its_progress() {
     world.until("rolled out", is_done).await;
     let state = world.at_rest().await;
 
-    let (d, rs) = (state.deployment("web"), state.replica_set("one"));
+    let d = state.deployment("web");
+    let rs = state.replica_set("one");
     let hash = rs["metadata"]["labels"]["pod-template-hash"]
         .as_str()
         .unwrap();
@@ -265,7 +266,8 @@ async fn writes_of_a_rollout_cause_no_conflicts() {
 async fn a_settled_deployment_is_not_written_even_after_a_restart() {
     let mut world = rolled_out(web(3)).await;
     roll_to(&world, "two").await;
-    let (before, writes) = (world.state(), world.writes().len());
+    let before = world.state();
+    let writes = world.writes().len();
     // A restart syncs every object again.
     world.restart(&CONTROLLERS).await;
     let after = world.at_rest().await;
@@ -484,7 +486,8 @@ async fn recreate_creates_the_first_new_pod_after_the_last_old_pod_is_gone() {
     d["spec"]["strategy"] = json!({"type": "Recreate"});
     let world = rolled_out(d).await;
     world.patch("deployments", "web", image("two")).await;
-    let (new, old) = ("two", "one");
+    let new = "two";
+    let old = "one";
     let has = |state: &State, image: &str| {
         state
             .pods
@@ -601,7 +604,8 @@ async fn a_rollout_without_progress_misses_its_deadline_and_recovers() {
 async fn an_orphan_that_matches_is_adopted_and_rolled_over() {
     let world = rolled_out(web(2)).await;
     let before = world.state();
-    let (d, rs) = (before.deployment("web"), before.replica_set("one"));
+    let d = before.deployment("web");
+    let rs = before.replica_set("one");
     let name = rs["metadata"]["name"].as_str().unwrap();
     // A user removes the owner reference.
     world

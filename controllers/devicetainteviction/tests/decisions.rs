@@ -188,7 +188,8 @@ fn a_slice_of_another_pool_replaces_the_one_of_its_name() {
 fn only_claims_with_another_eviction_are_reported() {
     let mut devices = allocated(json!([]));
     let slice = |taints: Value| decode::<ResourceSlice>(&generation("s", 0, taints));
-    let (plain, tainted) = (slice(json!([])), slice(json!([taint_at(0)])));
+    let plain = slice(json!([]));
+    let tainted = slice(json!([taint_at(0)]));
     let no_schedule = json!({"key": "other", "effect": "NoSchedule"});
     let more = slice(json!([no_schedule, taint_at(0)]));
     // (case, old, new, reported)
@@ -217,7 +218,8 @@ fn a_claim_with_other_devices_gets_another_deadline() {
     let before = claim(CLAIM, POD, "1234", json!([]));
     let mut after = before.clone();
     after["status"]["allocation"]["devices"]["results"][0]["device"] = json!("other");
-    let (before, after) = (decode::<ResourceClaim>(&before), decode(&after));
+    let before = decode::<ResourceClaim>(&before);
+    let after = decode(&after);
     devices.claim_changed(None, Some(&before), at(0));
     assert!(eviction(&devices).is_some());
     devices.claim_changed(Some(&before), Some(&after), at(0));
@@ -255,10 +257,8 @@ fn consumers_before_and_after_a_change_are_checked() {
 
 #[test]
 fn another_object_of_the_name_is_a_deletion_and_a_creation() {
-    let (old, new) = (
-        decode::<Pod>(&pod(POD, "1", CLAIM)),
-        decode::<Pod>(&pod(POD, "2", CLAIM)),
-    );
+    let old = decode::<Pod>(&pod(POD, "1", CLAIM));
+    let new = decode::<Pod>(&pod(POD, "2", CLAIM));
     let uids = |change: Change<'_, Pod>| -> Vec<[Option<String>; 2]> {
         let uid = |pod: Option<&Arc<Pod>>| pod.map(|pod| pod.meta.uid.to_string());
         steps(&change)

@@ -86,7 +86,8 @@ impl Bubble {
         let kind = old.as_ref().or(new.as_ref()).unwrap()["kind"].clone();
         match kind.as_str().unwrap() {
             "Pod" => {
-                let (old, new) = (decode::<Pod>(old), decode::<Pod>(new));
+                let old = decode::<Pod>(old);
+                let new = decode::<Pod>(new);
                 if let Some(old) = &old {
                     self.pods.remove(&old.key());
                 }
@@ -99,7 +100,8 @@ impl Bubble {
                     .collect()
             }
             "ResourceClaim" => {
-                let (old, new) = (decode::<ResourceClaim>(old), decode::<ResourceClaim>(new));
+                let old = decode::<ResourceClaim>(old);
+                let new = decode::<ResourceClaim>(new);
                 let claims = self
                     .tracker
                     .devices
@@ -107,7 +109,8 @@ impl Bubble {
                 self.check(&claims)
             }
             _ => {
-                let (old, new) = (decode::<ResourceSlice>(old), decode::<ResourceSlice>(new));
+                let old = decode::<ResourceSlice>(old);
+                let new = decode::<ResourceSlice>(new);
                 let claims = self
                     .tracker
                     .devices

@@ -357,7 +357,8 @@ async fn all_pods_of_a_tainted_device_are_evicted() {
     const PODS: usize = 200;
     let mut objects = vec![untainted()];
     for number in 0..PODS {
-        let (name, uid) = (format!("p{number}"), format!("u{number}"));
+        let name = format!("p{number}");
+        let uid = format!("u{number}");
         objects.push(claim(&name, &name, &uid, json!([])));
         objects.push(pod(&name, &uid, &name));
     }

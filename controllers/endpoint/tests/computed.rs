@@ -66,7 +66,8 @@ fn pods(case: &Case) -> Vec<Value> {
 /// A subset in the form of `counts`.
 fn count(subset: &Value) -> String {
     let list = |field: &str| subset[field].as_array().cloned().unwrap_or_default();
-    let (ready, not_ready) = (list("addresses"), list("notReadyAddresses"));
+    let ready = list("addresses");
+    let not_ready = list("notReadyAddresses");
     let ip = |address: Option<&Value>| address.unwrap()["ip"].as_str().unwrap().to_owned();
     format!(
         "port {}: {} ready (first {}, last {}), {} not ready",

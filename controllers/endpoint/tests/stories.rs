@@ -476,7 +476,8 @@ async fn changes_of_pods_are_batched() {
             let before = world.writes().len();
             for (number, delay) in delays.into_iter().enumerate() {
                 tokio::time::sleep(ms(delay)).await;
-                let (name, ip) = (format!("pod{number}"), format!("10.0.0.{number}"));
+                let name = format!("pod{number}");
+                let ip = format!("10.0.0.{number}");
                 match change {
                     "add" => world.cluster.load(pod(&name, &ip, true)).unwrap(),
                     "update" => {
@@ -553,7 +554,8 @@ async fn a_failed_write_is_reported_and_retried() {
         let found = events.iter().find(|event| event["reason"] == reason);
         found.unwrap_or_else(|| panic!("no {reason} in {events:#?}"))
     };
-    let (failed, conflict) = (of("FailedToCreateEndpoint"), of("FailedToUpdateEndpoint"));
+    let failed = of("FailedToCreateEndpoint");
+    let conflict = of("FailedToUpdateEndpoint");
     let message = failed["message"].as_str().unwrap();
     assert!(message.starts_with("Failed to create endpoint for service default/web: "));
     let object = json!({"apiVersion": "v1", "kind": "Endpoints", "name": "web"});

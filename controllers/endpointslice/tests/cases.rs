@@ -101,7 +101,8 @@ impl Server {
         let server = self.clone();
         let failure = failure.to_owned();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (server, failure) = (server.clone(), failure.clone());
+            let server = server.clone();
+            let failure = failure.clone();
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
@@ -332,7 +333,9 @@ fn sorted(outcome: Outcome) -> Outcome {
 /// endpoints, and the number of hints by zone.
 fn fixed(outcome: &Outcome) -> Value {
     let mut outcome = normal(outcome.clone());
-    let (mut endpoints, mut hints, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    let mut endpoints = Vec::new();
+    let mut hints = Vec::new();
+    let mut calls = Vec::new();
     for call in &mut outcome.calls {
         let list = call.object["endpoints"].take();
         let list = list.as_array().cloned().unwrap_or_default();

@@ -463,10 +463,8 @@ async fn a_closed_write_gate_leads_to_no_event() {
     let clients = std::sync::Arc::clone(&world.clients);
     world
         .restart_with(&[DESCRIPTOR], |mut context| {
-            let (clients, gate) = (
-                std::sync::Arc::clone(&clients),
-                std::sync::Arc::clone(&gate),
-            );
+            let clients = std::sync::Arc::clone(&clients);
+            let gate = std::sync::Arc::clone(&gate);
             context.clients =
                 std::sync::Arc::new(move |identity: &str| clients(identity).fenced(gate.clone()));
             context

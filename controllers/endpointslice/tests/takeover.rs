@@ -63,7 +63,8 @@ async fn cluster() -> (World, Value) {
 
 #[tokio::test(start_paused = true)]
 async fn slices_at_rest_are_not_written() {
-    let (a, b) = (("a", "10.0.0.1", true), ("b", "10.0.0.2", false));
+    let a = ("a", "10.0.0.1", true);
+    let b = ("b", "10.0.0.2", false);
     // (why, endpoints of each slice)
     let cases: [(&str, &[&[(&str, &str, bool)]]); 3] = [
         ("one slice", &[&[a, b]]),

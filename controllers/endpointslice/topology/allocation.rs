@@ -121,7 +121,8 @@ impl Allocations {
 
     /// The endpoints that zones with more than their desired number give to others.
     pub(super) fn transfers(&self, counts: &Counts) -> Transfers {
-        let (mut surplus, mut shortage) = (BTreeMap::new(), BTreeMap::new());
+        let mut surplus = BTreeMap::new();
+        let mut shortage = BTreeMap::new();
         for (zone, allocation) in &self.0 {
             let difference =
                 counts.get(zone).copied().unwrap_or_default() as f64 - allocation.desired;
@@ -133,7 +134,8 @@ impl Allocations {
         }
         let mut transfers = Transfers::default();
         while let (Some(giving), Some(receiving)) = (most(&surplus), most(&shortage)) {
-            let (give, receive) = (surplus[giving], shortage[receiving]);
+            let give = surplus[giving];
+            let receive = shortage[receiving];
             if (give < 1.0 && receive < 1.0) || give < 0.5 || receive < 0.5 {
                 break;
             }

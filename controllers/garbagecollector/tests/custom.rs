@@ -91,7 +91,8 @@ async fn custom_resources_own_and_are_owned() {
 async fn custom_resources_are_orphaned_and_deleted_in_the_background() {
     let world = World::with_collector().await;
     world.define().await;
-    let (a, b) = (world.widget("a", &[]).await, world.widget("b", &[]).await);
+    let a = world.widget("a", &[]).await;
+    let b = world.widget("b", &[]).await;
     world.widget("of-a", &[(&a, true)]).await;
     world.widget("of-both", &[(&a, true), (&b, true)]).await;
     tokio::time::sleep(ONE_DISCOVERY).await;

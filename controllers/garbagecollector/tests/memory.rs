@@ -92,7 +92,8 @@ fn memory_per_object_in_the_graph() {
     for (way, (name, owners_of)) in ways.into_iter().enumerate() {
         // Each round has its own names and UIDs, so the interners contain none of them yet.
         let first = way * OBJECTS;
-        let (api_version, kind) = (Sym::new("apps/v1"), Sym::new("ReplicaSet"));
+        let api_version = Sym::new("apps/v1");
+        let kind = Sym::new("ReplicaSet");
         let empty = resident();
         let cached: Vec<Meta> = (0..OBJECTS)
             .map(|number| {

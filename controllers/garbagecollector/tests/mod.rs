@@ -203,10 +203,8 @@ async fn foreground_deletion_waits_only_for_blocking_dependents() {
 #[tokio::test(start_paused = true)]
 async fn orphans_lose_their_reference_and_stay() {
     let world = World::with_collector().await;
-    let (a, other) = (
-        world.config_map("a", &[]).await,
-        world.config_map("other", &[]).await,
-    );
+    let a = world.config_map("a", &[]).await;
+    let other = world.config_map("other", &[]).await;
     world.config_map("b", &[(&a, true)]).await;
     world.config_map("c", &[(&a, false), (&other, false)]).await;
     tokio::time::sleep(A_WHILE).await;
@@ -229,10 +227,8 @@ async fn orphans_lose_their_reference_and_stay() {
 #[tokio::test(start_paused = true)]
 async fn an_object_with_a_second_owner_stays_and_loses_its_reference_to_the_waiting_owner() {
     let world = World::with_collector().await;
-    let (a, second) = (
-        world.config_map("a", &[]).await,
-        world.config_map("second", &[]).await,
-    );
+    let a = world.config_map("a", &[]).await;
+    let second = world.config_map("second", &[]).await;
     world.config_map("b", &[(&a, true), (&second, true)]).await;
     world.delete_with("a", "Foreground").await;
     world.until_config_maps(&["b", "second"]).await;

@@ -156,8 +156,10 @@ impl Observed {
     fn by(world: &World) -> Self {
         Self(KINDS.map(|(plural, kind)| {
             let latest = Arc::new(AtomicU64::new(0));
-            let (group, version, kind, plural) =
-                ("".into(), "v1".into(), kind.into(), plural.into());
+            let group = "".into();
+            let version = "v1".into();
+            let kind = kind.into();
+            let plural = plural.into();
             let resource = ResourceType {
                 group,
                 version,
@@ -249,7 +251,8 @@ impl Stage {
 
 /// Creates random objects with random owners, some in cycles, and returns their model.
 async fn populate(Stage { world, observed }: &Stage, seed: u64, dice: &mut Dice) -> Model {
-    let (mut model, mut made) = (Model::default(), Vec::<Value>::new());
+    let mut model = Model::default();
+    let mut made = Vec::<Value>::new();
     for number in 0..4 + dice.roll(9) {
         let mut owners: BTreeMap<String, (Value, bool)> = BTreeMap::new();
         for _ in 0..dice.roll(4).min(made.len()) {
@@ -268,8 +271,10 @@ async fn populate(Stage { world, observed }: &Stage, seed: u64, dice: &mut Dice)
         model.0.insert(name, owners.into_keys().collect());
     }
     for _ in 0..dice.roll(6).saturating_sub(2) {
-        let (first, second) = (dice.roll(made.len()), dice.roll(made.len()));
-        let (name, owner) = (name_of(&made[first]), name_of(&made[second]));
+        let first = dice.roll(made.len());
+        let second = dice.roll(made.len());
+        let name = name_of(&made[first]);
+        let owner = name_of(&made[second]);
         // An object that owns itself would wait for itself, as with upstream's collector.
         if first != second && model.0.get_mut(&name).unwrap().insert(owner) {
             let mut references = made[first]["metadata"]["ownerReferences"]

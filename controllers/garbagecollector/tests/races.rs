@@ -169,10 +169,8 @@ async fn an_unreadable_owner_does_not_count_as_absent() {
 #[tokio::test(start_paused = true)]
 async fn an_object_adopted_between_read_and_deletion_stays() {
     let world = World::with_collector().await;
-    let (a, new_owner) = (
-        world.config_map("a", &[]).await,
-        world.config_map("new-owner", &[]).await,
-    );
+    let a = world.config_map("a", &[]).await;
+    let new_owner = world.config_map("new-owner", &[]).await;
     world.config_map("b", &[(&a, true)]).await;
     world.cluster.faults().delay(
         Matcher::new("delete", "configmaps").name("b"),

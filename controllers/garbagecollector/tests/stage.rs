@@ -30,7 +30,9 @@ pub(super) struct Id(
 impl Id {
     fn coordinates(self) -> Coordinates {
         let Self(api_version, kind, namespace, name, uid) = self;
-        let (kind, api_version, namespace) = (kind.into(), api_version.into(), namespace.into());
+        let kind = kind.into();
+        let api_version = api_version.into();
+        let namespace = namespace.into();
         Coordinates {
             kind,
             api_version,
@@ -42,7 +44,9 @@ impl Id {
 
     fn reference(self) -> OwnerReference {
         let Self(api_version, kind, _, name, uid) = self;
-        let (api_version, kind, name) = (api_version.into(), kind.into(), name.into());
+        let api_version = api_version.into();
+        let kind = kind.into();
+        let name = name.into();
         OwnerReference {
             api_version,
             kind,
@@ -64,8 +68,10 @@ impl Id {
             uid,
             ..
         } = self.coordinates();
-        let (labels, finalizers) = (Labels::default(), CollectorFinalizers::default());
-        let (created, deleted) = (None, None);
+        let labels = Labels::default();
+        let finalizers = CollectorFinalizers::default();
+        let created = None;
+        let deleted = None;
         let owners = Owners::new(&references);
         Meta {
             namespace,
@@ -243,7 +249,8 @@ impl Stage {
 
     /// Applies an informer's change to the graph.
     fn tell(&self, id: Id, meta: &Meta, change: impl FnOnce(&mut Graph, Seen<'_>) -> Effects) {
-        let (api_version, kind) = (Sym::new(id.0), Sym::new(id.1));
+        let api_version = Sym::new(id.0);
+        let kind = Sym::new(id.1);
         self.collector.apply(|graph| {
             change(
                 graph,

@@ -198,10 +198,8 @@ async fn changes_of_pods_enqueue_jobs_in_batches_and_orphans_at_once() {
         ),
     ];
     for (why, old, new, jobs, orphans) in cases {
-        let (old, new) = (
-            old.map(|pod| version(pod, 1)),
-            new.map(|pod| version(pod, 2)),
-        );
+        let old = old.map(|pod| version(pod, 1));
+        let new = new.map(|pod| version(pod, 2));
         let change = match (&old, &new) {
             (None, Some(new)) => added(new),
             (Some(old), Some(new)) => Change::Updated { old, new },
@@ -332,7 +330,8 @@ async fn changes_of_the_spec_enqueue_a_job_at_once_and_others_in_batches() {
         ),
     ];
     for (why, old, new, seconds, orphans) in cases {
-        let (old, new) = (Arc::new(old.build()), Arc::new(new.build()));
+        let old = Arc::new(old.build());
+        let new = Arc::new(new.build());
         let now = fixture.one.world.clock.now().as_second();
         fixture.handlers.job_changed(&Change::Updated {
             old: &old,
@@ -355,7 +354,8 @@ async fn changes_of_the_spec_enqueue_a_job_at_once_and_others_in_batches() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_job_leaves_no_records_and_releases_its_pods() {
     let fixture = Fixture::new(job("web").0).await;
-    let (syncer, key) = (&fixture.one.parts.syncer, &fixture.one.key);
+    let syncer = &fixture.one.parts.syncer;
+    let key = &fixture.one.key;
     let web = Arc::new(job("web").build());
     let remember = || {
         syncer.control.expectations().expect_creations(key, 1);

@@ -106,7 +106,8 @@ impl ObjectSyncer for JobSyncer {
             self.event(&job, EventType::Warning, "UnknownCompletionMode", message);
             return Ok(Requeue::Never);
         }
-        let (began, mut action) = (Instant::now(), SyncAction::Reconciling);
+        let began = Instant::now();
+        let mut action = SyncAction::Reconciling;
         let result = self.sync_unfinished(key, &job, &mut action).await;
         self.metrics
             .synced(&job, result.is_ok(), action, began.elapsed());

@@ -82,7 +82,8 @@ impl JobSyncer {
         pods: &[JobPod],
         counts: &mut Counts,
     ) -> Option<PodsError> {
-        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let key = owner.key;
+        let about = ObjectReference::of(owner.object);
         let delete = |pod| self.delete(key, pod, &about);
         let Deletions { deleted, failure } = self.control.delete_each(key, pods, delete).await;
         counts.remove(&deleted);
@@ -97,7 +98,8 @@ impl JobSyncer {
         pods: &[JobPod],
         counts: &mut Counts,
     ) -> Option<PodsError> {
-        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let key = owner.key;
+        let about = ObjectReference::of(owner.object);
         let expected = pods.iter().map(|pod| pod.key()).collect();
         self.control.expectations().expect_deletions(key, expected);
         let delete = |pod| self.release_and_delete(key, pod, &about);

@@ -48,7 +48,8 @@ impl JobSyncer {
             backoff,
             terminating,
         } = write;
-        let (key, cached) = (owner.key, owner.object);
+        let key = owner.key;
+        let cached = owner.object;
         let announces = self.gates.delays_ends();
         let now = self.clock.now();
         let mut plan = tracking::plan(snapshot, status, finish.as_ref(), announces, now);
@@ -152,7 +153,8 @@ impl JobSyncer {
             self.event(job, EventType::Normal, "Completed", "Job completed");
         } else {
             let about = ObjectReference::of(job);
-            let (reason, message) = (finish.reason.clone(), finish.message.clone());
+            let reason = finish.reason.clone();
+            let message = finish.message.clone();
             self.recorder
                 .event(about, EventType::Warning, reason, message);
         }

@@ -92,7 +92,9 @@ async fn check(case: Case) {
     let why = &case.name;
     let (job, pods) = objects(&case.job, &case.pods, begin());
     let one = OneSync::of(job, pods).await;
-    let (syncer, key, now) = (&one.parts.syncer, &one.key, one.world.clock.now());
+    let syncer = &one.parts.syncer;
+    let key = &one.key;
+    let now = one.world.clock.now();
     if let Some(failures) = case.failures {
         let record = Backoff::default().after(&[], &vec![now; failures]);
         syncer.memory.backoffs.set(key, record);

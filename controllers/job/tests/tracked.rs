@@ -80,7 +80,8 @@ async fn check(mut case: Case) {
             one.reject(verb, resource);
         }
     }
-    let (syncer, key) = (&one.parts.syncer, &one.key);
+    let syncer = &one.parts.syncer;
+    let key = &one.key;
     let removals = case.removals.iter().map(|uid| Uid::new(uid));
     syncer.memory.removals.expect(key, removals);
     let object = one.jobs.get(key).unwrap();

@@ -30,7 +30,8 @@ pub(super) fn choose(active: &[JobPod], completions: Option<i64>, at_least: usiz
 fn split_duplicates(active: &[JobPod], completions: i64) -> (Vec<JobPod>, Vec<JobPod>) {
     let mut sorted = active.to_vec();
     sorted.sort_by(|a, b| a.index().cmp(&b.index()).then_with(|| first_to_go(a, b)));
-    let (mut victims, mut rest) = (Vec::new(), Vec::new());
+    let mut victims = Vec::new();
+    let mut rest = Vec::new();
     let mut pods = sorted.into_iter().peekable();
     while let Some(pod) = pods.next() {
         let index = pod.index_below(completions);

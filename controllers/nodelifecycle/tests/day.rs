@@ -243,7 +243,8 @@ async fn a_zone_of_two_thousand_nodes_is_lost_and_comes_back_within_a_day() {
     let (tainted, evicted) = day.pass(1).await;
     assert!((359..=361).contains(&tainted), "0.1/s, not {tainted}");
     assert!(evicted > 0);
-    let (tainted, left) = (day.tainted(), day.with_pods());
+    let tainted = day.tainted();
+    let left = day.with_pods();
     let gone: HashSet<usize> = all.difference(&left).copied().collect();
     assert!(gone.is_subset(&tainted), "healthy nodes keep their pods");
     let tolerating = tainted.intersection(&left).count();
@@ -261,7 +262,8 @@ async fn a_zone_of_two_thousand_nodes_is_lost_and_comes_back_within_a_day() {
     day.restore(800..lost.end, &after).await;
     day.pass(1).await;
     assert_eq!(day.tainted().len(), 0, "all nodes are back");
-    let (pods, revision) = (day.with_pods(), day.world.cluster.revision());
+    let pods = day.with_pods();
+    let revision = day.world.cluster.revision();
     let elsewhere = |pods: &HashSet<usize>| pods.iter().filter(|i| !lost.contains(i)).count();
     assert_eq!(elsewhere(&pods), elsewhere(&all));
     let rest = 24 - day.hours;

@@ -219,7 +219,8 @@ fn monitor_node_health_update_node_and_pod_status_with_lease() {
 /// Upstream: `TestTryUpdateNodeHealth`.
 #[test]
 fn try_update_node_health() {
-    let (now, old) = ("2017-01-01T12:00:00Z", "2016-01-01T12:00:00Z");
+    let now = "2017-01-01T12:00:00Z";
+    let old = "2016-01-01T12:00:00Z";
     // (case, status, time of creation and heartbeat, status afterwards)
     let cases = [
         ("Status true", Some("True"), now, Some(Ready::True)),
@@ -302,7 +303,8 @@ fn signs_of_life_end_the_silence() {
         let condition = heartbeat.map(|time| condition("Ready", "True", time));
         decode(&with_status(NOW, condition.into_iter().collect()))
     };
-    let (early, late) = ("2015-01-01T11:00:00.5Z", "2015-01-01T11:00:00.6Z");
+    let early = "2015-01-01T11:00:00.5Z";
+    let late = "2015-01-01T11:00:00.6Z";
     // (case, heartbeat and renewal at first, heartbeat and renewal 10 s later, it is a sign of life)
     let cases = [
         ("nothing", (Some(NOW), None), (Some(NOW), None), false),

@@ -37,7 +37,8 @@ fn monitor_node_health() {
     type States<'a> = &'a [(&'a str, ZoneState)];
     const ZONE1: &str = "region1:zone1";
     const ZONE2: &str = "region1:zone2";
-    let (one, two) = ("region1::zone1", "region1::zone2");
+    let one = "region1::zone1";
+    let two = "region1::zone2";
     // (case, zone, status and status an hour later of each node, states, states an hour later)
     let cases: [(&str, &[(&str, &str, &str)], States, States); 9] = [
         (

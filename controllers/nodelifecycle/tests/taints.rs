@@ -204,7 +204,8 @@ fn an_edit_replaces_the_live_list_with_its_version_as_precondition() {
 /// Upstream: `TestReconcileNodeLabels`.
 #[test]
 fn reconcile_node_labels() {
-    let (os, arch) = ("beta.kubernetes.io/os", "beta.kubernetes.io/arch");
+    let os = "beta.kubernetes.io/os";
+    let arch = "beta.kubernetes.io/arch";
     // (case, labels, missing labels)
     let cases: [(&str, Value, &[(&str, &str)]); 5] = [
         ("No-op if node has no labels", json!(null), &[]),

@@ -35,11 +35,9 @@ impl Kubelets {
     pub(super) async fn without_controllers(zones: &[&str]) -> Self {
         let world = World::bare().await;
         let alive = Arc::<Mutex<BTreeSet<String>>>::default();
-        let (renewing, cluster, clock) = (
-            Arc::clone(&alive),
-            world.cluster.clone(),
-            world.clock.clone(),
-        );
+        let renewing = Arc::clone(&alive);
+        let cluster = world.cluster.clone();
+        let clock = world.clock.clone();
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(RENEWAL).await;

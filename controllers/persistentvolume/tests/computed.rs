@@ -23,7 +23,8 @@ fn decoded<T: Object>(object: &Value) -> Arc<T> {
 #[test]
 fn claims_match_the_volumes_of_upstream() {
     for case in cases("matching") {
-        let (mut claim, mut volumes) = (None, Volumes::default());
+        let mut claim = None;
+        let mut volumes = Volumes::default();
         for object in case["objects"].as_array().unwrap() {
             match object["kind"].as_str() {
                 Some("PersistentVolume") => {

@@ -60,10 +60,8 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 
 /// The key of an object in the file of cases: `name` or `namespace/name`.
 fn key(object: &Value) -> String {
-    let (namespace, name) = (
-        text(object, "/metadata/namespace"),
-        text(object, "/metadata/name"),
-    );
+    let namespace = text(object, "/metadata/namespace");
+    let name = text(object, "/metadata/name");
     ObjectKey::new(namespace, name).to_string()
 }
 
@@ -101,7 +99,8 @@ impl Fake {
         let registry = Registry::new();
         let context = context(&state, &registry, options);
         let client = context.client("persistent-volume-binder");
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         let caches = Arc::<Caches>::default();
         for claim in decoded(objects, "PersistentVolumeClaim", known) {
             caches.claims().store(&claim);
@@ -155,7 +154,8 @@ impl Fake {
     /// error.
     pub(super) async fn sync(&self, kind: &str, key: &str) -> Option<String> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-        let (binder, key) = (Arc::clone(&self.binder), ObjectKey::new(namespace, name));
+        let binder = Arc::clone(&self.binder);
+        let key = ObjectKey::new(namespace, name);
         let result = match kind {
             "claim" => Claims(binder).sync(&key).await,
             _ => Volumes(binder).sync(&key).await,
@@ -257,7 +257,8 @@ impl State {
             ["namespaces", namespace, rest @ ..] => (*namespace, rest),
             parts => ("", parts),
         };
-        let (plural, name) = (parts[0], parts.get(1).copied().unwrap_or(""));
+        let plural = parts[0];
+        let name = parts.get(1).copied().unwrap_or("");
         if plural == "events" && query.is_empty() {
             self.record(&body);
             return (201, body);

@@ -23,10 +23,8 @@ fn config(flags: &[(&str, &str)]) -> Result<Config, String> {
 /// Upstream: `TestCalculateTimeoutForVolume`.
 #[test]
 fn the_time_limit_of_recycler_pods_grows_with_the_volume() {
-    let (host_path, nfs) = (
-        json!({"hostPath": {"path": "/x"}}),
-        json!({"nfs": {"server": "s"}}),
-    );
+    let host_path = json!({"hostPath": {"path": "/x"}});
+    let nfs = json!({"nfs": {"server": "s"}});
     // (source, capacity, seconds)
     let cases = [
         (&nfs, "40Gi", 1200),

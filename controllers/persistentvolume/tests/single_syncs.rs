@@ -192,7 +192,8 @@ fn annotations(pairs: &[(&str, &str)]) -> Value {
 fn migrated_objects_name_their_driver() {
     const CLAIM: &str = "volume.kubernetes.io/storage-provisioner";
     const OLDER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-    let (disk, driver) = ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io");
+    let disk = "kubernetes.io/gce-pd";
+    let driver = "pd.csi.storage.gke.io";
     let (rbd, rbd_driver) = ("kubernetes.io/rbd", "rbd.csi.ceph.com");
     // (annotation of a claim, provisioner, driver before, driver after)
     let cases = [
@@ -245,7 +246,8 @@ fn finalizers_name_the_component_that_deletes_a_volume() {
     const IN_TREE: &str = "kubernetes.io/pv-controller";
     const EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
     const CUSTOM: &str = "test.volume.kubernetes.io/finalizer";
-    let (csi, mock) = ("rbd.csi.ceph.com", "kubernetes.io/mock-volume");
+    let csi = "rbd.csi.ceph.com";
+    let mock = "kubernetes.io/mock-volume";
     // (case, provisioner, policy, finalizers before, finalizers after)
     let cases = [
         ("13-1", csi, "Delete", vec![EXTERNAL], vec![EXTERNAL]),

@@ -64,7 +64,8 @@ impl CustomMetrics {
             answer => answer.map_err(failed)?,
         };
         let group: Group = serde_json::from_slice(&answer).map_err(|source| {
-            let (request, source) = (format!("GET {PATH}"), source.into());
+            let request = format!("GET {PATH}");
+            let source = source.into();
             failed(ApiError::Decode { request, source })
         })?;
         let version = group

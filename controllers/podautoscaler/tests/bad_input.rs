@@ -51,7 +51,8 @@ async fn odd_answers_change_no_size_beyond_the_limits() {
             let call = calls.iter().find(|call| is_put(&call.line));
             call.map_or(Value::Null, |call| call.body.clone())
         };
-        let (size, status) = (body("/scale"), body("/status"));
+        let size = body("/scale");
+        let status = body("/status");
         match expected {
             Err(text) => {
                 let error = result.unwrap_err().to_string();

@@ -63,7 +63,8 @@ async fn limits_of_sizes_are_upstreams() {
         .config()
         .downscale_window;
     for case in cases("behavior") {
-        let (name, expected) = (&case["name"], &case["expect"]);
+        let name = &case["name"];
+        let expected = &case["expect"];
         let rules = case.get("behavior").cloned();
         let rules: Option<AutoscalerBehavior> = rules.map(|it| serde_json::from_value(it).unwrap());
         let sizes = Sizes {
@@ -141,10 +142,12 @@ fn sorted_names(text: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn whole_syncs_are_upstreams() {
     for case in cases("reconcile") {
-        let (name, expected) = (&case["name"], &case["expect"]);
+        let name = &case["name"];
+        let expected = &case["expect"];
         let fake = Fake::new(&case["scale"], &case["server"]);
         let reconciler = fake.reconciler(&case["pods"]);
-        let (hpa, key) = (autoscaler(&case["hpa"]), ObjectKey::new("ns", "web"));
+        let hpa = autoscaler(&case["hpa"]);
+        let key = ObjectKey::new("ns", "web");
         let recorded = timed(&case["recommendations"]);
         reconciler
             .histories

@@ -24,7 +24,8 @@ fn put(calls: &[Call], part: &str) -> Option<Value> {
 #[tokio::test(start_paused = true)]
 async fn whole_syncs() {
     for case in unit_cases("syncs") {
-        let (name, expected) = (case["name"].as_str().unwrap(), &case["expect"]);
+        let name = case["name"].as_str().unwrap();
+        let expected = &case["expect"];
         let fake = Fake::new(&case["scale"], &case["server"]);
         let mut reconciler = fake.reconciler(&case["pods"]);
         reconciler.config.readiness = Readiness {
@@ -33,12 +34,14 @@ async fn whole_syncs() {
         };
         reconciler.config.scales_to_zero = case["scalesToZero"] == true;
         reconciler.config.has_own_tolerances = case["noOwnTolerances"] != true;
-        let (hpa, key) = (autoscaler(&case["hpa"]), ObjectKey::new("ns", "web"));
+        let hpa = autoscaler(&case["hpa"]);
+        let key = ObjectKey::new("ns", "web");
         let mut recorded = timed(&case["recommendations"]);
         if recorded.is_empty() && case["recommendations"].is_array() {
             // Upstream's tests begin with an empty list, which a new autoscaler never has. An
             // outdated entry has no effect either.
-            let (replicas, at) = (0, before(now(), Duration::from_secs(3600)));
+            let replicas = 0;
+            let at = before(now(), Duration::from_secs(3600));
             recorded.push(Timed { replicas, at });
         }
         reconciler
@@ -51,7 +54,8 @@ async fn whole_syncs() {
         let calls = fake.calls();
 
         let resized = put(&calls, "/scale").map(|body| body["spec"]["replicas"].clone());
-        let (old, desired) = (&case["scale"]["spec"]["replicas"], &expected["desired"]);
+        let old = &case["scale"]["spec"]["replicas"];
+        let desired = &expected["desired"];
         let changes = old.as_i64().unwrap_or(0) != desired.as_i64().unwrap();
         if expected["resizeFails"] != true {
             assert_eq!(resized, changes.then(|| desired.clone()), "{name}");
@@ -153,7 +157,8 @@ fn store_scale_events() {
         let rules: Option<AutoscalerBehavior> = rules.map(|rules| {
             serde_json::from_value(json!({"scaleUp": rules, "scaleDown": rules})).unwrap()
         });
-        let (list, change) = (timed(&case["before"]), int(&case["change"]));
+        let list = timed(&case["before"]);
+        let change = int(&case["change"]);
         let mut history = History {
             ups: list.clone(),
             downs: list,

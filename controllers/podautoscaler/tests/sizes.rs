@@ -17,7 +17,8 @@ use crate::podautoscaler::status;
 /// The metric of a case of the calculator, and the answers of its server.
 fn metric(case: &Value) -> (Value, Value) {
     let input = &case["input"];
-    let (resource, name) = (&input["resource"], &input["metric"]);
+    let resource = &input["resource"];
+    let name = &input["metric"];
     let utilization =
         json!({"type": "Utilization", "averageUtilization": input["targetAverageUtilization"]});
     let average = json!({"type": "AverageValue", "averageValue": input["targetAverageValue"]});
@@ -100,14 +101,18 @@ fn current(entry: &Value) -> &Value {
 
 /// Compares the groups of pods with those of upstream, if the case has them.
 async fn check_groups(subject: &Subject<'_>, case: &Value) {
-    let (name, input, expected) = (&case["name"], &case["input"], &case["expect"]["groups"]);
+    let name = &case["name"];
+    let input = &case["input"];
+    let expected = &case["expect"]["groups"];
     if expected.is_null() || case["pods"].is_null() {
         return;
     }
     let text = |field: &str| input[field].as_str().unwrap_or_default();
-    let (api, selector) = (&subject.sources.api, subject.selector.to_string());
+    let api = &subject.sources.api;
+    let selector = subject.selector.to_string();
     let samples = if text("metric").is_empty() {
-        let (resource, container) = (text("resource"), text("container"));
+        let resource = text("resource");
+        let container = text("container");
         api.resource("ns", &selector, resource, container).await
     } else {
         api.of_pods("ns", &selector, text("metric"), "").await
@@ -136,10 +141,13 @@ fn current_size(input: &Value) -> &Value {
 
 /// Compares the size by one metric with that of upstream.
 pub(super) async fn check_size(case: &Value) {
-    let (name, input, expected) = (&case["name"], &case["input"], &case["expect"]);
+    let name = &case["name"];
+    let input = &case["input"];
+    let expected = &case["expect"];
     let (spec, server) = metric(case);
     let fake = Fake::new(&Value::Null, &server);
-    let (sources, mut config) = (fake.sources(&case["pods"]), fake.config());
+    let sources = fake.sources(&case["pods"]);
+    let mut config = fake.config();
     config.has_own_tolerances = true;
     if let Some(seconds) = input["cpuInitializationSeconds"].as_u64() {
         config.readiness = Readiness {
@@ -179,7 +187,8 @@ pub(super) async fn check_size(case: &Value) {
             assert_eq!(&shown["averageUtilization"], percent, "{name}");
         }
         Err(error) => {
-            let (found, wanted) = (error.cause.to_string(), expected["error"].as_str());
+            let found = error.cause.to_string();
+            let wanted = expected["error"].as_str();
             let wanted = wanted.unwrap_or_else(|| panic!("{name}: {found}"));
             assert!(found.contains(wanted), "{name}: {found} contains {wanted}");
         }

@@ -66,7 +66,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         .features
         .is_on(PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME);
     let mut keyed = Keyed::<PersistentVolumeClaim>::new(ctx, NAME, "pvcprotection");
-    let (claims, pods) = (keyed.objects().clone(), ctx.informers.shared::<Pod>());
+    let claims = keyed.objects().clone();
+    let pods = ctx.informers.shared::<Pod>();
     let queue = keyed.queue();
     handlers::register(&claims, &pods, &queue, tracks_use);
     let client = ctx.client(DESCRIPTOR.identity);

@@ -121,7 +121,8 @@ mod tests {
             ),
         ];
         for (case, volume, fields, controller, is_held, is_referred_to) in cases {
-            let (pod, claim) = (pod(volume, fields), claim(controller));
+            let pod = pod(volume, fields);
+            let claim = claim(controller);
             let found = (holds(&pod, &claim), refers(&pod, &claim));
             assert_eq!(found, (is_held, is_referred_to), "{case}");
         }

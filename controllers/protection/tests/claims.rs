@@ -228,10 +228,8 @@ fn unused(claim: Value, status: &str) -> Value {
 /// Upstream: the cases of `TestPVCProtectionController` with the feature gate.
 #[tokio::test(start_paused = true)]
 async fn the_condition_unused() {
-    let (yes, no) = (
-        Some(("True", "NoPodsUsingPVC")),
-        Some(("False", "PodUsingPVC")),
-    );
+    let yes = Some(("True", "NoPodsUsingPVC"));
+    let no = Some(("False", "PodUsingPVC"));
     let failed = "update default/persistentvolumeclaims/a/status 500";
     let running = || phase(user("p", "a"), "Running");
     // (case, story, requests, condition)

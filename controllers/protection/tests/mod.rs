@@ -106,7 +106,9 @@ impl World {
     fn sent_by(&self, identity: &str) -> Vec<String> {
         let short = |request: &String| {
             let mut words = request.split(' ');
-            let (verb, path, status) = (words.next()?, words.next()?, words.next()?);
+            let verb = words.next()?;
+            let path = words.next()?;
+            let status = words.next()?;
             let path = path.split('?').next()?;
             let below = path
                 .split_once("/namespaces/")

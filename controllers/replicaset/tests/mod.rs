@@ -465,7 +465,8 @@ async fn a_new_leader_with_an_older_cache_of_pods_writes_no_older_status() {
             world.patch("pods", &format!("{pod}/status"), change).await;
         }
         world.at_rest().await;
-        let (status, writes) = (world.status(), world.writes().len());
+        let status = world.status();
+        let writes = world.writes().len();
         let view = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(world.status(), status, "{why}");

@@ -84,9 +84,11 @@ async fn sync_resource_quota() {
         ]
     };
     let none = || used("0", "0", "0");
-    let (plain, two) = (|| json!({}), || used("200m", "2Gi", "2"));
+    let plain = || json!({});
+    let two = || used("200m", "2Gi", "2");
     let both = || used("600m", "51Gi", "2");
-    let (high, low) = (|| used("500m", "50Gi", "1"), || used("100m", "1Gi", "1"));
+    let high = || used("500m", "50Gi", "1");
+    let low = || used("100m", "1Gi", "1");
     let in_best_effort = || json!({"scopes": ["BestEffort"]});
     // (case, objects, scopes, usage)
     let cases = [

@@ -26,10 +26,8 @@ enum Change {
 async fn token_creation() {
     use Change::{Added, Deleted, Updated};
     let no = || account(&[]);
-    let (missing, regular) = (
-        || account(&["missing-secret-1"]),
-        || account(&["regular-secret-1"]),
-    );
+    let missing = || account(&["missing-secret-1"]);
+    let regular = || account(&["regular-secret-1"]);
     let token = || account(&[SECRET]);
     let complete = || secret(&COMPLETE);
     let without = |field: &str| {

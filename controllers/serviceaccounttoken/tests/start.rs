@@ -31,7 +31,8 @@ async fn without_a_key_the_controller_is_off() {
 async fn files_that_cannot_be_used_end_the_start_in_upstreams_words() {
     let world = World::bare().await;
     let missing = testdata("missing.pem");
-    let (json, ed25519) = (testdata("tokens.json"), testdata("ed25519.pem"));
+    let json = testdata("tokens.json");
+    let ed25519 = testdata("ed25519.pem");
     let p224 = testdata("p224.pem");
     let read = "error reading key for service account token controller";
     let invalid = "data does not contain a valid RSA or ECDSA private key";

@@ -27,7 +27,8 @@ pub(super) fn register(
         sets: sets.store(),
         queue: queue.clone(),
     });
-    let (of_sets, of_pods) = (Arc::clone(&handlers), Arc::clone(&handlers));
+    let of_sets = Arc::clone(&handlers);
+    let of_pods = Arc::clone(&handlers);
     sets.add_handler(move |change| of_sets.queue.add(change.object().key()));
     pods.add_handler(move |change| of_pods.pod_changed(&change));
     claims.add_handler(move |change| handlers.claim_changed(&change));

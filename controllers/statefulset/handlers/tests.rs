@@ -18,11 +18,9 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let (world, tasks, stop) = (
-            World::bare().await,
-            Tasks::default(),
-            CancellationToken::new(),
-        );
+        let world = World::bare().await;
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         for name in ["foo", "bar"] {
             let labels = json!({"app": name});
             let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
@@ -69,7 +67,8 @@ impl Fixture {
     }
 
     async fn after_update(&self, old: PodBuilder, new: PodBuilder) -> Vec<String> {
-        let (old, new) = (&Arc::new(old.build()), &Arc::new(new.build()));
+        let old = &Arc::new(old.build());
+        let new = &Arc::new(new.build());
         self.handlers.pod_changed(&Change::Updated { old, new });
         self.queued().await
     }
@@ -117,7 +116,8 @@ async fn added_pods() {
 async fn updated_pods() {
     let fixture = Fixture::new().await;
     let pod = |owner, app, version| fixture.pod(owner, app, version);
-    let (foo, bar) = (Some("foo"), Some("bar"));
+    let foo = Some("foo");
+    let bar = Some("bar");
     // (upstream's test, before, after, queued)
     let cases: [(&str, PodBuilder, PodBuilder, &[&str]); 7] = [
         (

@@ -104,7 +104,8 @@ impl Plan<'_> {
                 return Turn::wait(None);
             }
             Slot::Empty { ordinal, side } => {
-                let (ordinal, side) = (*ordinal, *side);
+                let ordinal = *ordinal;
+                let side = *side;
                 return Turn::wait([Action::Create { ordinal, side }]);
             }
         };

@@ -82,7 +82,8 @@ impl<'a> Owners<'a> {
             return true;
         }
         let refers = |uid: &Uid| references.iter().any(|owner| owner.uid == *uid);
-        let (to_set, to_pod) = (refers(&self.set.uid), refers(&self.pod.uid));
+        let to_set = refers(&self.set.uid);
+        let to_pod = refers(&self.pod.uid);
         if self.has_unexpected_controller(claim) {
             return !(to_set || to_pod);
         }
@@ -122,7 +123,8 @@ impl<'a> Owners<'a> {
             let is = |api_version: &str, kind: &str, name: &str| {
                 owner["apiVersion"] == api_version && owner["kind"] == kind && owner["name"] == name
             };
-            let (set, pod) = (StatefulSet::RESOURCE, Pod::RESOURCE);
+            let set = StatefulSet::RESOURCE;
+            let pod = Pod::RESOURCE;
             !is(&set.api_version(), &set.kind, &self.set.name)
                 && !is(&pod.api_version(), &pod.kind, self.pod.name)
         });

@@ -121,7 +121,8 @@ fn is_claim_owner_up_to_date() {
 
 #[test]
 fn claim_owner_up_to_date_edge_cases() {
-    let (on_both, on_delete) = ((DELETE, DELETE), (RETAIN, DELETE));
+    let on_both = (DELETE, DELETE);
+    let on_delete = (RETAIN, DELETE);
     // (name, references, policy, right)
     let cases: [(&str, &[&str], _, bool); 8] = [
         (
@@ -223,7 +224,8 @@ fn update_claim_owner_ref_for_set_and_pod() {
         let extra = "custom/v1 random random abc";
         let owners = Owners::new(&set, pod(pod_name, "pod-456"));
         for variation in 0..8 {
-            let (mut before, mut after) = (Vec::new(), Vec::new());
+            let mut before = Vec::new();
+            let mut after = Vec::new();
             for (bit, text) in [(1, &*of_pod), (2, of_set)] {
                 if variation & bit != 0 {
                     before.push(text);

@@ -53,7 +53,8 @@ async fn a_refused_claim_is_reported_twice() {
     world.create(with_claims(web(1))).await;
     world.make_pods_ready().await;
     let events = world.set_events().await;
-    let (first, second) = (&events[0], &events[1]);
+    let first = &events[0];
+    let second = &events[1];
     assert_eq!((&*first.0, &*second.0), ("FailedCreate", "FailedCreate"));
     let claim = "Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: ";
     assert!(first.1.starts_with(claim), "{first:?}");

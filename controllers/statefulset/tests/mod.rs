@@ -224,7 +224,8 @@ async fn an_ordered_set_gets_claims_and_pods_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn a_rolling_update_replaces_the_highest_pod_first() {
     let world = world_with(web(2)).await;
-    let (before, old) = (world.writes().len(), world.set_status());
+    let before = world.writes().len();
+    let old = world.set_status();
     world.roll_set_to("v2").await;
     world.at_rest().await;
     let first = [

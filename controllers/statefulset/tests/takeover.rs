@@ -124,7 +124,8 @@ async fn a_new_leader_with_an_older_cache_of_pods_writes_no_older_status() {
     world.at_rest().await;
     let before = world.cluster.revision();
     world.make_pods_ready().await;
-    let (status, writes) = (world.set_status(), world.writes().len());
+    let status = world.set_status();
+    let writes = world.writes().len();
     assert_eq!(counters(&status), [1; 5]);
     let view = world.take_over_behind(&[DESCRIPTOR], "pods", before).await;
     tokio::time::sleep(A_WHILE).await;

@@ -31,7 +31,8 @@ fn due(timers: &mut Timers, now: Instant) -> Vec<(String, Duration)> {
 /// Upstream: `TestExecute`. Each pod is evicted once, however often it is added.
 #[test]
 fn execute() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     for _ in 0..2 {
         for name in ["1", "2", "3", "4", "5"] {
             assert!(!update(
@@ -49,7 +50,8 @@ fn execute() {
 /// Upstream: `TestExecuteDelayed`.
 #[test]
 fn execute_delayed() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     for name in ["1", "2", "3", "4", "5"] {
         update(&mut timers, name, Tolerance::For(10 * SECOND), now);
     }
@@ -61,7 +63,8 @@ fn execute_delayed() {
 /// Upstream: `TestCancel`, `TestCancelAndRead`.
 #[test]
 fn cancel() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     for name in ["1", "2", "3", "4", "5"] {
         update(&mut timers, name, Tolerance::For(10 * SECOND), now);
     }
@@ -114,7 +117,8 @@ fn a_waiting_timer_keeps_its_deadline_until_it_is_cancelled() {
 
 #[test]
 fn an_eviction_that_runs_is_neither_repeated_nor_reported_as_cancelled() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     update(&mut timers, "a", Tolerance::None, now);
     let running = timers.take_due(now, 1).pop().unwrap();
     for tolerance in [Tolerance::None, Tolerance::For(SECOND)] {
@@ -129,7 +133,8 @@ fn an_eviction_that_runs_is_neither_repeated_nor_reported_as_cancelled() {
 
 #[test]
 fn failed_evictions_are_repeated_with_back_off() {
-    let (mut timers, mut now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let mut now = Instant::now();
     update(&mut timers, "a", Tolerance::None, now);
     let first = now;
     for pause in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
@@ -148,7 +153,8 @@ fn failed_evictions_are_repeated_with_back_off() {
 
 #[test]
 fn a_pod_of_the_same_name_gets_a_timer_of_its_own() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     let pod = key("a");
     timers.update(&pod, &Uid::new("old"), Tolerance::For(SECOND), now);
     let later = now + SECOND / 2;
@@ -165,7 +171,8 @@ fn a_pod_of_the_same_name_gets_a_timer_of_its_own() {
 
 #[test]
 fn at_most_the_limit_of_evictions_starts_and_the_others_can_be_cancelled() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     for name in ["a", "b", "c"] {
         update(&mut timers, name, Tolerance::None, now);
     }
@@ -176,7 +183,8 @@ fn at_most_the_limit_of_evictions_starts_and_the_others_can_be_cancelled() {
 
 #[test]
 fn an_endless_toleration_never_fires() {
-    let (mut timers, now) = (Timers::default(), Instant::now());
+    let mut timers = Timers::default();
+    let now = Instant::now();
     update(&mut timers, "a", Tolerance::For(Duration::MAX), now);
     assert_eq!(timers.next(), None);
 }

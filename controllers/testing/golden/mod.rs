@@ -220,7 +220,8 @@ async fn run(suite: &Suite, scenarios: &[Scenario]) {
 
 /// The first different line, with its number.
 fn first_difference(expected: &str, found: &str) -> Option<String> {
-    let (mut expected, mut found) = (expected.lines(), found.lines());
+    let mut expected = expected.lines();
+    let mut found = found.lines();
     let mut number = 0;
     loop {
         number += 1;

@@ -68,7 +68,8 @@ enum Pods {
 impl Case {
     /// Loads the DaemonSet, its revisions and its pods.
     fn load(&self, world: &World, pods: Pods) {
-        let (metadata, revision) = (&self.object["metadata"], &self.controller_revision);
+        let metadata = &self.object["metadata"];
+        let revision = &self.controller_revision;
         let namespace = &metadata["namespace"];
         let load = |object: Value| world.cluster.load(object).unwrap();
         load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
@@ -111,7 +112,8 @@ impl Case {
         let count = |counts: &dyn Fn(&(&str, &Value, bool)) -> bool| {
             on_nodes.clone().filter(|pod| counts(pod)).count()
         };
-        let (all, ready) = (count(&|_| true), count(&|pod| pod.2));
+        let all = count(&|_| true);
+        let ready = count(&|pod| pod.2);
         ds["status"] = json!({
             "currentNumberScheduled": all, "desiredNumberScheduled": all, "numberMisscheduled": 0, "numberReady": ready,
             "numberAvailable": ready, "numberUnavailable": all - ready, "observedGeneration": 2,

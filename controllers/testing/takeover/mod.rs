@@ -155,7 +155,8 @@ impl RecordedState {
 
 /// Pod number `n` of a ReplicaSet, on a node.
 fn pod_of(rs: &Value, n: u64, ready: bool) -> Value {
-    let (metadata, template) = (&rs["metadata"], &rs["spec"]["template"]);
+    let metadata = &rs["metadata"];
+    let template = &rs["spec"]["template"];
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -246,7 +247,8 @@ fn variants() -> Vec<RecordedState> {
     let complete = || RecordedState::of("defaults: all pods of the new ReplicaSet marked ready");
     // The objects of `complete` are the Deployment, an empty old ReplicaSet, and the new one with
     // two pods.
-    let (old, new) = (1, 2);
+    let old = 1;
+    let new = 2;
     let template = |field: &str| format!("/spec/template/spec/{field}");
     let resources = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}});
     let mut with_null = complete().deployment()["spec"]["template"]["metadata"].clone();
@@ -375,10 +377,8 @@ fn load_replica_set_without_owner(world: &World) {
 fn load_replication_controllers(world: &World) {
     let rest =
         RecordedState::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xffe);
-    let (set, namespace) = (
-        &rest.objects[2],
-        &rest.deployment()["metadata"]["namespace"],
-    );
+    let set = &rest.objects[2];
+    let namespace = &rest.deployment()["metadata"]["namespace"];
     world
         .cluster
         .load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))

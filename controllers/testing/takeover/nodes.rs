@@ -97,7 +97,8 @@ fn renew(world: &World, nodes: &[u32]) {
 /// Renews the Leases of these nodes from now on.
 pub(super) fn renew_named(world: &World, nodes: impl IntoIterator<Item = impl Into<String>>) {
     let nodes: Vec<String> = nodes.into_iter().map(Into::into).collect();
-    let (cluster, clock) = (world.cluster.clone(), world.clock.clone());
+    let cluster = world.cluster.clone();
+    let clock = world.clock.clone();
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_secs(10)).await;

@@ -72,7 +72,8 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, expr: &mut Expr) -> Type {
-        let (id, at) = (expr.id, expr.at);
+        let id = expr.id;
+        let at = expr.at;
         let dotted = matches!(
             expr.kind,
             Kind::Select {
@@ -117,7 +118,8 @@ impl Checker<'_> {
                 Type::list(element.unwrap_or_else(|| self.fresh()))
             }
             Kind::Map(entries) => {
-                let (mut keys, mut values) = (None, None);
+                let mut keys = None;
+                let mut values = None;
                 for (key, value, optional) in entries {
                     let ty = self.check(key);
                     keys = Some(self.joined(keys, ty));
@@ -418,7 +420,8 @@ impl Checker<'_> {
 
     /// Whether one of two types can stand for the other; binds variables.
     fn assignable(&mut self, a: &Type, b: &Type) -> bool {
-        let (a, b) = (self.resolved(a, false), self.resolved(b, false));
+        let a = self.resolved(a, false);
+        let b = self.resolved(b, false);
         match (&a, &b) {
             (Type::Var(a), Type::Var(b)) if a == b => true,
             (Type::Var(number), ty) | (ty, Type::Var(number)) => {

@@ -301,7 +301,8 @@ impl<'a> Estimate<'a> {
     ) -> (u64, Option<u64>) {
         let first = args.first();
         let mut arg = |index: usize| args.get(index).map_or(UNKNOWN, |arg| self.size(arg));
-        let (a, b) = (arg(0), arg(1));
+        let a = arg(0);
+        let b = arg(1);
         let of_target = target.map(|target| self.size(target));
         let on = of_target.unwrap_or(UNKNOWN);
         match function {
@@ -476,7 +477,9 @@ impl<'a> Estimate<'a> {
         };
         let path = self.path(&fold.range);
         let values = if is_list { "@items" } else { "@values" };
-        let (keys, key, value) = ("@keys", entry.map(|e| e.key), entry.map(|e| e.value));
+        let keys = "@keys";
+        let key = entry.map(|e| e.key);
+        let value = entry.map(|e| e.value);
         let first = match (is_list, &fold.var2) {
             (true, None) => (below(values, path.clone()), value),
             (true, Some(_)) => (Vec::new(), Some(1)),

@@ -65,7 +65,9 @@ fn parse(signature: &'static str, call: Call) -> (&'static str, Overload) {
 
 /// The parts between commas outside of parentheses.
 fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+    let mut parts = Vec::new();
+    let mut depth = 0;
+    let mut start = 0;
     for (at, letter) in text.char_indices() {
         match letter {
             '(' => depth += 1,

@@ -194,7 +194,9 @@ impl Lexer<'_> {
     /// A text or bytes, if one begins here: prefixes `r` and `b`, one or three quotes.
     fn text(&mut self) -> Result<Option<TokenKind>, Issue> {
         let start = self.at;
-        let (mut raw, mut bytes, mut ahead) = (false, false, 0);
+        let mut raw = false;
+        let mut bytes = false;
+        let mut ahead = 0;
         while let Some(letter) = self.peek(ahead) {
             match letter {
                 'r' | 'R' if !raw => raw = true,

@@ -124,7 +124,8 @@ impl Builder<'_> {
 
     /// `accumulator + [item]`
     fn appended(&mut self, item: Expr) -> Expr {
-        let (accumulator, item) = (self.accumulator(), self.list(vec![item]));
+        let accumulator = self.accumulator();
+        let item = self.list(vec![item]);
         self.call("_+_", vec![accumulator, item])
     }
 
@@ -177,7 +178,8 @@ fn comprehension(
             (b.bool(false), condition, step, accumulator)
         }
         "exists_one" | "existsOne" => {
-            let (count, one) = (b.accumulator(), b.literal(Val::Int(1)));
+            let count = b.accumulator();
+            let one = b.literal(Val::Int(1));
             let counted = b.call("_+_", vec![count, one]);
             let step = b.filtered(Some(body), counted);
             let one = b.literal(Val::Int(1));
@@ -231,7 +233,8 @@ fn is_namespace(target: &Expr) -> bool {
 fn bound(nodes: &mut Nodes, at: usize, mut args: Vec<Expr>) -> Expr {
     let problem = "cel.bind() variable names must be simple identifiers";
     let name = variable(nodes, &args[0], problem);
-    let (result, value) = (args.remove(2), args.remove(1));
+    let result = args.remove(2);
+    let value = args.remove(1);
     bind(&mut Builder { nodes, at }, name, value, result)
 }
 
@@ -258,7 +261,8 @@ fn optional(nodes: &mut Nodes, at: usize, name: &str, target: Expr, mut args: Ve
     let var = variable(nodes, &args[0], &problem);
     let body = args.remove(1);
     let mut b = Builder { nodes, at };
-    let (first, second) = (b.ident(TARGET), b.ident(TARGET));
+    let first = b.ident(TARGET);
+    let second = b.ident(TARGET);
     let has = call(b.nodes, at, "hasValue".to_owned(), Some(first), Vec::new());
     let value = call(b.nodes, at, "value".to_owned(), Some(second), Vec::new());
     let mut bound = bind(&mut b, var, value, body);
@@ -274,7 +278,8 @@ fn optional(nodes: &mut Nodes, at: usize, name: &str, target: Expr, mut args: Ve
 fn sorted(nodes: &mut Nodes, at: usize, target: Expr, args: Vec<Expr>) -> Expr {
     const INPUT: &str = "@__sortBy_input__";
     let mut b = Builder { nodes, at };
-    let (input, again) = (b.ident(INPUT), b.ident(INPUT));
+    let input = b.ident(INPUT);
+    let again = b.ident(INPUT);
     let keys = comprehension(b.nodes, at, "map", input, args, 1);
     let result = call(
         b.nodes,

@@ -166,7 +166,8 @@ impl Parser {
         function: &str,
         mut term: impl FnMut(&mut Self) -> Result<Expr, Issue>,
     ) -> Result<Expr, Issue> {
-        let (mut terms, mut places) = (vec![term(self)?], Vec::new());
+        let mut terms = vec![term(self)?];
+        let mut places = Vec::new();
         while let Some(at) = self.take(sign) {
             places.push(at);
             terms.push(term(self)?);
@@ -175,7 +176,8 @@ impl Parser {
         while terms.len() > 1 {
             let mut joined = Vec::with_capacity(terms.len().div_ceil(2));
             let mut between = Vec::with_capacity(places.len() / 2);
-            let (mut rest, mut signs) = (terms.into_iter(), places.into_iter());
+            let mut rest = terms.into_iter();
+            let mut signs = places.into_iter();
             while let Some(left) = rest.next() {
                 match (rest.next(), signs.next()) {
                     (Some(right), Some(at)) => {
@@ -226,7 +228,8 @@ impl Parser {
 
     fn unary(&mut self) -> Result<Expr, Issue> {
         let sign = if self.is("!") { "!" } else { "-" };
-        let (start, mut count) = (self.token().at, 0);
+        let start = self.token().at;
+        let mut count = 0;
         while self.is(sign) {
             // A minus directly before a number belongs to the number.
             if sign == "-" && matches!(self.tokens[self.at + 1].kind, TokenKind::Literal(_)) {

@@ -28,7 +28,8 @@ pub(super) fn display(source: &str, issues: &[Issue]) -> String {
 }
 
 fn one(source: &str, issue: &Issue) -> String {
-    let (mut line, mut start) = (1, 0);
+    let mut line = 1;
+    let mut start = 0;
     for (offset, letter) in source.chars().enumerate().take(issue.at) {
         if letter == '\n' {
             line += 1;

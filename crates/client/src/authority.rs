@@ -179,7 +179,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_changed_file_is_used_and_an_invalid_file_is_ignored() {
         let pair = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-        let (old, new) = (pair("old"), pair("new"));
+        let old = pair("old");
+        let new = pair("new");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.crt");
         std::fs::write(&path, old.cert.pem()).unwrap();

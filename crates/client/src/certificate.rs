@@ -101,7 +101,8 @@ impl CertificateFiles {
     {
         let services = Arc::new(PerCertificate::new(make));
         tower::service_fn(move |request: Request<Body>| {
-            let (files, services) = (Arc::clone(&self), Arc::clone(&services));
+            let files = Arc::clone(&self);
+            let services = Arc::clone(&services);
             async move {
                 let pair = files.0.current().await;
                 let mut service = services.showing(pair.cert.first());
@@ -141,11 +142,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_changed_certificate_is_used_on_new_connections() {
         let directory = tempfile::tempdir().unwrap();
-        let (certificate, key) = (
-            directory.path().join("tls.crt"),
-            directory.path().join("tls.key"),
-        );
-        let (old, new) = (pem(), pem());
+        let certificate = directory.path().join("tls.crt");
+        let key = directory.path().join("tls.key");
+        let old = pem();
+        let new = pem();
         let write = |certificate_pem: &str, key_pem: &str| {
             std::fs::write(&certificate, certificate_pem).unwrap();
             std::fs::write(&key, key_pem).unwrap();

@@ -232,7 +232,8 @@ where
     let limit = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let url = config.cluster_url.clone();
     let dial: Dial = Arc::new(move || {
-        let (mut https, url) = (https.clone(), url.clone());
+        let mut https = https.clone();
+        let url = url.clone();
         Box::pin(async move {
             let connection = timeout(limit, async {
                 https.ready().await?;
@@ -248,7 +249,8 @@ where
             })
         })
     });
-    let (server, metrics) = (host(&config), transports.pool_metrics());
+    let server = host(&config);
+    let metrics = transports.pool_metrics();
     let make = move || Pool::new(&server, Arc::clone(&dial), pings, &metrics);
     match (plugin, certificate) {
         (Some(plugin), _) => client_for(&config, plugin.over(make)),

@@ -89,7 +89,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::new(AtomicUsize::new(0));
-        let (counter, accepting) = (Arc::clone(&connections), acceptor.clone());
+        let counter = Arc::clone(&connections);
+        let accepting = acceptor.clone();
         tokio::spawn(async move {
             loop {
                 let (tcp, _) = listener.accept().await.unwrap();
@@ -231,8 +232,8 @@ async fn forward(port: u16, frozen: Arc<AtomicBool>) -> u16 {
         loop {
             let (inward, _) = listener.accept().await.unwrap();
             let outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            let ((in_read, in_write), (out_read, out_write)) =
-                (inward.into_split(), outward.into_split());
+            let (in_read, in_write) = inward.into_split();
+            let (out_read, out_write) = outward.into_split();
             tokio::spawn(pump(in_read, out_write, Arc::clone(&frozen)));
             tokio::spawn(pump(out_read, in_write, Arc::clone(&frozen)));
         }
@@ -406,7 +407,8 @@ async fn a_socks_proxy_resolves_the_name_and_forwards_the_connection() {
 /// An HTTP proxy over TLS with the certificate of `server`. It connects to `server`.
 async fn proxy_over_tls(server: &Server, acceptor: TlsAcceptor) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (own, port) = (listener.local_addr().unwrap().port(), server.port);
+    let own = listener.local_addr().unwrap().port();
+    let port = server.port;
     tokio::spawn(async move {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();

@@ -513,7 +513,8 @@ impl Exchange {
         };
         progress();
         let mut chunks = response.into_body().into_data_stream();
-        let (mut pieces, mut length) = (Vec::new(), 0);
+        let mut pieces = Vec::new();
+        let mut length = 0;
         while let Some(piece) = chunks.next().await {
             progress();
             let piece = piece?;

@@ -70,7 +70,8 @@ impl HttpService {
     pub fn holding_back(&self, held: Arc<dyn Fn(HeldWrite) + Send + Sync>) -> Self {
         let service = self.clone();
         Self::layered(tower::service_fn(move |request: Request<Body>| {
-            let (service, held) = (service.clone(), Arc::clone(&held));
+            let service = service.clone();
+            let held = Arc::clone(&held);
             async move {
                 if is_harmless(request.method(), request.uri().path()) {
                     return service.send(request).await;
@@ -188,10 +189,8 @@ mod tests {
             settings,
             ClientMetrics::register(&Registry::new()).unwrap(),
         );
-        let (pods, pod) = (
-            Target::collection::<Pod>("a"),
-            Target::named::<Pod>("a", "b"),
-        );
+        let pods = Target::collection::<Pod>("a");
+        let pod = Target::named::<Pod>("a", "b");
         let patch = json!({"metadata": {"labels": {"x": "y"}}});
         let refusals = [
             client.create(pods, &patch).await,

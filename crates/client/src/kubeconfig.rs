@@ -76,8 +76,9 @@ impl Kubeconfig {
             Some(Value::String(text)) => Ok(text),
             Some(_) => Err(malformed(path)),
         };
-        let (kind, version, current_context) =
-            (text("kind")?, text("apiVersion")?, text("current-context")?);
+        let kind = text("kind")?;
+        let version = text("apiVersion")?;
+        let current_context = text("current-context")?;
         if !matches!(kind.as_str(), "" | "Config") || !matches!(version.as_str(), "" | "v1") {
             return Err(problem(format!(
                 "kind {kind:?} of version {version:?} is not a kubeconfig, which is Config of v1"
@@ -94,11 +95,9 @@ impl Kubeconfig {
             }
             Ok(entries)
         };
-        let (contexts, clusters, users) = (
-            list("contexts", "context")?,
-            list("clusters", "cluster")?,
-            list("users", "user")?,
-        );
+        let contexts = list("contexts", "context")?;
+        let clusters = list("clusters", "cluster")?;
+        let users = list("users", "user")?;
         let read = Self {
             origins: vec![path.to_owned()],
             current_context,
@@ -167,11 +166,10 @@ impl Kubeconfig {
                 )));
             }
         };
-        let (cluster_name, user_name) = (
-            text(&context, "cluster").to_owned(),
-            text(&context, "user").to_owned(),
-        );
-        let (cluster, user) = (self.clusters.get(&cluster_name), self.users.get(&user_name));
+        let cluster_name = text(&context, "cluster").to_owned();
+        let user_name = text(&context, "user").to_owned();
+        let cluster = self.clusters.get(&cluster_name);
+        let user = self.users.get(&user_name);
         let lacks_cluster = match cluster {
             Some(cluster) if !without_empty(cluster).is_empty() => None,
             Some(_) => Some(format!(
@@ -213,7 +211,9 @@ impl Current {
     }
 
     fn problems_of_cluster(&self) -> Vec<String> {
-        let (name, cluster, mut problems) = (&self.cluster_name, &self.cluster, Vec::new());
+        let name = &self.cluster_name;
+        let cluster = &self.cluster;
+        let mut problems = Vec::new();
         if cluster.server.is_none() {
             problems.push(format!(
                 "no server found for cluster {name:?}; add it or set --master"
@@ -238,7 +238,9 @@ impl Current {
     }
 
     fn problems_of_user(&self) -> Vec<String> {
-        let (name, user, mut problems) = (&self.user_name, &self.user, Vec::new());
+        let name = &self.user_name;
+        let user = &self.user;
+        let mut problems = Vec::new();
         let has = |key| self.typed.contains_key(key);
         if has("client-certificate") || has("client-certificate-data") {
             for (file, data) in [

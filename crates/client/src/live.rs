@@ -410,7 +410,8 @@ mod tests {
             objects.iter().map(decode).collect()
         };
         for (why, live, cached, expected) in cases {
-            let (live, cached) = (build(live), build(cached));
+            let live = build(live);
+            let cached = build(cached);
             let found = seen_at(
                 live.iter().map(Object::meta),
                 9,

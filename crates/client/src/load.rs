@@ -142,7 +142,8 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
         return Err(file.refused(problems.join("; ")));
     }
     if current.lacks_user {
-        let (kubeconfig, user) = (file.origin(), &current.user_name);
+        let kubeconfig = file.origin();
+        let user = &current.user_name;
         tracing::warn!(kubeconfig = %kubeconfig.display(), user, "the kubeconfig lacks the user of its current context; requests carry no credentials");
     }
 
@@ -380,7 +381,8 @@ impl Pod {
                 }
             })?;
         let file = |name: &str| self.directory.join(name).to_string_lossy().into_owned();
-        let (token, authority) = (file("token"), file("ca.crt"));
+        let token = file("token");
+        let authority = file("ca.crt");
         read("token", &token).map_err(|problem| ConfigError::InCluster { problem })?;
         let mut config = plain(&address);
         config.auth_info.token_file = Some(token);
@@ -509,7 +511,8 @@ mod tests {
         let home = home();
         let encoded =
             |name: &str| BASE64_STANDARD.encode(std::fs::read(home.path().join(name)).unwrap());
-        let (certificate, key) = (encoded("tls.crt"), encoded("tls.key"));
+        let certificate = encoded("tls.crt");
+        let key = encoded("tls.key");
         // (why, fields of the cluster besides its server, fields of the user)
         let cases = [
             ("no credentials", String::new(), String::new()),

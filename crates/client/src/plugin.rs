@@ -304,7 +304,8 @@ impl Plugin {
     {
         let services = Arc::new(PerCertificate::new(make));
         tower::service_fn(move |mut request: Request<Body>| {
-            let (plugin, services) = (Arc::clone(&self), Arc::clone(&services));
+            let plugin = Arc::clone(&self);
+            let services = Arc::clone(&services);
             async move {
                 let credentials = plugin
                     .credentials()

@@ -28,7 +28,8 @@ struct Program {
 
 impl Program {
     fn printing(outputs: &[Value]) -> Self {
-        let (transports, metrics) = (Transports::new().unwrap(), Registry::new());
+        let transports = Transports::new().unwrap();
+        let metrics = Registry::new();
         transports.register(&metrics).unwrap();
         let program = Self {
             directory: tempfile::tempdir().unwrap(),

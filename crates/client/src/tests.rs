@@ -728,13 +728,14 @@ async fn at_shutdown_unsent_requests_end_at_once_and_sent_writes_continue() {
         tokio::time::sleep(Duration::from_millis(2500)).await;
         stop.cancel();
     };
-    let (body, write) = (json!({}), |n: u64| {
+    let body = json!({});
+    let write = |n: u64| {
         let (client, began) = (client.clone(), began);
         async move {
             tokio::time::sleep_until(began + Duration::from_millis(n)).await;
             client.replace(WEB, &json!({})).await
         }
-    });
+    };
     let outcomes = tokio::join!(
         async { at(write(0).await) },
         async {
@@ -850,10 +851,8 @@ async fn a_metadata_only_client_requests_partial_objects() {
     client.get_path_as("/api", "application/x").await.unwrap();
     let form =
         |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
-    let (one, list) = (
-        form("PartialObjectMetadata"),
-        form("PartialObjectMetadataList"),
-    );
+    let one = form("PartialObjectMetadata");
+    let list = form("PartialObjectMetadataList");
     assert_eq!(
         *accepted.lock(),
         [

@@ -36,7 +36,8 @@ impl TokenFile {
     {
         let token = Arc::new(self.0);
         tower::service_fn(move |mut request: Request<Body>| {
-            let (token, mut service) = (Arc::clone(&token), service.clone());
+            let token = Arc::clone(&token);
+            let mut service = service.clone();
             async move {
                 request
                     .headers_mut()

@@ -79,7 +79,8 @@ impl<O: Object> Cleaner<O> {
 
     /// After an error, the next pass tries again.
     async fn delete(&self, object: &O, reason: &'static str) {
-        let (kind, meta) = (&*O::RESOURCE.kind, object.meta());
+        let kind = &*O::RESOURCE.kind;
+        let meta = object.meta();
         let options = Delete::exactly(meta).unchanged_since(meta.resource_version);
         let answer = self.client.delete(Target::of::<O>(meta), &options).await;
         let object = object.key();

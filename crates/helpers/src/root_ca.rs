@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn a_bundle_has_certificates_and_no_unreadable_one() {
-        let (one, other) = (certificate(), certificate());
+        let one = certificate();
+        let other = certificate();
         let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let headers = one.replacen("-----\n", "-----\nProc-Type: 4,ENCRYPTED\n\n", 1);

@@ -84,7 +84,8 @@ fn compact(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     for character in text.chars() {
         match character {
             ' ' | '\n' | '\r' | '\t' if !in_string => continue,

@@ -212,7 +212,8 @@ mod tests {
             "status": {"numberReady": 2, "collisionCount": 0, "conditions": [{"type": "A"}]},
         });
         let ds = decode(&object);
-        let (spec, status) = (&ds.spec, &ds.status);
+        let spec = &ds.spec;
+        let status = &ds.status;
         assert_eq!(ds.template_generation(), Some(3));
         assert_eq!(
             (spec.min_ready_seconds, spec.revision_history_limit),

@@ -355,7 +355,8 @@ mod tests {
             .iter()
             .map(|of| (&*of.api_group, &*of.resource, &*of.name, of.uid.clone()))
             .collect();
-        let (u, v) = (Some(Uid::new("u")), Some(Uid::new("v")));
+        let u = Some(Uid::new("u"));
+        let v = Some(Uid::new("v"));
         assert_eq!(
             consumers,
             [

@@ -173,7 +173,8 @@ impl fmt::Display for GoDuration {
 /// Writes a duration of at least one second, with all units from the largest one down.
 fn write_seconds(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
     let minute = MINUTES.unsigned_abs();
-    let (minutes, seconds) = (nanos / minute, nanos % minute);
+    let minutes = nanos / minute;
+    let seconds = nanos % minute;
     if minutes >= 60 {
         write!(f, "{}h{}m", minutes / 60, minutes % 60)?;
     } else if minutes > 0 {
@@ -184,7 +185,8 @@ fn write_seconds(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
 
 /// `value / unit` without trailing zeros; `unit` is a power of ten.
 fn decimal(value: u64, unit: u64) -> String {
-    let (whole, fraction) = (value / unit, value % unit);
+    let whole = value / unit;
+    let fraction = value % unit;
     if fraction == 0 {
         return whole.to_string();
     }

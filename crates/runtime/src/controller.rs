@@ -285,8 +285,10 @@ impl ControllerContext {
             registry,
             queue_metrics,
         } = parts;
-        let (tasks, stop) = (Arc::default(), CancellationToken::new());
-        let (options, shared) = (Arc::default(), Arc::default());
+        let tasks = Arc::default();
+        let stop = CancellationToken::new();
+        let options = Arc::default();
+        let shared = Arc::default();
         Self {
             debug: DebugPages::default(),
             informers,

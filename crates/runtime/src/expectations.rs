@@ -203,7 +203,8 @@ mod tests {
             ("one too many, as an adopted pod may be", 10, 11, true),
         ];
         for (why, expected, observed, satisfied) in cases {
-            let (expectations, rs) = (Expectations::default(), owner("rs"));
+            let expectations = Expectations::default();
+            let rs = owner("rs");
             expectations.expect_creations(&rs, expected);
             for _ in 0..observed {
                 expectations.creation_observed(&rs);
@@ -214,7 +215,8 @@ mod tests {
 
     #[test]
     fn observations_may_come_from_many_threads() {
-        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        let expectations = Expectations::default();
+        let rs = owner("rs");
         expectations.expect_creations(&rs, 41);
         std::thread::scope(|threads| {
             for _ in 0..40 {
@@ -228,7 +230,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_expected_deletion_counts_once() {
-        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        let expectations = Expectations::default();
+        let rs = owner("rs");
         expectations.expect_deletions(&rs, pods(&["pod-1", "pod-2"]));
         for (why, pod, satisfied) in [
             ("a pod without expectation", "pod-9", false),
@@ -244,7 +247,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn creations_and_deletions_do_not_satisfy_each_other() {
-        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        let expectations = Expectations::default();
+        let rs = owner("rs");
         expectations.expect_creations(&rs, 1);
         expectations.deletion_observed(&rs, &owner("pod-1"));
         assert!(!expectations.satisfied(&rs));
@@ -255,7 +259,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn creations_and_deletions_of_one_record_are_both_awaited() {
-        let (expectations, ds) = (Expectations::default(), owner("ds"));
+        let expectations = Expectations::default();
+        let ds = owner("ds");
         expectations.expect(&ds, 1, pods(&["pod-1"]));
         expectations.creation_observed(&ds);
         expectations.creation_observed(&ds);
@@ -266,7 +271,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_expectation_replaces_the_old_one() {
-        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        let expectations = Expectations::default();
+        let rs = owner("rs");
         expectations.expect_creations(&rs, 7);
         expectations.expect_deletions(&rs, pods(&["pod-1"]));
         expectations.deletion_observed(&rs, &owner("pod-1"));
@@ -280,7 +286,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn record_expires_after_five_minutes() {
-        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        let expectations = Expectations::default();
+        let rs = owner("rs");
         assert_eq!(expectations.expires_in(&rs), None);
         expectations.expect_creations(&rs, 1);
         tokio::time::advance(TIMEOUT).await;
@@ -300,7 +307,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn owners_do_not_share_records_and_forgetting_one_keeps_the_other() {
         let expectations = Expectations::default();
-        let (a, b) = (owner("a"), owner("b"));
+        let a = owner("a");
+        let b = owner("b");
         expectations.expect_creations(&a, 1);
         expectations.expect_creations(&b, 1);
         expectations.forget(&a);
@@ -324,16 +332,15 @@ mod interleavings {
     #[test]
     fn creations_are_satisfied_only_after_all_were_observed() {
         in_many_orders(|| {
-            let (expectations, rs) = (
-                Arc::new(Expectations::default()),
-                ObjectKey::new("default", "rs"),
-            );
+            let expectations = Arc::new(Expectations::default());
+            let rs = ObjectKey::new("default", "rs");
             let created = Arc::new(AtomicU64::new(0));
             expectations.expect_creations(&rs, 2);
             let observers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (expectations, rs, created) =
-                        (Arc::clone(&expectations), rs.clone(), Arc::clone(&created));
+                    let expectations = Arc::clone(&expectations);
+                    let rs = rs.clone();
+                    let created = Arc::clone(&created);
                     thread::spawn(move || {
                         created.fetch_add(1, SeqCst);
                         expectations.creation_observed(&rs);
@@ -351,13 +358,12 @@ mod interleavings {
     #[test]
     fn expired_record_does_not_affect_its_successor() {
         in_many_orders(|| {
-            let (expectations, rs) = (
-                Arc::new(Expectations::default()),
-                ObjectKey::new("default", "rs"),
-            );
+            let expectations = Arc::new(Expectations::default());
+            let rs = ObjectKey::new("default", "rs");
             expectations.expect_creations(&rs, 1);
             let reader = {
-                let (expectations, rs) = (Arc::clone(&expectations), rs.clone());
+                let expectations = Arc::clone(&expectations);
+                let rs = rs.clone();
                 thread::spawn(move || {
                     let left = expectations.expires_in(&rs);
                     assert!(
@@ -368,7 +374,8 @@ mod interleavings {
                 })
             };
             let observer = {
-                let (expectations, rs) = (Arc::clone(&expectations), rs.clone());
+                let expectations = Arc::clone(&expectations);
+                let rs = rs.clone();
                 thread::spawn(move || expectations.creation_observed(&rs))
             };
             block_on(pass(TIMEOUT + Duration::from_millis(1)));
@@ -389,16 +396,15 @@ mod interleavings {
     #[test]
     fn deletion_observed_on_two_threads_counts_once() {
         in_many_orders(|| {
-            let (expectations, rs) = (
-                Arc::new(Expectations::default()),
-                ObjectKey::new("default", "rs"),
-            );
+            let expectations = Arc::new(Expectations::default());
+            let rs = ObjectKey::new("default", "rs");
             let [one, two] = ["one", "two"].map(|name| ObjectKey::new("default", name));
             expectations.expect_deletions(&rs, [one.clone(), two.clone()].into());
             let observers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (expectations, rs, one) =
-                        (Arc::clone(&expectations), rs.clone(), one.clone());
+                    let expectations = Arc::clone(&expectations);
+                    let rs = rs.clone();
+                    let one = one.clone();
                     thread::spawn(move || expectations.deletion_observed(&rs, &one))
                 })
                 .collect();

@@ -135,7 +135,8 @@ impl<O: Object> Keyed<O> {
         workers: usize,
         syncer: S,
     ) -> Box<dyn Controller> {
-        let (controller, queue) = (self.controller, self.queue.clone());
+        let controller = self.controller;
+        let queue = self.queue.clone();
         boxed(controller, queue, workers, self.runner(syncer))
     }
 
@@ -183,7 +184,8 @@ impl<S: ObjectSyncer> Runner<S> {
     /// True if the sync of `key` has to wait for a cache. Then `key` returns to the queue as soon
     /// as that cache has our writes.
     fn waits_for_cache(&self, key: &ObjectKey) -> bool {
-        let (queue, again) = (self.queue.clone(), key.clone());
+        let queue = self.queue.clone();
+        let again = key.clone();
         let Some(behind) = self.writes.wait_for_cache(key, move || queue.add(again)) else {
             return false;
         };

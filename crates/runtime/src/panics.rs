@@ -152,10 +152,8 @@ mod tests {
             .env_remove("RUST_BACKTRACE")
             .output()
             .unwrap();
-        let (stdout, stderr) = (
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        );
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{stdout}{stderr}");
         let (head, rest) = stderr.split_once(':').unwrap();
         assert!(

@@ -118,7 +118,8 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     });
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
-        let (worker, stop) = (Arc::clone(&worker), stop.clone());
+        let worker = Arc::clone(&worker);
+        let stop = stop.clone();
         tasks.spawn(worker.run(stop));
     }
     // As upstream: with zero workers the controller runs until it is stopped, and syncs nothing.
@@ -207,7 +208,8 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             };
             let Some(item) = item else { return };
             let span = tracing::info_span!(target: SPANS, "sync", controller = self.controller, key = %item.key);
-            let (worker, stop) = (Arc::clone(&self), stop.clone());
+            let worker = Arc::clone(&self);
+            let stop = stop.clone();
             // Formatted only if somebody looks at writes.
             let name = self
                 .queue
@@ -243,7 +245,8 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
         let began = Instant::now();
         tracing::trace!("Started syncing");
         let outcome = panics::catch(self.sync(key)).await;
-        let (result, duration) = (result_of(&outcome), began.elapsed());
+        let result = result_of(&outcome);
+        let duration = began.elapsed();
         tracing::trace!(result, ?duration, "Finished syncing");
         self.queue
             .metrics()
@@ -688,7 +691,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reported_errors_are_a_millisecond_apart() {
-        let (pace, started) = (ErrorPace::default(), Instant::now());
+        let pace = ErrorPace::default();
+        let started = Instant::now();
         for expected in 0..5 {
             pace.wait().await;
             assert_eq!(started.elapsed(), expected * MS);

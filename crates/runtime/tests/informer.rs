@@ -100,7 +100,8 @@ impl TestInformer {
         let listener = Arc::new(Mutex::new(Listener::default()));
         let receiving = Arc::clone(&listener);
         informer.add_handler(move |change| receiving.lock().receive(change));
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         factory.start(&tasks, &stop);
         let test = Self {
             cluster,
@@ -373,7 +374,8 @@ async fn run_with_random_faults(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let test = TestInformer::start().await;
     let faults = test.cluster.faults();
-    let (awaited, seen) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let awaited = AtomicUsize::new(0);
+    let seen = Arc::new(AtomicUsize::new(0));
     let mut rules = Vec::new();
     let end = Instant::now() + Duration::from_secs(1200);
     while Instant::now() < end {
@@ -392,7 +394,8 @@ async fn run_with_random_faults(seed: u64) {
                 }
             };
             awaited.fetch_add(1, Ordering::Relaxed);
-            let (seen, store) = (Arc::clone(&seen), test.informer.store());
+            let seen = Arc::clone(&seen);
+            let store = test.informer.store();
             test.informer.when_seen(version, move || {
                 assert!(
                     store.resource_version() >= version,

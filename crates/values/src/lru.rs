@@ -99,7 +99,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
             self.nodes[at as usize] = node;
             at
         };
-        let (nodes, hasher) = (&self.nodes, &self.hasher);
+        let nodes = &self.nodes;
+        let hasher = &self.hasher;
         self.table
             .insert_unique(hash, at, |at| hasher.hash_one(nodes[*at as usize].key));
         at
@@ -187,7 +188,8 @@ mod tests {
     #[test]
     fn the_map_behaves_like_a_list_in_the_order_of_use() {
         for capacity in [1, 2, 7, 64] {
-            let (mut lru, mut list) = (Lru::new(capacity), Vec::<(u32, u32)>::new());
+            let mut lru = Lru::new(capacity);
+            let mut list = Vec::<(u32, u32)>::new();
             let mut key = 1_u32;
             for now in 0..2_000 {
                 key = key.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -221,7 +221,8 @@ pub static CLUSTER_TRUST_BUNDLES: ResourceType = trust_bundles("v1beta1");
 pub static ALPHA_CLUSTER_TRUST_BUNDLES: ResourceType = trust_bundles("v1alpha1");
 
 const fn trust_bundles(version: &'static str) -> ResourceType {
-    let (kind, plural) = ("ClusterTrustBundle", "clustertrustbundles");
+    let kind = "ClusterTrustBundle";
+    let plural = "clustertrustbundles";
     ResourceType::new("certificates.k8s.io", version, kind, plural, false)
 }
 

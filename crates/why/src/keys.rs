@@ -112,10 +112,8 @@ fn of_state(state: &KeyState, now: Timestamp, namespace: &str) -> Vec<Reason> {
 
 /// The reason if the status of `doc` is older than its spec.
 pub fn not_observed(world: &World, doc: &Doc, controller: &str) -> Option<Reason> {
-    let (generation, observed) = (
-        doc.number("/metadata/generation"),
-        doc.number("/status/observedGeneration"),
-    );
+    let generation = doc.number("/metadata/generation");
+    let observed = doc.number("/status/observedGeneration");
     if observed >= generation {
         return None;
     }

@@ -69,7 +69,8 @@ fn name(status: &Value) -> &str {
 }
 
 fn exit(end: &Value) -> String {
-    let (code, reason) = (&end["exitCode"], end["reason"].as_str().unwrap_or("Error"));
+    let code = &end["exitCode"];
+    let reason = end["reason"].as_str().unwrap_or("Error");
     match end["message"].as_str().unwrap_or_default().lines().last() {
         Some(last) if !last.is_empty() => format!("ended with exit code {code} ({reason}): {last}"),
         _ => format!("ended with exit code {code} ({reason})"),
@@ -117,7 +118,8 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// Follows the claims of the pod that stand still themselves.
 fn claims(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let (namespace, pod) = (doc.namespace(), doc.name());
+    let namespace = doc.namespace();
+    let pod = doc.name();
     for volume in doc.items("/spec/volumes") {
         let claim = match volume.pointer("/persistentVolumeClaim/claimName") {
             Some(name) => name.as_str().unwrap_or_default().to_owned(),
@@ -195,10 +197,8 @@ fn container(is_init: bool, status: &Value) -> Option<Result<Reason, Waits>> {
         "container"
     };
     let name = name(status);
-    let (waiting, last) = (
-        status.pointer("/state/waiting"),
-        status.pointer("/lastState/terminated"),
-    );
+    let waiting = status.pointer("/state/waiting");
+    let last = status.pointer("/lastState/terminated");
     if let Some(waiting) = waiting {
         let why = waiting["reason"].as_str().unwrap_or_default();
         let said = waiting["message"].as_str().unwrap_or_default();

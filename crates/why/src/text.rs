@@ -9,12 +9,10 @@ use crate::{Code, Explanation, Reason};
 /// `4m10s`, `31 s`: the two largest units of a time.
 pub fn age(seconds: i64) -> String {
     let seconds = seconds.max(0);
-    let (days, hours, minutes, rest) = (
-        seconds / 86_400,
-        seconds / 3_600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    );
+    let days = seconds / 86_400;
+    let hours = seconds / 3_600 % 24;
+    let minutes = seconds / 60 % 60;
+    let rest = seconds % 60;
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{rest} s"),
         (0, 0, _) if rest == 0 => format!("{minutes}m"),

@@ -142,7 +142,8 @@ impl CompareArgs {
 
     /// Prints the table, and writes the files.
     fn publish(&self, report: &Report) -> Result<()> {
-        let (costs, chains) = (report.costs_markdown(), report.chains_markdown());
+        let costs = report.costs_markdown();
+        let chains = report.chains_markdown();
         for table in costs.iter().chain(&chains) {
             println!("{table}");
         }
@@ -186,7 +187,8 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts a manager, runs the load, and ends the manager.
     async fn row(&self, row: Row, binary: &Path) -> Result<Vec<Phase>> {
-        let (before, began) = (self.plane.api_server_cpu_seconds()?, Instant::now());
+        let before = self.plane.api_server_cpu_seconds()?;
+        let began = Instant::now();
         let manager = self.start(row, binary, &self.plane.kubeconfig).await?;
         let mut bench = Bench::new(manager, self.plane);
         bench.start(began, before).await?;

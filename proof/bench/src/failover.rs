@@ -98,10 +98,8 @@ async fn start(
         .serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .await?;
     let name = door.address().port();
-    let (kubeconfig, log) = (
-        scratch.join(format!("{name}.kubeconfig")),
-        scratch.join(format!("{name}.log")),
-    );
+    let kubeconfig = scratch.join(format!("{name}.kubeconfig"));
+    let log = scratch.join(format!("{name}.log"));
     std::fs::write(&kubeconfig, door.kubeconfig())?;
     let mut all = vec![
         format!("--kubeconfig={}", kubeconfig.display()),

@@ -109,7 +109,8 @@ impl Manager {
     /// Waits until the manager has sent no request for [`QUIET`], or for [`QUIET_LIMIT`].
     pub(crate) async fn until_quiet(&mut self) -> Result<()> {
         let started = Instant::now();
-        let (mut last, mut since) = (self.requests().await?, Instant::now());
+        let mut last = self.requests().await?;
+        let mut since = Instant::now();
         while since.elapsed() < QUIET && started.elapsed() < QUIET_LIMIT {
             tokio::time::sleep(QUIET_PAUSE).await;
             let now = self.requests().await?;

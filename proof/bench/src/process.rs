@@ -32,7 +32,8 @@ impl Usage {
             let path = format!("/proc/{process}/{file}");
             std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
         };
-        let (stat, status) = (read("stat")?, read("status")?);
+        let stat = read("stat")?;
+        let status = read("status")?;
         Ok(Self {
             cpu_seconds: cpu_seconds(&stat).context("unexpected /proc/<pid>/stat")?,
             resident: kibibytes(&status, "VmRSS:").context("no VmRSS in /proc/<pid>/status")?

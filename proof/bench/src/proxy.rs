@@ -115,7 +115,8 @@ impl Proxy {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
 
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         let accepting = accept(listener, acceptor, relay.clone());
         let stopped = stop.clone();
         tasks.spawn("delaying proxy", async move {

@@ -87,7 +87,8 @@ impl<'a> Bench<'a> {
         pods: usize,
         work: impl Future<Output = Result<()>>,
     ) -> Result<()> {
-        let (before, started) = (self.begin().await?, Instant::now());
+        let before = self.begin().await?;
+        let started = Instant::now();
         tokio::select! {
             done = work => done.with_context(|| format!("phase {name:?}"))?,
             ended = self.manager.ended() => return Err(ended.context(format!("phase {name:?}"))),

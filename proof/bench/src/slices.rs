@@ -78,10 +78,8 @@ impl SliceWatch {
     /// The costs since the last call.
     pub(crate) fn take(&self) -> SliceCosts {
         let mut state = self.state();
-        let (writes, mut delays) = (
-            std::mem::take(&mut state.writes),
-            std::mem::take(&mut state.delays),
-        );
+        let writes = std::mem::take(&mut state.writes);
+        let mut delays = std::mem::take(&mut state.delays);
         drop(state);
         delays.sort_unstable();
         SliceCosts {
@@ -163,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_delay_ends_with_the_first_slice_that_shows_the_pod_ready() {
-        let (start, mut state) = (Instant::now(), State::default());
+        let start = Instant::now();
+        let mut state = State::default();
         let at = |second: u64| start + Duration::from_secs(second);
         let [a, b] = ["a", "b"].map(Arc::<str>::from);
         state.pod(&a, false, at(0));

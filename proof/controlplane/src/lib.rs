@@ -91,7 +91,8 @@ impl ControlPlane {
         let home = settings.home;
         let [etcd, api_server] =
             ["etcd", "kube-apiserver"].map(|program| find(settings.assets, program));
-        let (etcd, api_server) = (etcd?, api_server?);
+        let etcd = etcd?;
+        let api_server = api_server?;
         let store = format!("http://127.0.0.1:{}", free_port()?);
         let etcd = Program::start(&etcd, &etcd_flags(home, &store), &home.join("etcd.log"))?;
         let port = free_port()?;
@@ -137,7 +138,8 @@ impl ControlPlane {
     /// Flags with which a controller manager signs tokens of ServiceAccounts, and publishes the
     /// server's certificate.
     pub fn manager_flags(&self) -> [String; 2] {
-        let (key, authority) = (account_key(&self.home), authority(&self.home));
+        let key = account_key(&self.home);
+        let authority = authority(&self.home);
         [
             format!("--service-account-private-key-file={}", key.display()),
             format!("--root-ca-file={}", authority.display()),
@@ -231,7 +233,8 @@ fn api_server_flags(
     port: u16,
 ) -> Result<Vec<String>, ControlPlaneError> {
     let home = settings.home;
-    let (tokens, public) = (home.join("tokens.csv"), home.join("service-accounts.pub"));
+    let tokens = home.join("tokens.csv");
+    let public = home.join("service-accounts.pub");
     let users = [ADMINISTRATOR, MANAGER].map(|user| format!("{user},{user},{user},system:masters"));
     std::fs::write(&tokens, users.join("\n"))?;
     // Tokens are verified with a separate public key, because kube-apiserver reads only the older

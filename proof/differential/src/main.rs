@@ -69,7 +69,8 @@ async fn main() -> Result<()> {
     // Objects with finalizers stay, so that each run has names of its own.
     let run = Timestamp::now().as_second() % 1_000_000;
     let seeds = options.seed..options.seed + options.sequences;
-    let (servers, only) = (&servers, options.only.as_deref());
+    let servers = &servers;
+    let only = options.only.as_deref();
     let played = futures::stream::iter(seeds)
         .map(|seed| async move {
             let sequence = Sequence::random(seed, only);
@@ -126,7 +127,8 @@ async fn define_kinds(client: &kube::Client) -> Result<()> {
             continue;
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (plural, group) = (text(&spec["names"]["plural"]), text(&spec["group"]));
+        let plural = text(&spec["names"]["plural"]);
+        let group = text(&spec["group"]);
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -175,7 +177,8 @@ fn report(seed: u64, sequence: &Sequence, difference: &play::Difference) {
         println!("{} {} {}{last}", step.method, step.path, step.content_type);
         println!("    {}", step.body);
     }
-    let (real, embedded) = (&difference.real, &difference.embedded);
+    let real = &difference.real;
+    let embedded = &difference.embedded;
     if real.code != embedded.code {
         println!("  code: real {}, embedded {}", real.code, embedded.code);
         println!("  real: {}\n  embedded: {}", real.body, embedded.body);
@@ -187,7 +190,8 @@ fn report(seed: u64, sequence: &Sequence, difference: &play::Difference) {
 }
 
 fn summarize(counts: &BTreeMap<&str, (u64, u64)>) {
-    let (mut all, mut different) = (0, 0);
+    let mut all = 0;
+    let mut different = 0;
     for (kind, (count, differ)) in counts {
         println!("{kind}: {} of {count} equal", count - differ);
         all += count;

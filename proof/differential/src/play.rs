@@ -32,7 +32,8 @@ pub(crate) struct Servers {
 impl Servers {
     /// Plays `sequence` with an object of this name on both servers.
     pub(crate) async fn play(&self, sequence: &Sequence, name: &str) -> Result<Option<Difference>> {
-        let (mut last_real, mut last_embedded) = (Value::Null, Value::Null);
+        let mut last_real = Value::Null;
+        let mut last_embedded = Value::Null;
         for (at, step) in sequence.steps.iter().enumerate() {
             let real = ask(&self.real, step, name, &mut last_real).await?;
             let embedded = ask(&self.embedded, step, name, &mut last_embedded).await?;
@@ -166,7 +167,8 @@ fn walk(path: &str, real: &Value, embedded: &Value, found: &mut Vec<String>) {
                 .map(|key| (key.clone(), Value::Null))
                 .collect();
             for (key, _) in keys {
-                let (a, b) = (a.get(&key), b.get(&key));
+                let a = a.get(&key);
+                let b = b.get(&key);
                 match (a, b) {
                     (None, Some(b)) => found.push(format!("{path}.{key}: real none, embedded {b}")),
                     (Some(a), None) => found.push(format!("{path}.{key}: real {a}, embedded none")),

@@ -129,10 +129,8 @@ pub fn patches(data: &[u8]) {
 /// Label and field selectors of requests, and label selectors in objects.
 pub fn selectors(data: &[u8]) {
     let mut texts = texts(data);
-    let (labels, fields) = (
-        texts.next().unwrap_or_default(),
-        texts.next().unwrap_or_default(),
-    );
+    let labels = texts.next().unwrap_or_default();
+    let fields = texts.next().unwrap_or_default();
     if let Ok(selector) = LabelSelector::parse(labels) {
         assert!(
             !selector.is_everything() || selector.matches(|_| None),
@@ -231,7 +229,8 @@ pub fn certificates(data: &[u8]) {
 /// for the authority too, so that the search for a path reaches signatures.
 pub fn chains(data: &[u8]) {
     const NOW: i64 = 1_790_000_000;
-    let (mut rest, mut chain) = (data, Vec::new());
+    let mut rest = data;
+    let mut chain = Vec::new();
     while let Some(([high, low], tail)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(tail.len());
         let (certificate, tail) = tail.split_at(length);

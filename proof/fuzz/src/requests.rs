@@ -128,7 +128,8 @@ async fn send(cluster: &DevCluster, request: Request<Full<Bytes>>) {
         .call(request)
         .await
         .expect("no connection is reset");
-    let (status, is_json) = (answer.status(), is_json(&answer));
+    let status = answer.status();
+    let is_json = is_json(&answer);
     // A watch does not end by itself.
     let Ok(Ok(body)) = tokio::time::timeout(WATCH_LIMIT, answer.into_body().collect()).await else {
         return;

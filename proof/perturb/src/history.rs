@@ -177,7 +177,9 @@ impl History {
         if cluster.revision() == self.position {
             return false;
         }
-        let (taken, now, mut has_news) = (self.changes.len(), cluster.clock().now(), false);
+        let taken = self.changes.len();
+        let now = cluster.clock().now();
+        let mut has_news = false;
         let changes = cluster
             .changes(self.position)
             .expect("a scenario is shorter than the history that the server keeps");

@@ -57,7 +57,8 @@ impl Manager {
         let lease = Arc::new(Lease::default());
         let registry = Registry::new();
         let reads = clients(cluster, number);
-        let (writes, gate) = (Arc::clone(&reads), Arc::clone(&lease));
+        let writes = Arc::clone(&reads);
+        let gate = Arc::clone(&lease);
         let fenced: ClientFactory = Arc::new(move |identity| {
             writes(identity).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>)
         });
@@ -73,7 +74,8 @@ impl Manager {
             controller.watch(&context.informers);
         }
         context.informers.start(&context.tasks, &context.stop);
-        let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));
+        let stop = CancellationToken::new();
+        let ended = watch::Sender::new(None);
         Self {
             context: (scenario.configure)(context),
             scenario,
@@ -100,11 +102,9 @@ impl Manager {
         context.informers.start(&context.tasks, &context.stop);
         context.informers.wait_synced(&context.stop).await;
         for (name, controller) in built {
-            let (run, stop, ended) = (
-                controller.run(self.stop.clone()),
-                self.stop.clone(),
-                self.ended.clone(),
-            );
+            let run = controller.run(self.stop.clone());
+            let stop = self.stop.clone();
+            let ended = self.ended.clone();
             // Controllers that run no queue log outside the spans of syncs.
             let span = tracing::info_span!("controller", controller = name);
             let run = async move {

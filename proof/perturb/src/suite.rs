@@ -35,13 +35,11 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     if let Some((scenario, plan)) = arguments.replay() {
         return replay(scenarios, scenario, plan, &arguments);
     }
-    let (begun, chosen) = (
-        Instant::now(),
-        scenarios
-            .iter()
-            .filter(|scenario| arguments.selects(scenario))
-            .collect::<Vec<_>>(),
-    );
+    let begun = Instant::now();
+    let chosen = scenarios
+        .iter()
+        .filter(|scenario| arguments.selects(scenario))
+        .collect::<Vec<_>>();
     let recorded = in_parallel(&chosen, arguments.threads, |scenario| {
         (*scenario, record(scenario, arguments.seed))
     });
@@ -297,12 +295,11 @@ impl Table {
     /// be missing: their point is random, and no write may be left.
     fn check_faults_met(&self) -> Result<(), String> {
         let sum = |of: fn(&Row) -> usize| self.rows.iter().map(of).sum::<usize>();
-        let (plans, met, twice) = (
-            sum(|row| row.plans),
-            sum(|row| row.met),
-            sum(|row| row.twice),
-        );
-        let (twice_unmet, unmet) = (sum(|row| row.twice_unmet), sum(|row| row.unmet.len()));
+        let plans = sum(|row| row.plans);
+        let met = sum(|row| row.met);
+        let twice = sum(|row| row.twice);
+        let twice_unmet = sum(|row| row.twice_unmet);
+        let unmet = sum(|row| row.unmet.len());
         if plans == 0 {
             return Err(
                 "no scenario or plan matches the selection; --scenarios lists all".to_owned(),
@@ -333,10 +330,8 @@ impl Table {
             ..Row::default()
         };
         let mut line = |row: &Row, scenarios: usize| {
-            let (hours, seconds) = (
-                row.virtual_time.as_secs_f64() / 3600.0,
-                row.real_time.as_secs_f64(),
-            );
+            let hours = row.virtual_time.as_secs_f64() / 3600.0;
+            let seconds = row.real_time.as_secs_f64();
             let _ = writeln!(
                 text,
                 "| {} | {scenarios} | {} | {} | {} | {} | {hours:.0} | {seconds:.0} |",

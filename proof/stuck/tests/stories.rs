@@ -71,10 +71,8 @@ fn why_names_the_cause_of_each_story() {
 fn keep_part(mark: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/why.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let (begin, end) = (
-        format!("<!-- {mark}: begin -->\n"),
-        format!("<!-- {mark}: end -->"),
-    );
+    let begin = format!("<!-- {mark}: begin -->\n");
+    let end = format!("<!-- {mark}: end -->");
     let (before, rest) = text
         .split_once(&begin)
         .expect("docs/why.md has the marker of the part");

@@ -387,7 +387,8 @@ fn is_zero(value: &Value) -> bool {
 }
 
 fn add(fields: &mut Fields, path: &str, live: &Value, wanted: &Value) {
-    let (live, wanted) = (live.clone(), wanted.clone());
+    let live = live.clone();
+    let wanted = wanted.clone();
     fields.insert(path.to_owned(), Field { live, wanted });
 }
 

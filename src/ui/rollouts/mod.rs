@@ -305,11 +305,10 @@ fn stateful_set(doc: &Doc) -> Rollout {
     let partition = doc.number("/spec/updateStrategy/rollingUpdate/partition");
     let wanted = (desired - partition).max(0);
     let count = |name: &str| doc.number(&format!("/status/{name}"));
-    let (pods, available) = (count("replicas"), count("availableReplicas"));
-    let (current, update) = (
-        doc.text("/status/currentRevision"),
-        doc.text("/status/updateRevision"),
-    );
+    let pods = count("replicas");
+    let available = count("availableReplicas");
+    let current = doc.text("/status/currentRevision");
+    let update = doc.text("/status/updateRevision");
     let new = if current == update {
         pods
     } else {
@@ -381,11 +380,9 @@ fn hash_of(revision: &str, name: &str) -> String {
 fn daemon_set(doc: &Doc) -> Rollout {
     let count = |name: &str| doc.number(&format!("/status/{name}"));
     let desired = count("desiredNumberScheduled");
-    let (pods, new, available) = (
-        count("currentNumberScheduled"),
-        count("updatedNumberScheduled"),
-        count("numberAvailable"),
-    );
+    let pods = count("currentNumberScheduled");
+    let new = count("updatedNumberScheduled");
+    let available = count("numberAvailable");
     let on_delete = doc.text("/spec/updateStrategy/type") == "OnDelete";
     let is_observed = count("observedGeneration") >= doc.number("/metadata/generation");
     let is_complete = is_observed && available >= desired && (new >= desired || on_delete);
@@ -403,7 +400,8 @@ fn daemon_set(doc: &Doc) -> Rollout {
         let of = given.and_then(|given| given.of(total, f64::ceil).ok());
         of.map_or(default, i64::from)
     };
-    let (surge, unavailable) = (limit("maxSurge", 0), limit("maxUnavailable", 1));
+    let surge = limit("maxSurge", 0);
+    let unavailable = limit("maxUnavailable", 1);
     Rollout {
         kind: "DaemonSet",
         resource: "daemonsets",

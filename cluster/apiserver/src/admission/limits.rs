@@ -144,7 +144,8 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
 fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut Vec<String>) {
     let of = limit["type"].as_str().unwrap_or_default();
     for (name, least) in parse(&limit["min"]).iter() {
-        let (request, most) = (requests.get(name), limits.get(name));
+        let request = requests.get(name);
+        let most = limits.get(name);
         problems.extend(too_little(of, name, least, request, most));
     }
     for (name, most) in parse(&limit["max"]).iter() {

@@ -205,7 +205,8 @@ impl Server {
             return Ok(false);
         }
         let before = object.clone();
-        let (mut policies, mut webhooks) = (Rounds::default(), Rounds::default());
+        let mut policies = Rounds::default();
+        let mut webhooks = Rounds::default();
         self.mutate_by_policies(request, object, &mut policies)?;
         self.mutate_by_webhooks(request, object, &mut webhooks)?;
         if policies.is_changed() || webhooks.is_changed() {

@@ -138,7 +138,8 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
     fn text<'a>(toleration: &'a Value, field: &str) -> &'a str {
         toleration[field].as_str().unwrap_or_default()
     }
-    let (operator, effect) = (text(wide, "operator"), text(wide, "effect"));
+    let operator = text(wide, "operator");
+    let effect = text(wide, "effect");
     let is_any_key = text(wide, "key").is_empty() && operator == "Exists";
     if text(wide, "key") != text(narrow, "key") && !is_any_key {
         return false;

@@ -36,7 +36,8 @@ fn is_mapped(address: IpAddr) -> bool {
 
 /// Whether all texts are addresses, of both families.
 pub(crate) fn is_dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
-    let (mut v4, mut v6) = (false, false);
+    let mut v4 = false;
+    let mut v6 = false;
     for text in texts {
         match sloppy(text) {
             None => return false,

@@ -169,7 +169,8 @@ impl Errors {
 
     /// Requires that the value at `path` did not change.
     pub(crate) fn immutable_pointer(&mut self, new: &Value, old: &Value, path: &str) {
-        let (new, old) = (at(new, path), at(old, path));
+        let new = at(new, path);
+        let old = at(old, path);
         if new != old {
             self.invalid(path, new.clone(), "field is immutable");
         }
@@ -178,7 +179,8 @@ impl Errors {
     /// The same for a field that is no pointer in Go: the error shows the zero value of a text that
     /// the object lacks.
     pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &str) {
-        let (new, old) = (at(new, path), at(old, path));
+        let new = at(new, path);
+        let old = at(old, path);
         if new != old {
             let shown = if new.is_null() && old.is_string() {
                 json!("")
@@ -191,7 +193,8 @@ impl Errors {
 
     /// The same for a struct, which the error shows in the form of the internal type `ty`.
     pub(crate) fn immutable_struct(&mut self, ty: &str, new: &Value, old: &Value, path: &str) {
-        let (new, old) = (at(new, path), at(old, path));
+        let new = at(new, path);
+        let old = at(old, path);
         if new != old {
             self.invalid(path, internal::form(ty, new), "field is immutable");
         }

@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn paths_join_fields_indexes_and_keys() {
-        let (spec, root) = (Path::new("spec"), Path::new(""));
+        let spec = Path::new("spec");
+        let root = Path::new("");
         let containers = spec.child("containers");
         let limits = containers.index(2);
         let limits = limits.child("resources.limits");

@@ -12,7 +12,8 @@ const URL_FORM: &str = "; desired format: https://host[/path]";
 
 /// Appends the errors of the `clientConfig` at `field`.
 pub(crate) fn check(field: &str, config: &Value, errors: &mut Errors) {
-    let (url, service) = (at(config, "url").as_str(), at(config, "service"));
+    let url = at(config, "url").as_str();
+    let service = at(config, "service");
     match (url, service.is_null()) {
         (Some(url), true) => self::url(&format!("{field}.url"), url, errors),
         (None, false) => self::service(&format!("{field}.service"), service, errors),

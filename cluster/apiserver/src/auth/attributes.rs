@@ -106,11 +106,9 @@ impl Attributes {
             parts => ("", parts),
         };
         let at = |index: usize| parts.get(index).copied().unwrap_or_default();
-        let (resource, mut name, subresource) = (
-            at(0),
-            at(1),
-            if legacy == Some("proxy") { "" } else { at(2) },
-        );
+        let resource = at(0);
+        let mut name = at(1);
+        let subresource = if legacy == Some("proxy") { "" } else { at(2) };
         let verb = match (legacy, method.as_str()) {
             (Some(verb), _) => verb,
             (None, "POST") => "create",
@@ -140,7 +138,8 @@ impl Attributes {
 
     /// The 403 answer for this user. `reason` tells why rules are missing, and may be empty.
     pub fn forbidden(&self, user: &User, reason: &str) -> Status {
-        let (verb, name) = (&self.verb, &user.name);
+        let verb = &self.verb;
+        let name = &user.name;
         let mut why = match &self.object {
             Wanted::Path(path) => format!("User {name:?} cannot {verb} path {path:?}"),
             Wanted::Resource(object) => {
@@ -148,7 +147,8 @@ impl Attributes {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {namespace:?}"),
                 };
-                let (resource, group) = (object.full_name(), &object.group);
+                let resource = object.full_name();
+                let group = &object.group;
                 format!(
                     "User {name:?} cannot {verb} resource {resource:?} in API group {group:?} {scope}"
                 )

@@ -42,10 +42,8 @@ pub(crate) fn objects() -> Vec<Value> {
 /// A role without rules, or a binding.
 fn head(line: &str) -> Value {
     let mut words = line.split(' ');
-    let (kind, key) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
+    let kind = words.next().unwrap_or_default();
+    let key = words.next().unwrap_or_default();
     let (namespace, name) = if kind.starts_with("Cluster") {
         ("", key)
     } else {

@@ -44,7 +44,8 @@ impl Server {
                 .and_then(|value| value.to_str().ok())
                 .unwrap_or_default()
         };
-        let (name, uid) = (text(&USER), text(&UID));
+        let name = text(&USER);
+        let uid = text(&UID);
         if name.is_empty() {
             if groups.is_empty() && extras.is_empty() && uid.is_empty() {
                 return Ok(user.clone());

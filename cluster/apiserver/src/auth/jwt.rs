@@ -168,8 +168,9 @@ impl PublicKey {
                     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
                     encoded(&bytes[zeros..])
                 };
-                let (algorithm, n, e) =
-                    (Algorithm::Rs256, number(key.modulus), number(key.exponent));
+                let algorithm = Algorithm::Rs256;
+                let n = number(key.modulus);
+                let e = number(key.exponent);
                 let name = algorithm.name();
                 let jwk =
                     json!({"use": "sig", "kty": "RSA", "kid": id, "alg": name, "n": n, "e": e});
@@ -189,7 +190,9 @@ impl PublicKey {
                 // An uncompressed point is one format byte, then both coordinates.
                 let coordinates = point.data().strip_prefix(&[4])?;
                 let (x, y) = coordinates.split_at(coordinates.len() / 2);
-                let (name, x, y) = (algorithm.name(), encoded(x), encoded(y));
+                let name = algorithm.name();
+                let x = encoded(x);
+                let y = encoded(y);
                 let jwk = json!({
                     "use": "sig", "kty": "EC", "kid": id, "crv": curve, "alg": name, "x": x, "y": y,
                 });
@@ -217,7 +220,8 @@ impl PublicKey {
     }
 
     fn verifies(&self, token: &Token<'_>) -> bool {
-        let (signed, signature) = (token.signed.as_bytes(), &token.signature);
+        let signed = token.signed.as_bytes();
+        let signature = &token.signature;
         token.head["alg"] == self.algorithm.name()
             && match self.algorithm.verification() {
                 Some(algorithm) => UnparsedPublicKey::new(algorithm, &self.bytes)
@@ -302,8 +306,10 @@ mod tests {
 
     #[test]
     fn tokens_of_other_keys_and_texts_are_invalid() {
-        let (signer, other) = (Signer::generate().unwrap(), Signer::generate().unwrap());
-        let (own, both) = ([signer.public().clone()], [other.public(), signer.public()]);
+        let signer = Signer::generate().unwrap();
+        let other = Signer::generate().unwrap();
+        let own = [signer.public().clone()];
+        let both = [other.public(), signer.public()];
         let claims = json!({"iss": "us", "sub": "jane"});
         let token = signer.sign(&claims).unwrap();
         let parsed = Token::parse(&token).unwrap();
@@ -314,7 +320,8 @@ mod tests {
         assert_eq!(parsed.verified(&[other.public().clone()]), unknown);
         let forged = Err("go-jose/go-jose: error in cryptographic primitive");
         let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
-        let (head, signature) = (parsed.head.clone(), token.rsplit_once('.').unwrap().1);
+        let head = parsed.head.clone();
+        let signature = token.rsplit_once('.').unwrap().1;
         let mut none = head.clone();
         none["alg"] = json!("none");
         // (head, claims, answer)

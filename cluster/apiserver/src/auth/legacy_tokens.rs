@@ -70,7 +70,8 @@ impl Server {
         claims: &Value,
     ) -> Result<(User, Option<Warning>), String> {
         let names = Names::read(claims)?;
-        let (namespace, name) = (names.namespace, names.account);
+        let namespace = names.namespace;
+        let name = names.account;
         let secret = self.find_object("secrets", &format!("{namespace}/{}", names.secret));
         let secret = secret
             .filter(|secret| !secret.deleting)
@@ -88,7 +89,8 @@ impl Server {
             ));
         }
         if *account.uid() != *names.uid {
-            let (found, uid) = (account.uid(), names.uid);
+            let found = account.uid();
+            let uid = names.uid;
             return Err(format!(
                 "ServiceAccount UID ({found}) does not match claim ({uid})"
             ));
@@ -114,7 +116,8 @@ impl Server {
     /// because clocks of API servers differ.
     fn note_use(&self, mut secret: Arc<Object>, now: Timestamp) {
         let date = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
-        let (today, tomorrow) = (date(now), date(now + SignedDuration::from_hours(24)));
+        let today = date(now);
+        let tomorrow = date(now + SignedDuration::from_hours(24));
         let secrets = self.registry.find("", "v1", "secrets");
         let secrets = secrets.expect("Secrets are built in");
         loop {
@@ -125,7 +128,8 @@ impl Server {
             }
             content["metadata"]["labels"][LAST_USED] = json!(today);
             let change = Change::Put(content);
-            let (resource, key) = (&secrets.resource, &secret.key);
+            let resource = &secrets.resource;
+            let key = &secret.key;
             let committed =
                 secrets
                     .store

@@ -208,7 +208,8 @@ impl Policy {
     /// All rules of a user in a namespace (empty for cluster-wide rules only), and the errors in
     /// finding others.
     pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
-        let (mut rules, mut problems) = (Vec::new(), Vec::new());
+        let mut rules = Vec::new();
+        let mut problems = Vec::new();
         for (binding, _) in self.bindings_of(user, namespace) {
             match self.rules_of(&binding.role, &binding.namespace) {
                 Ok(found) => rules.extend(found.iter().cloned()),

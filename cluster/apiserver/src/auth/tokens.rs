@@ -42,7 +42,8 @@ impl Server {
         claims: &Claims<'_>,
         now: Timestamp,
     ) -> Result<String, ring::error::Unspecified> {
-        let (namespace, name) = (claims.account.namespace(), claims.account.name());
+        let namespace = claims.account.namespace();
+        let name = claims.account.name();
         let reference = |object: &Object| json!({"name": object.name(), "uid": object.uid()});
         let mut private =
             json!({"namespace": namespace, "serviceaccount": reference(claims.account)});
@@ -98,7 +99,8 @@ impl Server {
                 .iter()
                 .map(|audience| (*audience).to_owned())
                 .collect();
-            let (own, asked) = (quoted(&own), quoted(&asked));
+            let own = quoted(&own);
+            let asked = quoted(&asked);
             return Err(format!(
                 "token audiences {own} is invalid for the target audiences {asked}"
             ));
@@ -138,8 +140,10 @@ impl Server {
     fn user_of_claims(&self, claims: &Value) -> Result<User, String> {
         let private = &claims["kubernetes.io"];
         let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
-        let (namespace, account) = (text(private, "namespace"), &private["serviceaccount"]);
-        let (name, uid) = (text(account, "name"), text(account, "uid"));
+        let namespace = text(private, "namespace");
+        let account = &private["serviceaccount"];
+        let name = text(account, "name");
+        let uid = text(account, "uid");
         let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
         let found = found.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
         if *found.uid() != *uid {
@@ -162,7 +166,8 @@ impl Server {
             if bound.is_null() {
                 continue;
             }
-            let (name, uid) = (text(bound, "name"), text(bound, "uid"));
+            let name = text(bound, "name");
+            let uid = text(bound, "uid");
             // The node of a bound pod only appears in the user's `extra`; its existence is not
             // checked.
             if kind != "node" || private["pod"].is_null() {

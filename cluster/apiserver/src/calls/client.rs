@@ -84,7 +84,8 @@ impl Server {
         if !service.is_object() {
             return Ok(endpoint(name.clone()));
         }
-        let (namespace, service) = (text(service, "namespace"), text(service, "name"));
+        let namespace = text(service, "namespace");
+        let service = text(service, "name");
         let found = self
             .find_object("services", &format!("{namespace}/{service}"))
             .ok_or_else(|| format!("service {service:?} not found"))?

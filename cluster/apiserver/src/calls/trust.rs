@@ -98,10 +98,8 @@ fn check_dates(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), C
     let shown = |seconds: i64| {
         Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |at| at.to_string())
     };
-    let (from, until) = (
-        validity.not_before.timestamp(),
-        validity.not_after.timestamp(),
-    );
+    let from = validity.not_before.timestamp();
+    let until = validity.not_after.timestamp();
     let (word, limit) = match now {
         now if now < from => ("before", from),
         now if now > until => ("after", until),

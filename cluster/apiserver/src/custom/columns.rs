@@ -29,7 +29,8 @@ impl Column {
 
     fn parse(column: &Value) -> Self {
         let text = |field: &str| column[field].as_str().unwrap_or_default();
-        let (kind, path) = (text("type"), text("jsonPath"));
+        let kind = text("type");
+        let path = text("jsonPath");
         let description = match text("description") {
             "" => format!("Custom resource definition column (in JSONPath format): {path}"),
             description => description.to_owned(),

@@ -60,7 +60,8 @@ impl Converter {
         let failed = |why: String| format!(" failed: {why}");
         let found = self.response(uid, answer).map_err(failed)?;
         if found.len() != objects.len() {
-            let (found, wanted) = (found.len(), objects.len());
+            let found = found.len();
+            let wanted = objects.len();
             return Err(format!(" returned {found} objects, expected {wanted}"));
         }
         let pairs = objects.iter().zip(found);
@@ -74,7 +75,8 @@ impl Converter {
 
     /// The objects of a successful answer.
     fn response<'a>(&self, uid: &str, answer: &'a Value) -> Result<&'a [Value], String> {
-        let (kind, group_version) = (text(answer, "kind"), text(answer, "apiVersion"));
+        let kind = text(answer, "kind");
+        let group_version = text(answer, "apiVersion");
         let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
         if kind != "ConversionReview"
             || group != "apiextensions.k8s.io"
@@ -114,7 +116,8 @@ fn checked(original: &Value, converted: &Value, api_version: &str) -> Result<Val
             "object at index 0: invalid groupVersion (expected {api_version}, received {found})"
         ));
     }
-    let (wanted, found) = (text(original, "kind"), text(converted, "kind"));
+    let wanted = text(original, "kind");
+    let found = text(converted, "kind");
     if wanted != found {
         return Err(format!(
             "object at index 0: invalid kind (expected {wanted}, received {found})"
@@ -122,7 +125,8 @@ fn checked(original: &Value, converted: &Value, api_version: &str) -> Result<Val
     }
     for (field, shown) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let member = |object: &Value| text(&object["metadata"], field).to_owned();
-        let (before, after) = (member(original), member(converted));
+        let before = member(original);
+        let after = member(converted);
         if before != after {
             return Err(format!(
                 "object: must have the same {shown}: {before} != {after}"

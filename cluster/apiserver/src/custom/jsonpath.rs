@@ -87,7 +87,8 @@ fn split_name(text: &str) -> (String, &str) {
 /// The position of the bracket that closes the one before `text`. Quoted text and inner brackets
 /// are skipped.
 fn closing(text: &str) -> Option<usize> {
-    let (mut depth, mut quote) = (0, None);
+    let mut depth = 0;
+    let mut quote = None;
     for (at, letter) in text.char_indices() {
         match (quote, letter) {
             (Some(open), letter) if letter == open => quote = None,

@@ -150,10 +150,8 @@ fn root_fields(schema: &Value, field: &str, errors: &mut Errors) {
 fn node(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     let kind = text(schema, "type");
     let is_set = |name: &str| schema[name] == true;
-    let (free, int_or_string) = (
-        is_set("x-kubernetes-preserve-unknown-fields"),
-        is_set("x-kubernetes-int-or-string"),
-    );
+    let free = is_set("x-kubernetes-preserve-unknown-fields");
+    let int_or_string = is_set("x-kubernetes-int-or-string");
     let embedded = is_set("x-kubernetes-embedded-resource");
     let below = |name: &str| format!("{field}.{name}");
     if kind == "array" && schema["items"].is_null() {
@@ -356,7 +354,8 @@ fn completeness(schema: &Value, node: &Value, field: &str, place: &str, errors: 
 fn counterpart(schema: &Value, node: &Value, field: &str, place: &str, errors: &mut Errors) {
     completeness(schema, node, field, place, errors);
     if schema["items"].is_object() {
-        let (field, place) = (format!("{field}.items"), format!("{place}.items"));
+        let field = format!("{field}.items");
+        let place = format!("{place}.items");
         if node["items"].is_object() {
             counterpart(&schema["items"], &node["items"], &field, &place, errors);
         } else {
@@ -364,10 +363,8 @@ fn counterpart(schema: &Value, node: &Value, field: &str, place: &str, errors: &
         }
     }
     for (name, property) in properties(schema) {
-        let (field, place) = (
-            format!("{field}.properties[{name}]"),
-            format!("{place}.properties[{name}]"),
-        );
+        let field = format!("{field}.properties[{name}]");
+        let place = format!("{place}.properties[{name}]");
         match node["properties"].get(name) {
             Some(own) => counterpart(property, own, &field, &place, errors),
             None => errors.required(field, &format!("because it is defined in {place}")),

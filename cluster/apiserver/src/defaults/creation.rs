@@ -281,10 +281,8 @@ fn job_identity(job: &mut Value, shares_labels: bool) {
     if job["spec"]["manualSelector"] == json!(true) {
         return;
     }
-    let (uid, name) = (
-        job["metadata"]["uid"].clone(),
-        job["metadata"]["name"].clone(),
-    );
+    let uid = job["metadata"]["uid"].clone();
+    let name = job["metadata"]["name"].clone();
     let labels = object_at(job, &["spec", "template", "metadata", "labels"]);
     for (label, value) in [("controller-uid", &uid), ("job-name", &name)] {
         for label in [label.to_owned(), format!("batch.kubernetes.io/{label}")] {
@@ -334,7 +332,8 @@ fn cluster_ips(service: &mut Value) {
 /// `clusterIPs` follows a client that knows only `clusterIP`. Upstream: `normalizeClusterIPs`.
 fn linked_cluster_ips(service: &mut Value, old: &Value) {
     let address = |service: &Value| service["spec"]["clusterIP"].as_str().map(str::to_owned);
-    let (new, before) = (address(service), address(old));
+    let new = address(service);
+    let before = address(old);
     let known = old["spec"]["clusterIPs"].clone();
     let spec = object_at(service, &["spec"]);
     if new == before {

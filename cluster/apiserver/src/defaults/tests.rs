@@ -98,10 +98,8 @@ fn a_pod_gets_more_defaults_than_a_template() {
 #[test]
 fn default_tolerations_do_not_replace_existing_ones() {
     // (tolerations of the pod, keys after creation)
-    let (not_ready, unreachable) = (
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    );
+    let not_ready = "node.kubernetes.io/not-ready";
+    let unreachable = "node.kubernetes.io/unreachable";
     let cases = [
         (json!([{"key": "k"}]), vec!["k", not_ready, unreachable]),
         (json!([{"operator": "Exists"}]), vec![""]),

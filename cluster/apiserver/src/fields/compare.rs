@@ -62,7 +62,8 @@ impl<'v> Walk<'v> {
         if self.old == self.new {
             return Changes::default();
         }
-        let (before, after) = (shape.narrowed(self.old), shape.narrowed(self.new));
+        let before = shape.narrowed(self.old);
+        let after = shape.narrowed(self.new);
         let mut all = Changes::default();
         let mut last = after;
         if self.new.is_none() {
@@ -151,7 +152,8 @@ impl<'v> Walk<'v> {
     }
 
     fn in_list(self, list: &Listing<'_>) -> Changes {
-        let (old, new) = (grouped(list, self.old), grouped(list, self.new));
+        let old = grouped(list, self.old);
+        let new = grouped(list, self.new);
         let nothing = Vec::new();
         let mut changes = Changes::default();
         let names = new
@@ -183,7 +185,8 @@ fn grouped<'v>(list: &Listing<'_>, value: Option<&'v Value>) -> HashMap<String, 
 /// The changes of the elements of one name. Duplicates are one field.
 fn compare_elements(shape: Shape<'_>, old: &[&Value], new: &[&Value]) -> Changes {
     let walk = |old: Option<&&Value>, new: Option<&&Value>| {
-        let (old, new) = (old.copied(), new.copied());
+        let old = old.copied();
+        let new = new.copied();
         match (old, new) {
             (None, None) => Changes::default(),
             _ => Walk { old, new }.compare(shape),

@@ -114,18 +114,21 @@ impl<'v> Indexed<'v> {
 /// Elements of the configuration keep its order. Elements of the live list only keep their place
 /// among them.
 fn merge_lists(list: &Listing<'_>, live: &[Value], config: &[Value]) -> Vec<Value> {
-    let (live, config) = (Indexed::of(list, live), Indexed::of(list, config));
+    let live = Indexed::of(list, live);
+    let config = Indexed::of(list, config);
     let is_shared = |name: &&String| live.by_name.contains_key(*name);
     // The next common element in the order of the configuration.
     let mut shared = config.names.iter().filter(is_shared).peekable();
     let mut done: HashSet<&str> = HashSet::with_capacity(config.names.len());
     let mut merged = Vec::with_capacity(live.names.len().max(config.names.len()));
     let merge_item = |name: &String| {
-        let (old, new) = (live.by_name.get(name), config.by_name.get(name));
+        let old = live.by_name.get(name);
+        let new = config.by_name.get(name);
         merge(list.item, old.copied(), new.copied())
     };
     // Both lists advance together.
-    let (mut at, mut next) = (0, 0);
+    let mut at = 0;
+    let mut next = 0;
     while at < live.names.len() || next < config.names.len() {
         if let (Some(old), Some(new)) = (live.names.get(at), config.names.get(next)) {
             if old == new {

@@ -243,7 +243,8 @@ fn compare_elements(a: &str, b: &str) -> Ordering {
         (Some(0), Some(0)) => a.cmp(b),
         (a_rank, b_rank) if a_rank != b_rank => a_rank.cmp(&b_rank),
         (Some(1), _) => {
-            let (a, b) = (content(a), content(b));
+            let a = content(a);
+            let b = content(b);
             let keys = |value: &Value| -> Vec<(String, Value)> {
                 let mut keys: Vec<_> = value
                     .as_object()
@@ -254,7 +255,8 @@ fn compare_elements(a: &str, b: &str) -> Ordering {
                 keys.sort_by(|(a, _), (b, _)| a.cmp(b));
                 keys
             };
-            let (a, b) = (keys(&a), keys(&b));
+            let a = keys(&a);
+            let b = keys(&b);
             let pairs = a.iter().zip(&b);
             let different = pairs
                 .map(|((a_key, a), (b_key, b))| a_key.cmp(b_key).then_with(|| compare_values(a, b)))

@@ -13,7 +13,8 @@ use crate::registry::Registry;
 /// The document of all group versions.
 pub(crate) fn document(registry: &Registry) -> Document {
     let mut schemas = Schemas::default();
-    let (mut paths, mut all) = (Map::new(), Vec::new());
+    let mut paths = Map::new();
+    let mut all = Vec::new();
     for group in registry.groups() {
         for version in &group.versions {
             let prefix = super::path_of(&group.name, version);

@@ -65,7 +65,9 @@ pub(crate) fn explained(object: &mut Value, operations: &[Value]) -> Result<(), 
 /// Upstream: `add`, `remove`, `replace`, `move`, `test` and `copy` of `json-patch.v4/patch.go`.
 fn reason(object: &Value, operation: &Value) -> Unapplied {
     let member = |name: &str| operation[name].as_str().unwrap_or_default();
-    let (kind, path, from) = (member("op"), member("path"), member("from"));
+    let kind = member("op");
+    let path = member("path");
+    let from = member("from");
     let missing = |place: String| {
         Unapplied::Other(format!(
             "{kind} operation does not apply: {place}: missing value"

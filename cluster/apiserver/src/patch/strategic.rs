@@ -225,7 +225,8 @@ fn merge_ordered(
         )),
     };
     let deletes = matches!(patch.get(name), Some(Value::Null));
-    let (old, changes) = (list_of(original)?, list_of(patch)?);
+    let old = list_of(original)?;
+    let changes = list_of(patch)?;
     if deletes {
         return Ok(());
     }
@@ -259,10 +260,8 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result
             keyed(&identity, element, key)?;
         }
         if !places.any(|place| identity.of(place) == identity.of(element)) {
-            let (changes, order) = (
-                go_print(&Value::from(changes)),
-                go_print(&Value::from(order)),
-            );
+            let changes = go_print(&Value::from(changes));
+            let order = go_print(&Value::from(order));
             return Err(PatchError::Internal(format!(
                 "The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"
             )));

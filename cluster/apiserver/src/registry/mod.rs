@@ -168,7 +168,8 @@ impl Registry {
                 versions: vec![resource.version.to_string()],
             }),
         }
-        let (key, row) = (key_of(&resource), Registered::new(resource, store));
+        let key = key_of(&resource);
+        let row = Registered::new(resource, store);
         served.resources.insert(key, Arc::new(row));
     }
 

@@ -136,7 +136,9 @@ impl Form {
             "application/yaml" => true,
             _ => return None,
         };
-        let (mut kind, mut group, mut version) = ("", "", "");
+        let mut kind = "";
+        let mut group = "";
+        let mut version = "";
         for part in parts {
             match part.split_once('=') {
                 Some(("as", value)) => kind = value,

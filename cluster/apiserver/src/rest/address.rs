@@ -78,7 +78,8 @@ impl Addresses {
     pub(crate) fn fork(&self, held: impl Iterator<Item = Holdings>) -> Self {
         let fork = Self::default();
         {
-            let (mut pools, own) = (fork.lock(), self.lock());
+            let mut pools = fork.lock();
+            let own = self.lock();
             (pools.addresses.next, pools.ports.next) = (own.addresses.next, own.ports.next);
         }
         held.for_each(|holdings| fork.change(&Holdings::default(), &holdings));
@@ -206,7 +207,8 @@ impl Pool {
 
     /// Holds the next free number, in order from the number after the last one.
     fn take(&mut self) -> Result<u32, Full> {
-        let (first, last) = (*self.range.start(), *self.range.end());
+        let first = *self.range.start();
+        let last = *self.range.end();
         let mut order = (self.next..=last).chain(first..self.next);
         let found = order
             .find(|number| !self.held.contains_key(number))

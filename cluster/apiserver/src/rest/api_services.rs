@@ -147,7 +147,8 @@ impl Server {
     /// The condition `Available`. Only the Service itself is checked, and not its endpoints.
     fn availability(&self, object: &Value) -> Value {
         let service = &object["spec"]["service"];
-        let (namespace, name) = (text(service, "namespace"), text(service, "name"));
+        let namespace = text(service, "namespace");
+        let name = text(service, "name");
         let (status, reason, message) = if service.is_null() {
             ("True", "Local", LOCAL.to_owned())
         } else if self.service_exists(namespace, name) {

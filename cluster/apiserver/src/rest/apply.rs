@@ -235,10 +235,8 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| invalid_yaml(&error))?;
     let mut config: Value = serde_saphyr::from_str(text).map_err(|error| invalid_yaml(&error))?;
-    let (api_version, kind) = (
-        config["apiVersion"].as_str().unwrap_or_default(),
-        config["kind"].as_str().unwrap_or_default(),
-    );
+    let api_version = config["apiVersion"].as_str().unwrap_or_default();
+    let kind = config["kind"].as_str().unwrap_or_default();
     if kind != wanted_kind || api_version != wanted_version {
         let version = if api_version.is_empty() || api_version.contains('/') {
             ""
@@ -293,14 +291,10 @@ fn inconvertible(config: &Value, why: &str) -> Status {
 
 /// The name and the kind of a configuration, as errors show them.
 fn described(config: &Value) -> (String, String) {
-    let (namespace, name) = (
-        metadata::text(config, "namespace"),
-        metadata::text(config, "name"),
-    );
-    let (api_version, kind) = (
-        config["apiVersion"].as_str().unwrap_or_default(),
-        config["kind"].as_str().unwrap_or_default(),
-    );
+    let namespace = metadata::text(config, "namespace");
+    let name = metadata::text(config, "name");
+    let api_version = config["apiVersion"].as_str().unwrap_or_default();
+    let kind = config["kind"].as_str().unwrap_or_default();
     let core = if api_version.contains('/') { "" } else { "/" };
     (
         format!("{namespace}/{name}"),

@@ -124,7 +124,8 @@ pub(super) fn object(
         .chain(duplicate_keys.iter().map(duplicate_field))
         .collect();
     let warnings = strictness.warnings_or_error(field_errors, |errors| {
-        let (kind, version) = (&resource.kind, &resource.version);
+        let kind = &resource.kind;
+        let version = &resource.version;
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {errors}"
         ))
@@ -189,7 +190,8 @@ pub(super) fn duplicate_field(path: &String) -> String {
 /// fields are dropped, and their paths returned.
 pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<String>, Status> {
     let cannot = |what: &str| {
-        let (kind, version) = (&resource.kind, &resource.version);
+        let kind = &resource.kind;
+        let version = &resource.version;
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {what}"
         ))

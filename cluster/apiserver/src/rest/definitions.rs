@@ -207,7 +207,8 @@ impl Server {
             .map(|definition| metadata::text(definition, "name"))
             .collect();
         for row in self.registry.custom() {
-            let (group, plural) = (&*row.resource.group, &*row.resource.plural);
+            let group = &*row.resource.group;
+            let plural = &*row.resource.plural;
             if !names.contains(&*format!("{plural}.{group}")) {
                 self.registry.replace_custom(group, plural, Vec::new());
             }

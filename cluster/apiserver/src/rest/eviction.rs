@@ -310,11 +310,10 @@ fn why_none_allowed(name: &str, status: &Value) -> String {
         let text = condition.and_then(|condition| condition[field].as_str());
         text.unwrap_or_default()
     };
-    let (reason, message) = (text("reason"), text("message"));
-    let (healthy, desired) = (
-        number(status, "currentHealthy"),
-        number(status, "desiredHealthy"),
-    );
+    let reason = text("reason");
+    let message = text("message");
+    let healthy = number(status, "currentHealthy");
+    let desired = number(status, "desiredHealthy");
     // The numbers mean nothing after a failed sync, so that case comes first.
     if !message.is_empty() && reason == "SyncFailed" {
         format!(

@@ -92,7 +92,8 @@ fn lines(pod: &Value, container: &str, previous: bool) -> Result<Vec<(String, St
         .flatten()
         .find(|status| status["name"] == container)
         .ok_or_else(|| format!("container {container:?} in pod {name:?} is not available"))?;
-    let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
+    let state = &status["state"];
+    let last = &status["lastState"]["terminated"];
     let restarts = status["restartCount"].as_i64().unwrap_or_default();
     let (run, number) = match (&state["running"], &state["terminated"]) {
         _ if previous && last.is_null() => {
@@ -135,10 +136,8 @@ mod tests {
         let ended = json!({"terminated": {"startedAt": "t0", "finishedAt": "t1", "exitCode": 3}});
         let looping = json!({"waiting": {"reason": "CrashLoopBackOff"}});
         let creating = json!({"waiting": {"reason": "ContainerCreating"}});
-        let (first, second) = (
-            "t2 simulated container c of image i: start 1",
-            "t2 simulated container c of image i: start 2",
-        );
+        let first = "t2 simulated container c of image i: start 1";
+        let second = "t2 simulated container c of image i: start 2";
         let crash =
             "t0 simulated container c of image i: start 1, t1 simulated container c: exit code 3";
         // (state, last state, restarts, previous, log or error)

@@ -367,10 +367,8 @@ impl Server {
             answer.content = Content::Object(object);
         }
         if let Content::Object(written) = &answer.content {
-            let (about_object, about_pods) = (
-                self.pod_security_warnings(verb, &target, written),
-                before.map(|before| self.tightening_warnings(&before, written)),
-            );
+            let about_object = self.pod_security_warnings(verb, &target, written);
+            let about_pods = before.map(|before| self.tightening_warnings(&before, written));
             answer.warnings.extend(
                 about_object
                     .into_iter()

@@ -85,10 +85,8 @@ impl Patch {
 
     /// Checks that `result` is an object of `resource`.
     pub(super) fn check(&self, resource: &Resource, result: &Value) -> Result<(), Status> {
-        let (kind, version) = (
-            result["kind"].as_str().unwrap_or_default(),
-            result["apiVersion"].as_str().unwrap_or_default(),
-        );
+        let kind = result["kind"].as_str().unwrap_or_default();
+        let version = result["apiVersion"].as_str().unwrap_or_default();
         if kind == resource.kind && version != resource.api_version() {
             return Err(self.invalid(result, &decode::unregistered(kind, version)));
         }

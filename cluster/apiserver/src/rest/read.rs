@@ -228,7 +228,8 @@ impl Server {
                 Ok(Answer::value(200, list))
             }
             View::Full | View::Discovery => {
-                let (kind, version) = (resource.list_kind(), resource.api_version());
+                let kind = resource.list_kind();
+                let version = resource.api_version();
                 let mut metadata = metadata;
                 if resource.custom.is_some() && metadata.get("continue").is_none() {
                     // Upstream's lists of custom resources always have the field `continue`.

@@ -151,7 +151,8 @@ fn subject(spec: &Value) -> User {
 /// The request that an access review asks about.
 fn wanted(spec: &Value) -> Attributes {
     let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
-    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let resource = &spec["resourceAttributes"];
+    let path = &spec["nonResourceAttributes"];
     if !resource.is_object() {
         return Attributes {
             verb: text(path, "verb"),
@@ -191,7 +192,8 @@ fn access_errors(kind: &str, review: &Value) -> Vec<FieldError> {
         problem: Problem::Invalid(value, why.to_owned()),
     };
     let spec = &review["spec"];
-    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let resource = &spec["resourceAttributes"];
+    let path = &spec["nonResourceAttributes"];
     let shown = |path: &Value| json!({"Path": path["path"].as_str().unwrap_or(""), "Verb": path["verb"].as_str().unwrap_or("")});
     let mut errors = Vec::new();
     match (resource.is_object(), path.is_object()) {

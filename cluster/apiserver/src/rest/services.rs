@@ -198,7 +198,8 @@ fn keep(service: &mut Value, old: &Value) {
 /// Removes the fields that the new type does not have, if the client left them unchanged
 /// (upstream's `dropTypeDependentFields`).
 fn drop_fields_of_other_types(service: &mut Value, old: &Value) {
-    let (new, old) = (&service["spec"], &old["spec"]);
+    let new = &service["spec"];
+    let old = &old["spec"];
     let lost = |has: fn(&Value) -> bool| has(old) && !has(new);
     let same = |field: &str| new.get(field) == old.get(field);
     let mut removed: Vec<&str> = Vec::new();
@@ -261,10 +262,8 @@ fn reserve<'a>(
     old: Option<&Value>,
 ) -> Result<Reservation<'a>, Refusal> {
     let held = old.map_or_else(Holdings::default, |old| Holdings::of_spec(&old["spec"]));
-    let (wants_address, wants_ports) = (
-        has_address(&service["spec"]),
-        has_node_ports(&service["spec"]),
-    );
+    let wants_address = has_address(&service["spec"]);
+    let wants_ports = has_node_ports(&service["spec"]);
     let wants_health_port = has_health_port(&service["spec"]);
     // A load balancer may need no node ports. Ports that its spec names are allocated in any case.
     let allocates = kind_of(&service["spec"]) == "NodePort"
@@ -366,7 +365,8 @@ fn reserve_ports(
                 let why = match why {
                     Unavailable::Held => "provided port is already allocated".to_owned(),
                     Unavailable::Elsewhere | Unavailable::OutOfRange => {
-                        let (first, last) = (PORTS.start(), PORTS.end());
+                        let first = PORTS.start();
+                        let last = PORTS.end();
                         format!("provided port is not in the valid range. The range of valid ports is {first}-{last}")
                     }
                 };

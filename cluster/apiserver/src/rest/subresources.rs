@@ -153,7 +153,8 @@ impl Server {
         if target.entry.store.get(&target.key()).is_none() {
             return Err(Status::not_found(resource.named(), &target.name));
         }
-        let (kind, name) = (&resource.singular, &target.name);
+        let kind = &resource.singular;
+        let name = &target.name;
         Err(Status::new(
             503,
             "ServiceUnavailable",
@@ -195,10 +196,8 @@ impl Server {
         binding: &Value,
     ) -> Result<Answer, Status> {
         let dry_run = call.query.dry_run("CreateOptions")?;
-        let (kind, node) = (
-            &binding["target"]["kind"],
-            binding["target"]["name"].as_str().unwrap_or_default(),
-        );
+        let kind = &binding["target"]["kind"];
+        let node = binding["target"]["name"].as_str().unwrap_or_default();
         if let Some(kind) = kind.as_str().filter(|kind| !matches!(*kind, "" | "Node")) {
             let message = format!(
                 "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""

@@ -138,7 +138,9 @@ impl Server {
     fn bound(&self, call: &Call<'_>, reference: &Value) -> Result<Bound, Status> {
         let target = call.target;
         let text = |field: &str| reference[field].as_str().unwrap_or_default();
-        let (kind, name, uid) = (text("kind"), text("name"), text("uid"));
+        let kind = text("kind");
+        let name = text("name");
+        let uid = text("uid");
         let (group, version) = text("apiVersion")
             .split_once('/')
             .unwrap_or(("", text("apiVersion")));

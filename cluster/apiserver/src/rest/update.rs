@@ -285,7 +285,8 @@ impl Server {
         // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old), writing.dry_run)?;
         let warnings = resource.update_warnings(part, &new, old);
-        let (dry_run, calls) = (writing.dry_run, writing.calls);
+        let dry_run = writing.dry_run;
+        let calls = writing.calls;
         let stored = self.store(target, current, old, new, dry_run, calls)?;
         Ok((stored, warnings))
     }

@@ -153,7 +153,8 @@ fn inner_schemas(shape: &Struct, value: &Value, place: &Place<'_>) -> Option<Str
 
 /// The error about a value of another JSON type than the Go type `ty`.
 fn mismatch(shown: &str, place: &Place<'_>, ty: &str) -> String {
-    let (holder, path) = (place.holder, place.path());
+    let holder = place.holder;
+    let path = place.path();
     format!("json: cannot unmarshal {shown} into Go struct field {holder}.{path} of type {ty}")
 }
 

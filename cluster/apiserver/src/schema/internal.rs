@@ -127,7 +127,9 @@ impl Field {
             .split_whitespace()
             .map(|word| Some(word).filter(|word| *word != "-"));
         let mut word = || words.next().flatten();
-        let (name, go_name, value) = (word(), word(), word().unwrap_or_default());
+        let name = word();
+        let go_name = word();
+        let value = word().unwrap_or_default();
         let ty = value.trim_start_matches(['*', '[', ']', '{', '}']);
         let is_struct = ty.contains('.');
         let unset = match value {

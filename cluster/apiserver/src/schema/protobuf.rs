@@ -109,7 +109,8 @@ pub enum Malformed {
 /// no kind.
 pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     let message = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
-    let (mut api_version, mut own_kind) = (String::new(), String::new());
+    let mut api_version = String::new();
+    let mut own_kind = String::new();
     let mut raw: &[u8] = &[];
     each(message, |number, wire| match number {
         1 => each(wire.bytes("typeMeta")?, |number, wire| {

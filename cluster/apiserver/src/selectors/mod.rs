@@ -124,7 +124,8 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, Strin
 /// Splits at commas, except at those after a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
-    let (mut start, mut escaped) = (0, false);
+    let mut start = 0;
+    let mut escaped = false;
     for (position, letter) in text.char_indices() {
         if letter == ',' && !escaped {
             terms.push(&text[start..position]);

@@ -23,7 +23,9 @@ pub fn human_age(duration: SignedDuration) -> String {
         ..-1 => return "<invalid>".to_owned(),
         seconds => seconds.max(0),
     };
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86_400;
     let pair = |large: i64, unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{large}{unit}"),
         small => format!("{large}{unit}{small}{small_unit}"),

@@ -90,7 +90,8 @@ pub(super) fn disruption_budget(object: &Value, now: Timestamp) -> Vec<Value> {
         Some(Value::String(percent)) => json!(percent),
         Some(count) => json!(count.to_string()),
     };
-    let (least, most) = (limit("/spec/minAvailable"), limit("/spec/maxUnavailable"));
+    let least = limit("/spec/minAvailable");
+    let most = limit("/spec/maxUnavailable");
     vec![
         name(object),
         least,
@@ -265,7 +266,8 @@ fn external_address(service: &Value, kind: &str) -> String {
 
 fn service_ports(service: &Value) -> String {
     let ports = list(service, "/spec/ports").iter().map(|port| {
-        let (number, protocol) = (super::number(port, "/port"), text(port, "/protocol"));
+        let number = super::number(port, "/port");
+        let protocol = text(port, "/protocol");
         match super::number(port, "/nodePort") {
             0 => format!("{number}/{protocol}"),
             node_port => format!("{number}:{node_port}/{protocol}"),
@@ -378,7 +380,8 @@ mod tests {
 
     #[test]
     fn events_show_first_and_last_occurrence() {
-        let (early, late) = ("2024-01-01T00:00:00Z", "2024-01-01T00:59:00Z");
+        let early = "2024-01-01T00:00:00Z";
+        let late = "2024-01-01T00:59:00Z";
         // (event, last seen, first seen, count)
         let cases = [
             (

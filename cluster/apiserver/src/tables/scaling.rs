@@ -43,7 +43,8 @@ fn metric(spec: &Value, current: &Value) -> String {
         "ContainerResource" => ("containerResource", true),
         _ => return "<unknown type>".to_owned(),
     };
-    let (source, found) = (&spec[field], &current[field]["current"]);
+    let source = &spec[field];
+    let found = &current[field]["current"];
     let target = &source["target"];
     let amount = |holder: &Value, name: &str| holder[name].as_str().unwrap_or(UNKNOWN).to_owned();
     let percent = |holder: &Value, otherwise: &str| match holder["averageUtilization"].as_i64() {

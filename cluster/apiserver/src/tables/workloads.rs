@@ -68,10 +68,8 @@ pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// Desired and current replicas of a Scale.
 pub(super) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
-    let (desired, available) = (
-        number(object, "/spec/replicas"),
-        number(object, "/status/replicas"),
-    );
+    let desired = number(object, "/spec/replicas");
+    let available = number(object, "/status/replicas");
     vec![
         name(object),
         json!(desired),

@@ -169,7 +169,9 @@ fn source(path: &str, kind: &str, source: &Value, errors: &mut Errors) {
     let target = at(source, "target");
     self::target(&at_target, target, errors);
     let has = |name: &str| !at(target, name).is_null();
-    let (value, average, share) = (has("value"), has("averageValue"), has("averageUtilization"));
+    let value = has("value");
+    let average = has("averageValue");
+    let share = has("averageUtilization");
     let at_average = format!("{at_target}.averageValue");
     match kind {
         "object" if !value && !average => {

@@ -120,7 +120,8 @@ pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, error
     }
     if part != Some("approval") {
         for kind in ["Approved", "Denied"] {
-            let (before, after) = (of(old, kind), of(new, kind));
+            let before = of(old, kind);
+            let after = of(new, kind);
             if after.len() > before.len() {
                 errors.forbidden(
                     CONDITIONS,
@@ -134,10 +135,8 @@ pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, error
             }
         }
     }
-    let (before, after) = (
-        text(old, "status.certificate"),
-        text(new, "status.certificate"),
-    );
+    let before = text(old, "status.certificate");
+    let after = text(new, "status.certificate");
     if before != after {
         if part != Some("status") {
             errors.forbidden(

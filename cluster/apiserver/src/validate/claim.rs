@@ -91,7 +91,8 @@ fn data_sources(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
                 errors.required(path.child(field), "");
             }
         }
-        let (kind, group) = (text(source, "kind"), text(source, "apiGroup"));
+        let kind = text(source, "kind");
+        let group = text(source, "apiGroup");
         if group.is_empty() {
             if kind != "PersistentVolumeClaim" {
                 errors.invalid(
@@ -104,7 +105,8 @@ fn data_sources(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
             errors.complaints(path.child("apiGroup"), group, formats::subdomain(group));
         }
     }
-    let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
+    let source = &spec["dataSource"];
+    let reference = &spec["dataSourceRef"];
     let differs = ["apiGroup", "kind", "name"]
         .iter()
         .any(|field| source[field] != reference[field]);
@@ -227,7 +229,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         let class = &at(object, "metadata.annotations")[OLD_CLASS];
         class.as_str().map(str::to_owned)
     };
-    let (annotation, class) = (annotated(old), at(new, "spec.storageClassName").as_str());
+    let annotation = annotated(old);
+    let class = at(new, "spec.storageClassName").as_str();
     // A claim without a class may get one later; a claim with one keeps it. An old annotation is
     // a class, which may become the field.
     let is_unset = at(old, "spec.storageClassName").is_null();
@@ -251,7 +254,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.forbidden("spec", format!("{FIXED}\n{difference}"));
     }
     let size = |object: &Value, path: &str| size_of(at(object, path).as_str().unwrap_or("0"));
-    let (grown, granted) = (size(new, SIZE), size(old, "status.capacity.storage"));
+    let grown = size(new, SIZE);
+    let granted = size(old, "status.capacity.storage");
     if grown < size(old, SIZE) && grown <= granted {
         errors.forbidden(SIZE, "field can not be less than status.capacity");
     }
@@ -265,7 +269,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 /// A claim whose volume has an attributes class keeps one.
 fn attributes_class_update(new: &Value, old: &Value, errors: &mut Errors) {
     const CLASS: &str = "spec.volumeAttributesClassName";
-    let (now, before) = (at(new, CLASS), at(old, CLASS));
+    let now = at(new, CLASS);
+    let before = at(old, CLASS);
     if now == before || at(old, "status.currentVolumeAttributesClassName").is_null() {
         return;
     }

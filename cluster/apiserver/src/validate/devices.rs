@@ -89,7 +89,8 @@ pub(super) fn set<'a>(
 fn request(field: &str, request: &Value, errors: &mut Errors) {
     let name = text(request, "name");
     errors.complaints(format!("{field}.name"), name, formats::label(name));
-    let (alternatives, exactly) = (list(request, "firstAvailable"), at(request, "exactly"));
+    let alternatives = list(request, "firstAvailable");
+    let exactly = at(request, "exactly");
     match (alternatives.is_empty(), exactly.is_null()) {
         (true, true) => errors.required(
             field,
@@ -182,11 +183,13 @@ fn expression(field: String, expression: &str, errors: &mut Errors) {
 }
 
 fn toleration(field: &str, toleration: &Value, errors: &mut Errors) {
-    let (key, value) = (text(toleration, "key"), text(toleration, "value"));
+    let key = text(toleration, "key");
+    let value = text(toleration, "value");
     if !key.is_empty() {
         errors.complaints(format!("{field}.key"), key, formats::qualified_name(key));
     }
-    let (at_operator, at_value) = (format!("{field}.operator"), format!("{field}.value"));
+    let at_operator = format!("{field}.operator");
+    let at_value = format!("{field}.value");
     match text(toleration, "operator") {
         "Exists" if !value.is_empty() => {
             errors.invalid(at_value, value, "must be empty for operator `Exists`");
@@ -204,7 +207,8 @@ fn toleration(field: &str, toleration: &Value, errors: &mut Errors) {
 
 /// A taint of a device.
 pub(super) fn taint(field: &str, taint: &Value, errors: &mut Errors) {
-    let (key, value) = (text(taint, "key"), text(taint, "value"));
+    let key = text(taint, "key");
+    let value = text(taint, "value");
     errors.complaints(format!("{field}.key"), key, formats::qualified_name(key));
     errors.complaints(format!("{field}.value"), value, formats::label_value(value));
     match text(taint, "effect") {

@@ -19,7 +19,8 @@ const MESSAGE: usize = 32 * 1024;
 
 pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
-    let (least, most) = (at(spec, "minAvailable"), at(spec, "maxUnavailable"));
+    let least = at(spec, "minAvailable");
+    let most = at(spec, "maxUnavailable");
     if !least.is_null() && !most.is_null() {
         errors.invalid(
             "spec",

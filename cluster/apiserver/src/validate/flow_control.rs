@@ -85,7 +85,8 @@ fn rule(field: &str, rule: &Value, errors: &mut Errors) {
     for (index, subject) in subjects.iter().enumerate() {
         self::subject(&format!("{field}.subjects[{index}]"), subject, errors);
     }
-    let (resources, others) = (list(rule, "resourceRules"), list(rule, "nonResourceRules"));
+    let resources = list(rule, "resourceRules");
+    let others = list(rule, "nonResourceRules");
     if resources.is_empty() && others.is_empty() {
         let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
         errors.required(field, why);
@@ -247,7 +248,8 @@ pub(super) fn priority_level(object: &Value, errors: &mut Errors) {
         let why = "must be 'Exempt' if and only if `name` is 'exempt'";
         errors.invalid("spec.type", kind, why);
     }
-    let (limited, exempt) = (at(spec, "limited"), at(spec, "exempt"));
+    let limited = at(spec, "limited");
+    let exempt = at(spec, "exempt");
     match kind {
         "Exempt" => {
             if !limited.is_null() {
@@ -329,11 +331,9 @@ fn limited_level(field: &str, level: &Value, errors: &mut Errors) {
 
 fn queuing(field: &str, queuing: &Value, errors: &mut Errors) {
     let number = |name: &str| at(queuing, name).as_i64().unwrap_or(0);
-    let (limit, queues, hand) = (
-        number("queueLengthLimit"),
-        number("queues"),
-        number("handSize"),
-    );
+    let limit = number("queueLengthLimit");
+    let queues = number("queues");
+    let hand = number("handSize");
     if limit <= 0 {
         errors.invalid(
             format!("{field}.queueLengthLimit"),

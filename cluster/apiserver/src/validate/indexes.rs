@@ -8,7 +8,8 @@ type Interval = (i64, i64);
 /// Number of indexes in a set. The error is the defect of the text. Indexes have to be below
 /// `completions`.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
-    let (mut last, mut total) = (None, 0);
+    let mut last = None;
+    let mut total = 0;
     for part in text.split(',').filter(|_| !text.is_empty()) {
         let (first, end) = interval(part, completions)?;
         if let Some(last) = last.filter(|last| *last >= first) {
@@ -30,8 +31,10 @@ pub(super) fn overlap(one: &str, other: &str, completions: i64) -> Option<i64> {
             .filter_map(|part| interval(part, completions).ok())
             .collect()
     };
-    let (one, other) = (parts(one), parts(other));
-    let (mut left, mut right) = (one.iter().peekable(), other.iter().peekable());
+    let one = parts(one);
+    let other = parts(other);
+    let mut left = one.iter().peekable();
+    let mut right = other.iter().peekable();
     while let (Some((a, b)), Some((x, y))) = (left.peek(), right.peek()) {
         if a <= y && x <= b {
             return Some(*a.max(x));
@@ -57,7 +60,8 @@ fn interval(part: &str, completions: i64) -> Result<Interval, String> {
     match limits[..] {
         [one] => number(one).map(|index| (index, index)),
         [first, last] => {
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             if first >= last {
                 return Err(format!(
                     "non-increasing order, previous: {first}, current: {last}"

@@ -75,7 +75,8 @@ fn generated_selector(job: &Value, prefixed: bool, errors: &mut Errors) {
     if at(job, "spec.manualSelector") == &Value::Bool(true) || wanted.is_null() {
         return;
     }
-    let (uid, name) = (text(job, "metadata.uid"), text(job, "metadata.name"));
+    let uid = text(job, "metadata.uid");
+    let name = text(job, "metadata.name");
     if uid.is_empty() {
         errors.required("metadata.uid", "");
     }
@@ -208,7 +209,8 @@ fn managed_by(field: &str, manager: &str, errors: &mut Errors) {
 /// Checks the numbers of an Indexed Job.
 fn indexed(path: &str, spec: &Value, errors: &mut Errors) {
     let number = |field: &str| at(spec, field).as_i64();
-    let (completions, parallelism) = (number("completions"), number("parallelism"));
+    let completions = number("completions");
+    let parallelism = number("parallelism");
     let failed = number("maxFailedIndexes");
     let failed_field = format!("{path}.maxFailedIndexes");
     let parallelism_field = format!("{path}.parallelism");
@@ -281,7 +283,8 @@ fn failure_rule(field: &str, rule: &Value, spec: &Value, errors: &mut Errors) {
         ),
         other => errors.one_of(action, other, &ACTIONS),
     }
-    let (codes, patterns) = (at(rule, "onExitCodes"), list(rule, "onPodConditions"));
+    let codes = at(rule, "onExitCodes");
+    let patterns = list(rule, "onPodConditions");
     if !codes.is_null() {
         exit_codes(&format!("{field}.onExitCodes"), codes, spec, errors);
     }
@@ -323,7 +326,8 @@ fn exit_codes(field: &str, codes: &Value, spec: &Value, errors: &mut Errors) {
             );
         }
     }
-    let (field, values) = (format!("{field}.values"), list(codes, "values"));
+    let field = format!("{field}.values");
+    let values = list(codes, "values");
     if values.is_empty() {
         let shown = at(codes, "values").clone();
         errors.invalid(&field, shown, "at least one value is required");
@@ -351,7 +355,8 @@ fn pod_conditions(field: &str, patterns: &[Value], errors: &mut Errors) {
         errors.too_many(field, patterns.len(), MAX_PATTERNS);
     }
     for (index, pattern) in patterns.iter().enumerate() {
-        let (kind, status) = (text(pattern, "type"), text(pattern, "status"));
+        let kind = text(pattern, "type");
+        let status = text(pattern, "status");
         errors.complaints(
             format!("{field}[{index}].type"),
             kind,
@@ -396,10 +401,8 @@ fn success_policy(field: &str, spec: &Value, errors: &mut Errors) {
 }
 
 fn success_rule(field: &str, rule: &Value, completions: i64, errors: &mut Errors) {
-    let (count, listed) = (
-        at(rule, "succeededCount").as_i64(),
-        at(rule, "succeededIndexes").as_str(),
-    );
+    let count = at(rule, "succeededCount").as_i64();
+    let listed = at(rule, "succeededIndexes").as_str();
     if count.is_none() && listed.is_none() {
         errors.required(
             field,

@@ -69,7 +69,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         let detail = "terminating>0 is invalid for finished job";
         errors.invalid("status.terminating", found, detail);
     }
-    let (ready, active) = (number(new, "ready"), number(new, "active"));
+    let ready = number(new, "ready");
+    let active = number(new, "active");
     if (change.of("ready") || change.of("active")) && ready > active {
         let detail = "cannot set more ready pods than active";
         errors.invalid("status.ready", ready, detail);
@@ -113,7 +114,8 @@ fn conditions_and_times(change: &Change<'_>, errors: &mut Errors) {
     let job = change.new;
     let complete_changed = change.of_condition("Complete");
     let time = |field: &str| at(job, &format!("status.{field}"));
-    let (started, completed) = (time("startTime"), time("completionTime"));
+    let started = time("startTime");
+    let completed = time("completionTime");
     let mut both = |other: &str| {
         if (complete_changed || change.of_condition(other)) && is(job, "Complete") && is(job, other)
         {
@@ -202,8 +204,8 @@ fn index_sets(change: &Change<'_>, errors: &mut Errors) {
     let completed = text(job, "status.completedIndexes");
     let failed = at(job, "status.failedIndexes").as_str();
     let has_limit = !at(job, "spec.backoffLimitPerIndex").is_null();
-    let (completed_changed, failed_changed) =
-        (change.of("completedIndexes"), change.of("failedIndexes"));
+    let completed_changed = change.of("completedIndexes");
+    let failed_changed = change.of("failedIndexes");
     let mut check = |name: &str, indexes: &str| {
         if let Some(completions) = completions
             && let Err(error) = indexes::count(indexes, completions)

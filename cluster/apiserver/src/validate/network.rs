@@ -41,7 +41,8 @@ pub(super) fn ingress_class_agrees(object: &Value, errors: &mut Errors) {
 
 pub(super) fn ingress(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
-    let (rules, backend) = (list(spec, "rules"), at(spec, "defaultBackend"));
+    let rules = list(spec, "rules");
+    let backend = at(spec, "defaultBackend");
     if rules.is_empty() && backend.is_null() {
         let why = "either `defaultBackend` or `rules` must be specified";
         errors.invalid("spec", at(spec, "rules").clone(), why);
@@ -130,7 +131,8 @@ fn ingress_path(field: &str, path: &Value, errors: &mut Errors) {
 
 /// A backend is a Service with a port, or another object of the namespace.
 fn ingress_backend(field: &str, backend: &Value, errors: &mut Errors) {
-    let (resource, service) = (at(backend, "resource"), at(backend, "service"));
+    let resource = at(backend, "resource");
+    let service = at(backend, "service");
     match (resource.is_null(), service.is_null()) {
         (false, false) => {
             errors.invalid(field, "", "cannot set both resource and service backends");
@@ -180,7 +182,8 @@ pub(super) fn ingress_class(object: &Value, errors: &mut Errors) {
         return;
     }
     reference(FIELD, parameters, errors);
-    let (field, namespace) = (format!("{FIELD}.namespace"), at(parameters, "namespace"));
+    let field = format!("{FIELD}.namespace");
+    let namespace = at(parameters, "namespace");
     match (at(parameters, "scope").as_str(), namespace.as_str()) {
         (None, _) => errors.required(format!("{FIELD}.scope"), ""),
         (Some("Namespace"), None) => {
@@ -261,7 +264,8 @@ fn policy_port(field: &str, port: &Value, errors: &mut Errors) {
     if let Some(protocol) = at(port, "protocol").as_str() {
         errors.one_of(format!("{field}.protocol"), protocol, &PROTOCOLS);
     }
-    let (at_port, at_end) = (format!("{field}.port"), format!("{field}.endPort"));
+    let at_port = format!("{field}.port");
+    let at_end = format!("{field}.endPort");
     let end = at(port, "endPort").as_i64();
     match (at(port, "port"), end) {
         (Value::Number(number), _) => {
@@ -377,7 +381,8 @@ pub(super) fn service_cidr(object: &Value, errors: &mut Errors) {
 pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.cidrs";
     const IMMUTABLE: &str = "field is immutable";
-    let (after, before) = (list(new, FIELD), list(old, FIELD));
+    let after = list(new, FIELD);
+    let before = list(old, FIELD);
     let is_extended = (before.len(), after.len()) == (1, 2);
     if after.len() != before.len() && !is_extended {
         errors.invalid(FIELD, at(new, FIELD).clone(), IMMUTABLE);

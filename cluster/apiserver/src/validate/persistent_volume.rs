@@ -260,7 +260,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         }
         source
     };
-    let (mut source, old_source) = (of(spec), of(before));
+    let mut source = of(spec);
+    let old_source = of(before);
     // The secret for a later growth can be added.
     if old_source["csi"].is_object()
         && old_source["csi"]["controllerExpandSecretRef"].is_null()
@@ -383,7 +384,8 @@ pub(super) fn warnings(volume: &Value) -> Vec<String> {
             "deprecated in v1.28, non-functional in v1.31+",
         ),
     ];
-    let (spec, annotations) = (&volume["spec"], at(volume, "metadata.annotations"));
+    let spec = &volume["spec"];
+    let annotations = at(volume, "metadata.annotations");
     let mut warnings: Vec<String> = ANNOTATIONS
         .iter()
         .filter(|(key, _)| !annotations[*key].is_null())

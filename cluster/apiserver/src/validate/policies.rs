@@ -26,7 +26,8 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
     common(spec, errors);
     let expressions = conditions(spec, errors);
-    let (validations, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
+    let validations = list(spec, "validations");
+    let annotations = list(spec, "auditAnnotations");
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
         errors.required("spec.validations", why);
@@ -364,7 +365,8 @@ fn param_ref(field: &str, reference: &Value, errors: &mut Errors) {
         return;
     }
     let exclusive = "name and selector are mutually exclusive";
-    let (name, selector) = (text(reference, "name"), at(reference, "selector"));
+    let name = text(reference, "name");
+    let selector = at(reference, "selector");
     let has_both = !name.is_empty() && !selector.is_null();
     let at_name = format!("{field}.name");
     errors.complaints(&at_name, name, formats::path_segment(name));

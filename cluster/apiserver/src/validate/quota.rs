@@ -117,7 +117,8 @@ fn scope_selector(spec: &Value, names: &BTreeSet<&str>, errors: &mut Errors) {
     let selector = at(spec, "scopeSelector");
     let mut found = HashSet::new();
     for expression in list(selector, "matchExpressions") {
-        let (scope, operator) = (text(expression, "scopeName"), text(expression, "operator"));
+        let scope = text(expression, "scopeName");
+        let operator = text(expression, "operator");
         let values = list(expression, "values");
         if !SCOPES.contains(&scope) {
             errors.invalid(format!("{FIELD}.scopeName"), scope, "unsupported scope");

@@ -13,7 +13,8 @@ const VERSION_PRIORITY: i64 = 1_000;
 
 pub(super) fn check(object: &Value, errors: &mut Errors) {
     let spec = at(object, "spec");
-    let (group, version) = (text(spec, "group"), text(spec, "version"));
+    let group = text(spec, "group");
+    let version = text(spec, "version");
     if group.is_empty() {
         if version != "v1" {
             let why = "only v1 may have an empty group and it better be legacy kube";

@@ -23,10 +23,8 @@ const SYSTEM_CLASSES: [(&str, i64); 2] = [
 ];
 
 pub(super) fn priority_class(object: &Value, errors: &mut Errors) {
-    let (name, value) = (
-        text(object, "metadata.name"),
-        at(object, "value").as_i64().unwrap_or(0),
-    );
+    let name = text(object, "metadata.name");
+    let value = at(object, "value").as_i64().unwrap_or(0);
     if name.starts_with(SYSTEM) {
         if let Some(why) = not_of_the_system(object, name, value) {
             errors.forbidden(

@@ -347,9 +347,11 @@ fn device_nodes(field: &str, device: &Value, per_device: bool, errors: &mut Erro
 
 /// Conditions that a pod waits for before it is bound to the device's node.
 fn bindings(field: &str, device: &Value, errors: &mut Errors) {
-    let (ready, failed) = ("bindingConditions", "bindingFailureConditions");
+    let ready = "bindingConditions";
+    let failed = "bindingFailureConditions";
     for name in [ready, failed] {
-        let (field, conditions) = (format!("{field}.{name}"), list(device, name));
+        let field = format!("{field}.{name}");
+        let conditions = list(device, name);
         if conditions.len() > CONDITIONS {
             errors.too_many(field, conditions.len(), CONDITIONS);
             continue;
@@ -374,10 +376,8 @@ fn bindings(field: &str, device: &Value, errors: &mut Errors) {
             }
         }
     }
-    let (has_ready, has_failed) = (
-        !list(device, ready).is_empty(),
-        !list(device, failed).is_empty(),
-    );
+    let has_ready = !list(device, ready).is_empty();
+    let has_failed = !list(device, failed).is_empty();
     for (missing, other, is_wrong) in [
         (ready, failed, !has_ready && has_failed),
         (failed, ready, !has_failed && has_ready),

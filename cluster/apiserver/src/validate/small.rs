@@ -57,10 +57,8 @@ pub(super) fn namespace_update(subresource: &str, new: &Value, errors: &mut Erro
             }
         }
         _ => {
-            let (phase, terminating) = (
-                text(new, "status.phase"),
-                !at(new, "metadata.deletionTimestamp").is_null(),
-            );
+            let phase = text(new, "status.phase");
+            let terminating = !at(new, "metadata.deletionTimestamp").is_null();
             if terminating && phase != "Terminating" {
                 errors.invalid(
                     "status.Phase",

@@ -116,7 +116,8 @@ fn review_versions(field: &str, versions: &[Value], errors: &mut Errors) {
     }
     let mut seen = HashSet::new();
     for (index, version) in versions.iter().enumerate() {
-        let (field, version) = (format!("{field}[{index}]"), version.as_str().unwrap_or(""));
+        let field = format!("{field}[{index}]");
+        let version = version.as_str().unwrap_or("");
         if !seen.insert(version) {
             errors.invalid(field, version, "duplicate version");
             continue;
@@ -179,10 +180,13 @@ fn resources(field: &str, resources: &[Value], errors: &mut Errors) {
     if resources.is_empty() {
         errors.required(field, "");
     }
-    let (mut all_parts_of, mut part_of_all) = (HashSet::new(), HashSet::new());
-    let (mut has_all, mut has_plain) = (false, false);
+    let mut all_parts_of = HashSet::new();
+    let mut part_of_all = HashSet::new();
+    let mut has_all = false;
+    let mut has_plain = false;
     for (index, resource) in resources.iter().enumerate() {
-        let (field, resource) = (format!("{field}[{index}]"), resource.as_str().unwrap_or(""));
+        let field = format!("{field}[{index}]");
+        let resource = resource.as_str().unwrap_or("");
         if resource.is_empty() {
             errors.required(field, "");
             continue;

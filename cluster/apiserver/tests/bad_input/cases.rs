@@ -129,10 +129,8 @@ pub(crate) async fn refused(cluster: &DevCluster, cases: &[Case]) {
                 &case.body,
             )
             .await;
-            let (reason, message) = (
-                body["reason"].as_str().unwrap_or(""),
-                body["message"].as_str().unwrap_or(""),
-            );
+            let reason = body["reason"].as_str().unwrap_or("");
+            let message = body["message"].as_str().unwrap_or("");
             if (code, reason) != (case.code, case.reason) || !message.contains(case.says) {
                 wrong.push(format!("{door}: {}: {code} {reason:?} {message}", case.why));
             }

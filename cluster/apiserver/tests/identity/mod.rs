@@ -80,28 +80,22 @@ struct Signing {
 
 #[tokio::test(start_paused = true)]
 async fn certificates_equal_those_of_a_real_server() {
-    let (steps, answers) = (
-        include_str!("certificates.json"),
-        include_str!("certificates.answers.json"),
-    );
+    let steps = include_str!("certificates.json");
+    let answers = include_str!("certificates.answers.json");
     compare("certificates", steps, answers).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn rights_of_nodes_equal_those_of_a_real_server() {
-    let (steps, answers) = (
-        include_str!("nodes.json"),
-        include_str!("nodes.answers.json"),
-    );
+    let steps = include_str!("nodes.json");
+    let answers = include_str!("nodes.answers.json");
     compare("nodes", steps, answers).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn tokens_equal_those_of_a_real_server() {
-    let (steps, answers) = (
-        include_str!("tokens.json"),
-        include_str!("tokens.answers.json"),
-    );
+    let steps = include_str!("tokens.json");
+    let answers = include_str!("tokens.answers.json");
     compare("tokens", steps, answers).await;
 }
 
@@ -129,7 +123,8 @@ async fn compare(scenario: &str, steps: &str, answers: &str) {
     let answers: BTreeMap<String, Value> = serde_json::from_str(answers).unwrap();
     let known = known(include_str!("known.txt"));
     let mut replay = Replay::new().await;
-    let (mut problems, mut found) = (String::new(), BTreeSet::new());
+    let mut problems = String::new();
+    let mut found = BTreeSet::new();
     for step in &steps {
         let Some(answer) = replay.run(step).await else {
             continue;

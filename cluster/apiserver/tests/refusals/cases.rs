@@ -115,7 +115,8 @@ fn generated(
     object: &Value,
     by_hand: &[&Value],
 ) -> (Vec<Case>, Vec<Case>) {
-    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut before = Vec::new();
+    let mut after = Vec::new();
     let mut add = |verb: Verb, change: &str, body: Value| {
         let name = format!("{}/{}/{change}", resource.name(), verb.name());
         let list = if verb == Verb::Create {
@@ -130,7 +131,8 @@ fn generated(
     }
     let changes = mutations::of(schema, schema.of_kind(resource), object);
     for (number, change) in changes.iter().enumerate() {
-        let (name, changed) = (change.name(), change.applied(object));
+        let name = change.name();
+        let changed = change.applied(object);
         add(Verb::Create, &name, changed.clone());
         if change.concerns_updates() || number % EVERY == 0 {
             add(Verb::Update, &name, changed.clone());

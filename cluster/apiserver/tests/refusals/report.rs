@@ -40,7 +40,8 @@ impl Count {
             let tenths = part * 1000 / self.cases;
             format!("{}.{}", tenths / 10, tenths % 10)
         };
-        let (agreeing, equal) = (share(self.agreeing), share(self.equal));
+        let agreeing = share(self.agreeing);
+        let equal = share(self.equal);
         format!("| {name} | {} | {agreeing} | {equal} |\n", self.cases)
     }
 }

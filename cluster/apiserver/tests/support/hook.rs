@@ -93,11 +93,13 @@ impl Hook {
             authority: STANDARD.encode(certificate.trusted),
             seen: Arc::default(),
         };
-        let (acceptor, seen) = (TlsAcceptor::from(Arc::new(tls)), hook.seen.clone());
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let seen = hook.seen.clone();
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (acceptor, seen) = (acceptor.clone(), seen.clone());
+                let acceptor = acceptor.clone();
+                let seen = seen.clone();
                 tokio::spawn(async move {
                     // A client that does not trust the certificate ends the handshake.
                     let Ok(stream) = acceptor.accept(stream).await else {

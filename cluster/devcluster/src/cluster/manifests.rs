@@ -130,7 +130,8 @@ impl ManifestError {
 pub fn join(
     parts: impl IntoIterator<Item = Result<Vec<Manifest>, ManifestError>>,
 ) -> Result<Vec<Manifest>, ManifestError> {
-    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    let mut errors = Vec::new();
     for part in parts {
         match part {
             Ok(manifests) => all.extend(manifests),
@@ -224,7 +225,8 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
             file: file.to_owned(),
             message: error.without_snippet().to_string(),
         })?;
-    let (mut manifests, mut errors) = (Vec::new(), Vec::new());
+    let mut manifests = Vec::new();
+    let mut errors = Vec::new();
     for (index, document) in documents.into_iter().enumerate() {
         let objects = match document {
             Value::Null => continue,
@@ -343,7 +345,8 @@ impl Manifest {
 
     /// Path of the object's collection.
     fn collection(&self, cluster: &DevCluster) -> Result<String, ManifestError> {
-        let (api_version, kind) = (self.text("/apiVersion"), self.kind());
+        let api_version = self.text("/apiVersion");
+        let kind = self.kind();
         cluster
             .collection(api_version, kind, self.namespace())
             .ok_or_else(|| ManifestError::UnknownKind {

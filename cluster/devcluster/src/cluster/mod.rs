@@ -480,10 +480,8 @@ impl DevCluster {
     }
 
     fn collection_of(&self, object: &Value) -> Result<String, Status> {
-        let (api_version, kind) = (
-            object["apiVersion"].as_str().unwrap_or_default(),
-            object["kind"].as_str().unwrap_or_default(),
-        );
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().unwrap_or_default();
         let entry = self.server.registered(api_version, kind)?;
         Ok(collection_path(
             &entry,

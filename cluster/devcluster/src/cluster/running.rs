@@ -97,7 +97,8 @@ impl Running {
             running.control(cluster, &clients, controllers).await?;
         }
         for Program { name, start } in programs {
-            let (stop, program) = (running.work.stop.clone(), start(cluster.client()));
+            let stop = running.work.stop.clone();
+            let program = start(cluster.client());
             running.work.tasks.spawn(name, async move {
                 // A program may end before it is stopped.
                 let _ = stop.run_until_cancelled(program).await;
@@ -160,7 +161,8 @@ impl Running {
 
 /// A factory of clients without a throttle. They share one set of metrics.
 fn clients(cluster: &DevCluster) -> Result<ClientFactory, prometheus::Error> {
-    let (base, metrics) = (cluster.client(), ClientMetrics::register(&Registry::new())?);
+    let base = cluster.client();
+    let metrics = ClientMetrics::register(&Registry::new())?;
     Ok(Arc::new(move |identity: &str| {
         let settings = ClientSettings {
             user_agent: user_agent(identity),

@@ -31,7 +31,8 @@ impl Names {
         };
         let metadata = &object["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-        let (name, prefix) = (text("name"), text("generateName"));
+        let name = text("name");
+        let prefix = text("generateName");
         if !prefix.is_empty() && name.starts_with(prefix) {
             self.stand_ins
                 .insert(name.to_owned(), format!("{prefix}xxxxx"));

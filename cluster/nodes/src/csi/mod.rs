@@ -112,7 +112,8 @@ mod tests {
             let key = "simulate.steersman.dev/volume-latency";
             HashMap::from([(key.to_owned(), value.to_owned())])
         };
-        let (driver, slow) = (Driver::default(), of("5s"));
+        let driver = Driver::default();
+        let slow = of("5s");
         let second = Duration::from_secs(1);
         assert_eq!(driver.call("a", [&slow]), Answer::Later(5 * second));
         tokio::time::advance(2 * second).await;

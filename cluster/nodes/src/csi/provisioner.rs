@@ -57,7 +57,8 @@ pub(crate) async fn create(
             driver.event(claim, EventType::Warning, "ProvisioningFailed", message);
         }
         Answer::Later(_) | Answer::Never => {
-            let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+            let namespace = &claim.meta.namespace;
+            let name = &claim.meta.name;
             let message = format!(
                 "External provisioner is provisioning volume for claim \"{namespace}/{name}\""
             );
@@ -102,7 +103,8 @@ pub(crate) async fn delete(
 
 /// The volume of a claim.
 fn volume(claim: &SimClaim, class: &SimClass, provisioner: &str) -> Value {
-    let (meta, name) = (&claim.meta, claim.volume());
+    let meta = &claim.meta;
+    let name = claim.volume();
     let mut volume = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -320,7 +320,8 @@ impl State {
     ) -> Demand<'a> {
         let rules = subject.rules.as_deref();
         let terms = |terms: fn(&Rules) -> &[Term]| rules.map_or(&[][..], terms);
-        let (affinity, anti) = (terms(|r| &r.affinity), terms(|r| &r.anti_affinity));
+        let affinity = terms(|r| &r.affinity);
+        let anti = terms(|r| &r.anti_affinity);
         let repelled = self.census.repelling(subject);
         let repelled = repelled.map(|(term, counts)| domains(&self.places, term, counts));
         let repelled: Vec<Domains> = repelled.collect();

@@ -44,7 +44,8 @@ async fn requests(cluster: &DevCluster, count: usize) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn nodes_wait_for_their_certificates() {
     let cluster = DevCluster::builder().start().await.unwrap();
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     let client = client(&cluster).await;
     let joining = Joining::start(client, &tasks, &stop).await.unwrap();
     let decide = async {

@@ -77,7 +77,8 @@ impl World {
     async fn signing_for(files: &Files, duration: &str) -> Self {
         let mut world = Self::bare().await;
         let path = |name| files.path(name).to_str().unwrap().to_owned();
-        let (certificate, key) = (path("ca.crt"), path("ca.key"));
+        let certificate = path("ca.crt");
+        let key = path("ca.key");
         let configure = |context: ControllerContext| {
             context
                 .with_flag("cluster-signing-cert-file", &certificate)
@@ -200,7 +201,8 @@ async fn requests_at_rest_are_taken_over_without_a_write() {
         world.cluster.load(request).unwrap();
     }
     let path = |name| files.path(name).to_str().unwrap().to_owned();
-    let (certificate, key) = (path("ca.crt"), path("ca.key"));
+    let certificate = path("ca.crt");
+    let key = path("ca.key");
     let all = [
         approving::DESCRIPTOR,
         DESCRIPTOR,

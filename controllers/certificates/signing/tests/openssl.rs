@@ -46,7 +46,9 @@ async fn certificates_of_every_type_of_authority_verify() {
         let text = std::fs::read_to_string(keys.join(format!("{name}.pem"))).unwrap();
         files.write("ca.key", &text);
         let path = |name| files.path(name).to_str().unwrap().to_owned();
-        let (authority, key, leaf) = (path("ca.crt"), path("ca.key"), path("leaf.crt"));
+        let authority = path("ca.crt");
+        let key = path("ca.key");
+        let leaf = path("leaf.crt");
         openssl(&[
             "req",
             "-x509",

@@ -159,7 +159,8 @@ async fn a_request_outside_the_rules_of_its_signer_fails() {
     let ip = || IpAddress("10.0.0.7".parse().unwrap());
     let email = || Rfc822Name(name("a@b"));
     let uri = || URI(name("spiffe://td/x"));
-    let (client, serving) = (CLIENT_USAGES.to_vec(), SERVING_USAGES.to_vec());
+    let client = CLIENT_USAGES.to_vec();
+    let serving = SERVING_USAGES.to_vec();
     let organization = "subject organization is not system:nodes";
     let common_name = "subject common name does not begin with system:node:";
     let client_usages = "usages did not match [client auth digital signature key encipherment]";

@@ -14,7 +14,8 @@ use crate::value::Val;
 
 pub(super) const ROWS: &[Row] = &[
     (".path(Authorizer, string) PathCheck", |args| {
-        let (subject, path) = (subject(args)?, text(args, 1)?);
+        let subject = subject(args)?;
+        let path = text(args, 1)?;
         match path {
             "" => Err(Fail::new("path must not be empty")),
             path => step(Authz::Path(subject.clone(), path.to_owned())),
@@ -99,7 +100,8 @@ fn step(authz: Authz) -> Result<Val, Fail> {
 
 fn service_account(args: &[Val]) -> Result<Val, Fail> {
     let subject = subject(args)?;
-    let (namespace, name) = (text(args, 1)?, text(args, 2)?);
+    let namespace = text(args, 1)?;
+    let name = text(args, 2)?;
     if !formats::subdomain(name).is_empty() {
         return Err(Fail::new("Invalid service account name"));
     }

@@ -184,13 +184,15 @@ fn split(args: &[Val]) -> Result<Val, Fail> {
 fn substring(args: &[Val]) -> Result<Val, Fail> {
     let text = text(args, 0)?;
     let length = text.chars().count();
-    let (start, end) = (number(args, 1)?.unwrap_or(0), number(args, 2)?);
+    let start = number(args, 1)?.unwrap_or(0);
+    let end = number(args, 2)?;
     let end = end.unwrap_or(length as i64);
     if args.len() > 2 && start > end {
         let why = format!("invalid substring range. start: {start}, end: {end}");
         return Err(Fail::new(why));
     }
-    let (start, end) = (position(start, length)?, position(end, length)?);
+    let start = position(start, length)?;
+    let end = position(end, length)?;
     Ok(Val::text(&text[byte_of(text, start)..byte_of(text, end)]))
 }
 

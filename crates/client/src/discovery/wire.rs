@@ -214,7 +214,8 @@ fn names(list: ApiGroupList) -> Vec<GroupName> {
              versions,
              preferred_version,
          }| {
-            let (mut parsed, mut unparsable) = (Vec::new(), Vec::new());
+            let mut parsed = Vec::new();
+            let mut unparsable = Vec::new();
             for VersionName {
                 group_version,
                 version,

@@ -166,7 +166,8 @@ impl Server {
             };
             let length =
                 usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            let (kind, flags) = (head[3], head[4]);
+            let kind = head[3];
+            let flags = head[4];
             let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
             let mut payload = vec![0; length];
             io.read_exact(&mut payload).await?;

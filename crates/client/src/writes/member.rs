@@ -15,7 +15,8 @@ pub fn with_member<T: Object>(
     value: &impl Serialize,
 ) -> Box<RawValue> {
     let text = |text: &str| to_raw_value(text).expect("a string is JSON");
-    let (api_version, kind) = (text(&T::RESOURCE.api_version()), text(&T::RESOURCE.kind));
+    let api_version = text(&T::RESOURCE.api_version());
+    let kind = text(&T::RESOURCE.kind);
     let value = to_raw_value(value).expect("members have string keys only");
     let served = document.text();
     let mut object: BTreeMap<String, &RawValue> =

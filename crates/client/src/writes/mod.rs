@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn cluster_scoped_objects_are_addressed_without_a_namespace() {
         let json = br#"{"metadata": {"name": "a", "namespace": "shop", "uid": "u"}}"#;
-        let (pod, node) = (Pod::decode(json).unwrap(), Node::decode(json).unwrap());
+        let pod = Pod::decode(json).unwrap();
+        let node = Node::decode(json).unwrap();
         let parts = |target: Target<'_>| {
             let Target {
                 resource,

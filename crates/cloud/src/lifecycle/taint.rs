@@ -84,10 +84,8 @@ mod tests {
 
     #[test]
     fn other_taints_and_unknown_fields_survive_an_edit() {
-        let (ours, other) = (
-            json!({"key": KEY, "effect": EFFECT, "new": 1}),
-            json!({"key": KEY, "effect": "NoExecute", "new": [2]}),
-        );
+        let ours = json!({"key": KEY, "effect": EFFECT, "new": 1});
+        let other = json!({"key": KEY, "effect": "NoExecute", "new": [2]});
         let plain = json!({"key": KEY, "effect": EFFECT});
         // (taints, edit, taints in the patch)
         let cases = [

@@ -78,7 +78,8 @@ impl Pass {
         let mut failed: HashSet<&str> = HashSet::new();
         for (Creation { route, .. }, created) in creations.iter().zip(created) {
             if let Err(error) = created {
-                let (node, cidr) = (&*route.target_node, &*route.destination_cidr);
+                let node = &*route.target_node;
+                let cidr = &*route.destination_cidr;
                 tracing::error!(node, cidr, %error, "Could not create route");
                 failed.insert(node);
             }

@@ -32,7 +32,8 @@ pub(super) fn changed(old: &Service, new: &Service) -> bool {
         (true, true) => {}
         _ => return true,
     }
-    let (empty, also_empty) = (ServiceSpec::default(), ServiceSpec::default());
+    let empty = ServiceSpec::default();
+    let also_empty = ServiceSpec::default();
     let a = spec(old).unwrap_or(&empty);
     let b = spec(new).unwrap_or(&also_empty);
     a.load_balancer_source_ranges != b.load_balancer_source_ranges
@@ -241,7 +242,8 @@ mod tests {
         ];
         for (why, old, new, expected) in cases {
             let metadata = || json!({"uid": "u"});
-            let (old, new) = (service(metadata(), old), service(metadata(), new));
+            let old = service(metadata(), old);
+            let new = service(metadata(), new);
             assert_eq!(changed(&old, &new), expected, "{why}");
         }
         // (why, old metadata, new metadata, changed)
@@ -268,7 +270,8 @@ mod tests {
             ),
         ];
         for (why, old, new, expected) in cases {
-            let (old, new) = (service(old, lb(json!({}))), service(new, lb(json!({}))));
+            let old = service(old, lb(json!({})));
+            let new = service(new, lb(json!({})));
             assert_eq!(changed(&old, &new), expected, "{why}");
         }
     }

@@ -91,7 +91,8 @@ fn init<P: CloudProvider>(ctx: &ControllerContext) -> Result<Box<dyn Controller>
     let (first, longest) = BACK_OFF;
     let queue = WorkQueue::with_backoff_of_keys("service", &ctx.queue_metrics, first, longest);
     let mut services = Keyed::<Served<Service>>::over(ctx, NAME, queue);
-    let (queue, informer) = (services.queue(), services.objects().clone());
+    let queue = services.queue();
+    let informer = services.objects().clone();
     let changed = queue.clone();
     informer.add_handler(move |change| match change {
         Change::Added { object, .. } if is_ours(&object.object) => changed.add(object.key()),

@@ -114,7 +114,8 @@ mod tests {
     /// Upstream: `TestPatchStatus`.
     #[test]
     fn the_status_is_patched_when_addresses_differ() {
-        let (one, other) = (json!([{"ip": "10.0.0.1"}]), json!([{"ip": "10.0.0.2"}]));
+        let one = json!([{"ip": "10.0.0.1"}]);
+        let other = json!([{"ip": "10.0.0.2"}]);
         // (served, new, ingress in the patch)
         let cases = [
             (json!(null), json!([]), None),

@@ -85,7 +85,8 @@ async fn a_service_gets_a_load_balancer_and_its_address() {
             "Normal EnsuredLoadBalancer Ensured load balancer",
         ]
     );
-    let (path, uid) = (format!("patch {WEB}/status"), world.uid());
+    let path = format!("patch {WEB}/status");
+    let uid = world.uid();
     let expected = [
         json!({"metadata": {"uid": uid, "finalizers": [FINALIZER]}}),
         json!({"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": [{"ip": ADDRESS}]}}}),

@@ -97,7 +97,8 @@ impl World {
         };
         let context = flags.iter().fold(context, set);
         self.registry = context.registry.clone();
-        let (tasks, stop) = (Arc::clone(&context.tasks), context.stop.clone());
+        let tasks = Arc::clone(&context.tasks);
+        let stop = context.stop.clone();
         controller.watch(&context.informers);
         let built = (controller.init)(&context).unwrap();
         context.informers.start(&tasks, &stop);

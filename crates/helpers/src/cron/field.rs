@@ -91,7 +91,9 @@ impl Set {
             }
             _ => return Err(ScheduleError::Slashes(text.to_owned())),
         };
-        let (least, most, text) = (bounds.least, bounds.most, text.to_owned());
+        let least = bounds.least;
+        let most = bounds.most;
+        let text = text.to_owned();
         if start < least {
             return Err(ScheduleError::TooLow { start, least, text });
         }

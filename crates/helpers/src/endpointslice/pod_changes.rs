@@ -32,7 +32,8 @@ impl ServicesByPod {
         let by_pod = Self::default();
         let changed = by_pod.clone();
         services.add_handler(move |change| {
-            let (service, mut selectors) = (change.object(), changed.selectors());
+            let service = change.object();
+            let mut selectors = changed.selectors();
             match change {
                 Change::Deleted { .. } => selectors.remove(&service.key()),
                 _ => selectors.set(&service.key(), &service.spec.selector),
@@ -49,7 +50,8 @@ impl ServicesByPod {
             }
             Change::Updated { old, new } => (old, new),
         };
-        let (changed, moved) = (is_changed(old, new), is_moved(old, new));
+        let changed = is_changed(old, new);
+        let moved = is_moved(old, new);
         if !changed && !moved {
             return Vec::new();
         }
@@ -288,7 +290,8 @@ mod tests {
             ),
         ];
         for (before, after, changes, expected) in cases {
-            let (old, new) = (pod(before, &json!({})), pod(&after, &changes));
+            let old = pod(before, &json!({}));
+            let new = pod(&after, &changes);
             let change = Change::Updated {
                 old: &old,
                 new: &new,

@@ -137,7 +137,8 @@ fn stored(name: &str, revision: i64, data: &str) -> Arc<ControllerRevision> {
 #[test]
 fn every_recorded_revision_is_reproduced() {
     for case in recorded().cases {
-        let (id, owner) = (&case.id, Owner::of(&case));
+        let id = &case.id;
+        let owner = Owner::of(&case);
         let expected = &case.controller_revision;
         let proposal = owner.proposal(expected["revision"].as_i64().unwrap());
         assert_eq!(proposal.data(), expected["data"], "{id}");
@@ -247,7 +248,8 @@ fn find_equal_revisions() {
     let owner = Owner::named("sts-minimal");
     let mut other = Owner::named("sts-minimal");
     other.template["metadata"]["labels"] = json!({"goo": "car"});
-    let (ours, theirs) = (owner.proposal(1), other.proposal(1));
+    let ours = owner.proposal(1);
+    let theirs = other.proposal(1);
     let equal = |stored: &[Arc<ControllerRevision>]| -> Vec<String> {
         let found = stored.iter().filter(|revision| ours.equals(revision));
         found
@@ -281,7 +283,8 @@ fn find_equal_revisions() {
 /// Upstream: `TestSortControllerRevisions`. Each revision is its name, number and creation time.
 #[test]
 fn sort_controller_revisions() {
-    let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+    let first = "2026-01-01T00:00:00Z";
+    let second = "2026-01-01T00:00:01Z";
     // (name, revisions, sorted)
     let cases: [(&str, &[(&str, i64, &str)], &[&str]); 5] = [
         (
@@ -335,7 +338,8 @@ fn a_renumbered_revision_keeps_its_data_byte_for_byte() {
     let again = ControllerRevision::decode(body.get().as_bytes()).unwrap();
     assert_eq!((again.revision, again.data()), (5, revision.data()));
     let body: Value = serde_json::from_str(body.get()).unwrap();
-    let (kind, api_version) = (&body["kind"], &body["apiVersion"]);
+    let kind = &body["kind"];
+    let api_version = &body["apiVersion"];
     assert_eq!(
         (kind, api_version),
         (&json!("ControllerRevision"), &json!("apps/v1"))

@@ -125,10 +125,8 @@ mod tests {
     /// Upstream: `TestAdd`, `TestMax`, `TestSubtractWithNonNegativeResult`, `TestMask`.
     #[test]
     fn lists_of_amounts_are_added_raised_subtracted_and_masked() {
-        let (left, right) = (
-            amounts(&[("cpu", "100m"), ("memory", "50M")]),
-            amounts(&[("cpu", "150m"), ("pods", "1")]),
-        );
+        let left = amounts(&[("cpu", "100m"), ("memory", "50M")]);
+        let right = amounts(&[("cpu", "150m"), ("pods", "1")]);
         let mut sum = left.clone();
         sum.add(&right);
         assert_eq!(sum.to_text(), "cpu=250m,memory=50M,pods=1");

@@ -196,7 +196,8 @@ mod tests {
                 "status": {"extendedResourceClaimStatus": named},
             }))
         };
-        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+        let early = "2026-01-01T00:00:00Z";
+        let late = "2026-01-01T00:00:01Z";
         let all = [
             claim("b", early, "u"),
             claim("c", early, "u"),

@@ -183,7 +183,8 @@ fn aggregate(spec: &PodSpec, of: impl Fn(&Container, bool) -> Amounts) -> Amount
     for container in &spec.containers {
         total.add(&of(container, false));
     }
-    let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
+    let mut sidecars = Amounts::default();
+    let mut starting = Amounts::default();
     for container in &spec.init_containers {
         let mut needed = of(container, true);
         if container.restarts_always() {

@@ -156,7 +156,9 @@ fn each_object_is_in_the_scopes_that_upstream_finds() {
 fn requirement(text: &str) -> ScopeRequirement {
     let mut words = text.splitn(3, ' ').map(Sym::new);
     let mut next = || words.next().unwrap_or_default();
-    let (scope_name, operator, values) = (next(), next(), next());
+    let scope_name = next();
+    let operator = next();
+    let values = next();
     let values = values.trim_matches(['(', ')']).split(',');
     ScopeRequirement {
         scope_name,

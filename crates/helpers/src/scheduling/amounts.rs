@@ -70,7 +70,8 @@ pub fn requests(spec: &PodSpec) -> Amounts {
     for container in &spec.containers {
         all.add(&of(container));
     }
-    let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
+    let mut sidecars = Amounts::default();
+    let mut starting = Amounts::default();
     for container in &spec.init_containers {
         let mut needed = of(container);
         if container.restarts_always() {

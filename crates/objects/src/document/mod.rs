@@ -71,7 +71,8 @@ impl Document {
         for member in members {
             // The value borrows from `json`, so its address gives its position in the text.
             let start = member.get().as_ptr().addr() - rest.as_ptr().addr();
-            let (before, after) = (&rest[..start], &rest[start + member.get().len()..]);
+            let before = &rest[..start];
+            let after = &rest[start + member.get().len()..];
             kept.push_str(&before[..key_start(before)]);
             rest = match after.trim_ascii_start().strip_prefix(',') {
                 Some(next) => next,

@@ -74,7 +74,8 @@ mod tests {
             ]},
         });
         let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
-        let (shared, made) = (Sym::new("shared"), Sym::new("web-0-made-x"));
+        let shared = Sym::new("shared");
+        let made = Sym::new("web-0-made-x");
         let expected = [
             PodClaimName::Named(&shared),
             PodClaimName::Generated(&made),

@@ -536,7 +536,8 @@ mod tests {
 
     #[test]
     fn a_deleted_pod_is_terminated_when_no_container_runs() {
-        let (running, waiting) = (json!({"running": {}}), json!({"waiting": {}}));
+        let running = json!({"running": {}});
+        let waiting = json!({"waiting": {}});
         let terminated = json!({"terminated": {"exitCode": 0}});
         // (phase, deleted, containers, init containers, ephemeral containers, terminated)
         let cases = [
@@ -654,10 +655,8 @@ mod tests {
     #[test]
     fn pods_of_one_template_share_their_spec() {
         let container = json!({"name": "main", "ports": [{"containerPort": 80}]});
-        let (one, other) = (
-            decode(&pod_of_template("web-0", &container)),
-            decode(&pod_of_template("web-1", &container)),
-        );
+        let one = decode(&pod_of_template("web-0", &container));
+        let other = decode(&pod_of_template("web-1", &container));
         assert!(Arc::ptr_eq(&one.spec, &other.spec));
         assert_eq!(one.spec.containers[0].ports[0].container_port, 80);
         assert_eq!(one.hostname.as_deref(), Some("web-0"));

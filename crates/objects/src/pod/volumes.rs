@@ -99,7 +99,8 @@ impl<'de> Deserialize<'de> for VolumeWire {
                 f.write_str("a volume")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<VolumeWire, A::Error> {
-                let (mut name, mut source) = (None::<Text<'de>>, None);
+                let mut name = None::<Text<'de>>;
+                let mut source = None;
                 while let Some(key) = map.next_key::<Text<'de>>()? {
                     match &*key {
                         "name" => name = map.next_value()?,

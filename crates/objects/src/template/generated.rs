@@ -208,8 +208,10 @@ fn merge(object: &mut Value, other: Value) {
 #[test]
 fn every_field_enters_the_hash_as_the_plain_text_says() {
     let lines = Lines::new();
-    let (mut texts, mut classes, mut everything, mut count) =
-        (HashSet::new(), BTreeMap::new(), Value::Null, 0);
+    let mut texts = HashSet::new();
+    let mut classes = BTreeMap::new();
+    let mut everything = Value::Null;
+    let mut count = 0;
     each_leaf(
         &lines,
         "v1.PodTemplateSpec",

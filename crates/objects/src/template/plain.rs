@@ -238,7 +238,8 @@ fn quantity(text: &str) -> String {
             format = "DecimalSI";
         }
     }
-    let (low, high) = (billionths as u64, (billionths >> 64) as u64);
+    let low = billionths as u64;
+    let high = (billionths >> 64) as u64;
     let words = match (low, high) {
         (0, 0) => "<nil>".to_owned(),
         (low, 0) => format!("[{low}]"),

@@ -314,7 +314,8 @@ mod tests {
             ("0", 0, 0, "0", "DecimalSI"),
         ];
         for (text, value, scale, kept, format) in cases {
-            let (mut found, mut expected) = (String::new(), String::new());
+            let mut found = String::new();
+            let mut expected = String::new();
             Quantity::parse(text).unwrap().dump(&mut found).unwrap();
             write_small(&mut expected, value, scale, kept, format).unwrap();
             assert_eq!(found, expected, "{text}");

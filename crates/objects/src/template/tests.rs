@@ -347,7 +347,8 @@ fn templates_are_equal_as_upstream_defines_it() {
         ),
     ];
     for (case, one, other, equal) in cases {
-        let (one, other) = (PodTemplate::new(&one), PodTemplate::new(&other));
+        let one = PodTemplate::new(&one);
+        let other = PodTemplate::new(&other);
         assert_eq!(
             one.equal_ignoring_hash(&other),
             equal,

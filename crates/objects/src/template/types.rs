@@ -163,7 +163,9 @@ impl Parser {
     fn field(&mut self, text: &'static str) -> Field {
         let mut words = text.splitn(3, ' ');
         let mut word = || words.next().expect("a field has a name, a key and a type");
-        let (name, key, kind) = (word(), word(), word());
+        let name = word();
+        let key = word();
+        let kind = word();
         Field {
             name,
             key: (key != "-").then_some(key),

@@ -29,10 +29,8 @@ mod tests {
         assert_eq!(cases.len(), 8);
         for case in cases {
             let text = |field: &str| case[field].as_str().unwrap();
-            let (content, secret) = (
-                text("kubeconfig").as_bytes(),
-                text("tokenSecret").as_bytes(),
-            );
+            let content = text("kubeconfig").as_bytes();
+            let secret = text("tokenSecret").as_bytes();
             let found = detached_signature(content, text("tokenID"), secret);
             assert_eq!(found, text("signature"), "{}", text("name"));
         }

@@ -113,7 +113,8 @@ impl Curve {
     /// The fixed form of a signature.
     fn fixed(&self, signature: &[u8]) -> Option<Vec<u8>> {
         let mut numbers = Elements::of_sequence(signature).ok()?;
-        let (r, s) = (numbers.unsigned().ok()?, numbers.unsigned().ok()?);
+        let r = numbers.unsigned().ok()?;
+        let s = numbers.unsigned().ok()?;
         numbers.end().ok()?;
         Some([padded(r, self.field)?, padded(s, self.field)?].concat())
     }

@@ -75,7 +75,8 @@ fn certificate(der: &[u8]) -> Result<Certificate> {
     check_algorithm(inner)?;
     name(&mut part)?;
     let mut validity = part.sequence().part("malformed validity")?;
-    let (not_before, not_after) = (time(&mut validity)?, time(&mut validity)?);
+    let not_before = time(&mut validity)?;
+    let not_after = time(&mut validity)?;
     let (subject_der, subject) = name(&mut part)?;
     let public_key = public_key(&mut part)?;
     let mut subject_key_id = None;
@@ -159,7 +160,8 @@ fn check_algorithm(content: &[u8]) -> Result<()> {
 
 /// The identifier of the key in these extensions.
 fn key_id(mut extensions: Elements<'_>) -> Result<Option<Vec<u8>>> {
-    let (mut seen, mut found) = (HashSet::new(), None);
+    let mut seen = HashSet::new();
+    let mut found = None;
     while !extensions.is_empty() {
         let mut extension = extensions.sequence().part("malformed extension")?;
         let kind = extension.oid().part("malformed extension OID field")?;
@@ -256,7 +258,8 @@ mod tests {
 
     #[test]
     fn only_the_time_formats_of_rfc_5280_are_accepted() {
-        let (utc, generalized) = (Tag::UtcTime, Tag::GeneralizedTime);
+        let utc = Tag::UtcTime;
+        let generalized = Tag::GeneralizedTime;
         // (tag, text, Unix seconds)
         let cases = [
             (utc, "700101000000Z", Some(0)),

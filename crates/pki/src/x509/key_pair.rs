@@ -290,8 +290,10 @@ mod tests {
             let key = element(Tag::OctetString, key);
             sequence(&[&unsigned(&[0]), &sequence(algorithm), &key])
         };
-        let (secp256k1, p224) = ("1.3.132.0.10", "1.3.132.0.33");
-        let (ec, dsa) = (oid(EC_PUBLIC_KEY), curve("1.2.840.10040.4.1"));
+        let secp256k1 = "1.3.132.0.10";
+        let p224 = "1.3.132.0.33";
+        let ec = oid(EC_PUBLIC_KEY);
+        let dsa = curve("1.2.840.10040.4.1");
         // (key, error)
         let cases = [
             (

@@ -41,7 +41,8 @@ mod tests {
                 .try_into()
                 .unwrap();
             let block = &blocks[block.parse::<usize>().unwrap()];
-            let (mut der, place) = (block.contents().to_vec(), place.parse().unwrap());
+            let mut der = block.contents().to_vec();
+            let place = place.parse().unwrap();
             match change {
                 "end" => der.truncate(place),
                 byte => der[place] = u8::from_str_radix(byte, 16).unwrap(),

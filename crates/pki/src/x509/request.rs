@@ -142,7 +142,8 @@ fn algorithm(content: &[u8]) -> Result<(), String> {
 fn alternative_names<'a>(
     attributes: impl Iterator<Item = &'a [u8]>,
 ) -> Result<AlternativeNames, String> {
-    let (mut names, mut seen) = (AlternativeNames::default(), HashSet::new());
+    let mut names = AlternativeNames::default();
+    let mut seen = HashSet::new();
     let mut found = Vec::new();
     for extensions in attributes.filter_map(requested_extensions) {
         let extensions = Fields::of(extensions).content(Kind::sequence(""))?;
@@ -276,7 +277,9 @@ mod tests {
         let blocks = pem::parse_many(REQUESTS).unwrap();
         let request =
             |index: usize| CertificateRequest::from_der(blocks[index].contents()).unwrap();
-        let (rsa, ecdsa, ed25519) = (request(2), request(8), request(14));
+        let rsa = request(2);
+        let ecdsa = request(8);
+        let ed25519 = request(14);
         let mixed = |key: &CertificateRequest, signature: &CertificateRequest| {
             let mut mixed = signature.clone();
             mixed.public_key = key.public_key.clone();

@@ -146,7 +146,8 @@ async fn cache<T: Object>(
     let factory = InformerFactory::new(client(count, object)?, Duration::ZERO, &Registry::new())?;
     let informer = factory.shared::<T>();
     index(&informer.store());
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     let before = resident()?;
     factory.start(&tasks, &stop);
     factory.wait_synced(&stop).await;

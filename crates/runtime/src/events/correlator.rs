@@ -548,9 +548,8 @@ mod tests {
 
     #[test]
     fn derived_names_have_different_nanoseconds() {
-        let (last, at) = (AtomicI64::new(i64::MIN), |nanosecond| {
-            Timestamp::from_nanosecond(nanosecond).unwrap()
-        });
+        let last = AtomicI64::new(i64::MIN);
+        let at = |nanosecond| Timestamp::from_nanosecond(nanosecond).unwrap();
         // (why, time, nanosecond in the name)
         let cases = [
             ("first", 50, 50),

@@ -145,7 +145,8 @@ impl EventRecorder {
             );
         }
         let name = ObjectKey::new(&object.namespace, &object.name);
-        let (of, kind_of) = (&*object.kind, kind.as_str());
+        let of = &*object.kind;
+        let kind_of = kind.as_str();
         tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason = &*reason, message, "Event occurred");
         match self.queue.try_send(Occurrence {
             object,

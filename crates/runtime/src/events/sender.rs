@@ -93,7 +93,8 @@ impl Sender {
     /// Writes one Event, with retries. The body of the answer is ignored: it would only repeat the
     /// sent fields that correlation needs.
     async fn write(&self, occurrence: &Occurrence, record: &Record, patch: bool) {
-        let (object, reason) = (&occurrence.object, &*occurrence.reason);
+        let object = &occurrence.object;
+        let reason = &*occurrence.reason;
         for tried in 1..=TRIES {
             let Err(error) = self.try_write(occurrence, record, patch).await else {
                 return;
@@ -255,7 +256,8 @@ impl<'a> Event<'a> {
         occurrence: &'a Occurrence,
         record: &'a Record,
     ) -> Self {
-        let (object, origin) = (&occurrence.object, &occurrence.origin);
+        let object = &occurrence.object;
+        let origin = &occurrence.origin;
         Self {
             kind: "Event",
             api_version: "v1",

@@ -38,7 +38,8 @@ fn start(
         (Arc::default(), Arc::new(answer), Instant::now());
     let seen = Arc::clone(&requests);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+        let seen = Arc::clone(&seen);
+        let answer = Arc::clone(&answer);
         async move {
             let (parts, body) = request.into_parts();
             let body = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
@@ -74,7 +75,8 @@ fn start(
         settings,
         ClientMetrics::register(&Registry::new()).unwrap(),
     );
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     let clock = Clock::runtime("2026-01-01T00:00:00.5Z".parse().unwrap());
     let recorder = EventRecorder::start("replicaset-controller", client, clock, &tasks, &stop);
     TestRecorder {

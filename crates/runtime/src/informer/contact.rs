@@ -65,10 +65,8 @@ impl Contact {
     pub(super) fn finding(&self) -> Option<String> {
         let state = self.lock();
         let state = state.as_ref()?;
-        let (down, silent) = (
-            state.down_since.map(|since| since.elapsed()),
-            state.received.elapsed(),
-        );
+        let down = state.down_since.map(|since| since.elapsed());
+        let silent = state.received.elapsed();
         match down {
             Some(down) if down > DOWN => Some(format!("has been down for {}s", down.as_secs())),
             _ if silent > SILENT => Some(format!("has been silent for {}s", silent.as_secs())),

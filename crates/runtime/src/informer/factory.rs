@@ -91,7 +91,8 @@ impl InformerFactory {
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
         let metrics = InformerMetrics::register(registry)?;
-        let (informers, metadata) = (Mutex::default(), Mutex::default());
+        let informers = Mutex::default();
+        let metadata = Mutex::default();
         Ok(Self {
             inner: Arc::new(Inner {
                 source: Box::new(source),
@@ -127,11 +128,9 @@ impl InformerFactory {
         };
         let metrics = self.inner.metrics.of(T::RESOURCE, T::FIELDS);
         let shared = SharedInformer::<T>::new(metrics);
-        let (running, source, resync) = (
-            shared.clone(),
-            self.source(Cow::Borrowed(T::RESOURCE), form),
-            self.inner.resync,
-        );
+        let running = shared.clone();
+        let source = self.source(Cow::Borrowed(T::RESOURCE), form);
+        let resync = self.inner.resync;
         informers.push(Informer {
             id: TypeId::of::<T>(),
             resource: T::RESOURCE,
@@ -205,7 +204,8 @@ impl InformerFactory {
             .filter(|informer| informer.is_awaited())
             .map(|i| i.synced.clone())
             .collect();
-        let (informers, began) = (started.len(), Instant::now());
+        let informers = started.len();
+        let began = Instant::now();
         let all = async {
             for mut synced in started {
                 if synced.wait_for(|synced| *synced).await.is_err() {

@@ -117,7 +117,8 @@ impl Own {
         informer: SharedInformer<ObjectMetadata>,
         source: Arc<dyn ListWatch>,
     ) -> Self {
-        let (running, following) = (Mutex::default(), tokio::sync::Mutex::default());
+        let running = Mutex::default();
+        let following = tokio::sync::Mutex::default();
         Self {
             informer,
             source,

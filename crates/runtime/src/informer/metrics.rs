@@ -202,10 +202,8 @@ impl Caches {
             "steersman_informer_bytes",
             "[ALPHA] Estimated memory of the objects in the cache, without what they share.",
         );
-        let (ages, bytes) = (
-            GaugeVec::new(ages, labels)?,
-            IntGaugeVec::new(bytes, labels)?,
-        );
+        let ages = GaugeVec::new(ages, labels)?;
+        let bytes = IntGaugeVec::new(bytes, labels)?;
         Ok(Self {
             ages,
             bytes,
@@ -297,7 +295,8 @@ mod tests {
         let registry = Registry::new();
         let metrics = InformerMetrics::register(&registry).unwrap();
         let [first, second] = [(); 2].map(|()| {
-            let (cache, of_pods) = (Arc::new(Empty::default()), metrics.of_metadata(&PODS));
+            let cache = Arc::new(Empty::default());
+            let of_pods = metrics.of_metadata(&PODS);
             of_pods.event();
             let watched: Weak<Empty> = Arc::downgrade(&cache);
             of_pods.watch(watched);

@@ -356,18 +356,15 @@ mod tests {
 
     #[test]
     fn each_end_decides_the_next_request_and_the_pause() {
-        let (fresh, again) = (
-            Request::StreamList { from: None },
-            Request::StreamList { from: Some(7) },
-        );
+        let fresh = Request::StreamList { from: None };
+        let again = Request::StreamList { from: Some(7) };
         let watch = Request::Watch { from: 7 };
-        let (none, back_off) = (Pause::NONE, Pause::BackOff);
+        let none = Pause::NONE;
+        let back_off = Pause::BackOff;
         let list = |from, paged| Request::List { from, paged };
         let cached = list(ListFrom::Cached, true);
-        let (newer, latest) = (
-            list(ListFrom::Version(7), false),
-            list(ListFrom::Latest, true),
-        );
+        let newer = list(ListFrom::Version(7), false);
+        let latest = list(ListFrom::Latest, true);
         // (why, version, request, its end, next request, pause)
         let cases = [
             (

@@ -153,7 +153,8 @@ impl<T: Object> Reflector<'_, T> {
             }
             Err(_) => return self.silent(limit),
         };
-        let (mut frames, mut last_frame) = (0, Instant::now());
+        let mut frames = 0;
+        let mut last_frame = Instant::now();
         self.informer.contact.received();
         loop {
             let wait = if self.is_initial() {
@@ -186,7 +187,8 @@ impl<T: Object> Reflector<'_, T> {
                     };
                 }
                 Err(_) if last_frame.elapsed() < limit => {
-                    let (silence, received) = (last_frame.elapsed(), self.initial.len());
+                    let silence = last_frame.elapsed();
+                    let received = self.initial.len();
                     warn!(resource = %self.informer.resource, ?silence, received, "initial state is slow to arrive");
                     continue;
                 }
@@ -281,7 +283,8 @@ impl<T: Object> Reflector<'_, T> {
 
     /// Replaces the informer's state by a complete list.
     fn replace(&mut self, objects: Objects<T>, version: u64) {
-        let (first, count) = (!self.informer.is_synced(), objects.len());
+        let first = !self.informer.is_synced();
+        let count = objects.len();
         self.informer.replace(objects, version);
         self.progress.synced(version);
         if first {

@@ -144,10 +144,8 @@ mod tests {
             .await;
         assert_eq!(frames, ["one", "two"]);
         let path = "/apis/apps/v1/replicasets";
-        let (list, watch) = (
-            format!("{path}?limit=500"),
-            format!("{path}?watch=true&resourceVersion=7"),
-        );
+        let list = format!("{path}?limit=500");
+        let watch = format!("{path}?watch=true&resourceVersion=7");
         let json = "application/json";
         assert_eq!(
             *asked.lock(),
@@ -186,7 +184,8 @@ mod tests {
             .await
             .map(drop)
             .unwrap();
-        let (path, fields) = ("/api/v1/secrets", "fieldSelector=type%3Dexample.com%2Fa");
+        let path = "/api/v1/secrets";
+        let fields = "fieldSelector=type%3Dexample.com%2Fa";
         assert_eq!(
             *asked.lock(),
             [

@@ -341,7 +341,8 @@ impl World {
     }
 
     fn step(&mut self, index: usize, input: Input) {
-        let (now, wall) = (self.candidates[index].local(self.now), self.wall());
+        let now = self.candidates[index].local(self.now);
+        let wall = self.wall();
         if self.candidates[index].releasing {
             return self.release(index, input);
         }
@@ -405,7 +406,8 @@ impl World {
         self.candidates[index].waiting_for = Some((number, write.is_some()));
         let loss = self.rates.loss;
         if !self.chance(loss) {
-            let (delay, answer_lost) = (self.delay(), self.chance(loss));
+            let delay = self.delay();
+            let answer_lost = self.chance(loss);
             self.later(
                 index,
                 delay,
@@ -526,7 +528,8 @@ fn a_candidate_leads_soon_after_the_faults_end() {
         let mut world = World::new(seed, FAULTS);
         world.run(120 * SECOND).unwrap();
         world.end_faults();
-        let (mut by, mut led) = (120 * SECOND + progress(), Vec::new());
+        let mut by = 120 * SECOND + progress();
+        let mut led = Vec::new();
         for _ in 0..20 {
             world.run(by).unwrap();
             led.push(world.candidates.iter().any(|candidate| candidate.leads(by)));

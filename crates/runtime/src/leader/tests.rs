@@ -62,9 +62,11 @@ impl Server {
     }
 
     fn client(self: &Arc<Self>, link: &Link) -> ApiClient {
-        let (server, link) = (Arc::clone(self), link.clone());
+        let server = Arc::clone(self);
+        let link = link.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (server, link) = (Arc::clone(&server), link.clone());
+            let server = Arc::clone(&server);
+            let link = link.clone();
             async move {
                 if is_on(&link.is_cut) {
                     std::future::pending::<()>().await;
@@ -294,7 +296,8 @@ fn invalid_durations_are_refused_with_upstreams_messages() {
 async fn the_first_candidate_creates_the_lease_and_renews_it_every_retry_period() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
-    let (gate, stop) = (a.elector.gate(), a.stop.clone());
+    let gate = a.elector.gate();
+    let stop = a.stop.clone();
     assert_eq!(
         a.metric("leader_election_master_status").as_deref(),
         Some("0")
@@ -351,7 +354,8 @@ async fn a_standby_takes_a_released_lease_at_once() {
     pass(7.0).await;
     assert!(!standby.is_finished());
 
-    let (gate, released) = (a.elector.gate(), Instant::now());
+    let gate = a.elector.gate();
+    let released = Instant::now();
     a.elector.release().await;
     assert!(!gate.is_open());
     let (acquired, b) = standby.await.unwrap();
@@ -435,7 +439,8 @@ async fn a_disconnected_leader_stops_writing_before_another_may_lead() {
     let leader = tokio::spawn(a.lead());
     pass(0.1).await;
     let b = Candidate::new("b", &server, &Link::default());
-    let (gate_b, stop_b) = (b.elector.gate(), b.stop.clone());
+    let gate_b = b.elector.gate();
+    let stop_b = b.stop.clone();
     let standby = tokio::spawn(b.lead());
     pass(20.0).await;
     assert!(gate_a.is_open() && !gate_b.is_open());
@@ -522,7 +527,8 @@ async fn a_leader_stops_leading_when_another_holder_is_in_the_lease() {
 async fn a_leader_renews_after_a_conflict_without_another_holder() {
     let server = Server::new();
     let a = Candidate::new("a", &server, &Link::default());
-    let (gate, stop) = (a.elector.gate(), a.stop.clone());
+    let gate = a.elector.gate();
+    let stop = a.stop.clone();
     let leader = tokio::spawn(a.lead());
     pass(3.0).await;
     server.edit(|lease| lease["metadata"]["labels"] = json!({"kept": "yes"}));

@@ -206,7 +206,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
     /// to `queue` as soon as the cache has caught up.
     pub fn await_version(&self, owner: &K, version: u64, queue: &WorkQueue<K>) {
         self.record(owner, version);
-        let (later, again) = (queue.clone(), owner.clone());
+        let later = queue.clone();
+        let again = owner.clone();
         let waits = self.writes.wait_for_cache(owner, move || later.add(again));
         // The cache has caught up in the meantime, or a rewind dropped the record.
         if waits.is_none() {
@@ -229,7 +230,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
             is_first
         };
         if is_first {
-            let (revisits, queue) = (Arc::clone(&self.revisits), queue.clone());
+            let revisits = Arc::clone(&self.revisits);
+            let queue = queue.clone();
             let enqueue = move || {
                 let owners = std::mem::take(&mut *locked(&revisits));
                 owners.into_iter().for_each(|owner| queue.add(owner));

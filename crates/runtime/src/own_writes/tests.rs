@@ -91,7 +91,8 @@ async fn owners_return_once_when_the_cache_is_as_new_as_the_term() {
 #[test]
 fn records_do_not_keep_a_cache_alive() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let (writes, web) = (OwnWrites::new(1), owner());
+    let writes = OwnWrites::new(1);
+    let web = owner();
     let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
     to_pods.record(&web, 8);
     let weak = Arc::downgrade(&cache);
@@ -107,15 +108,12 @@ fn records_do_not_keep_a_cache_alive() {
 
 #[test]
 fn owner_is_behind_until_every_cache_has_its_highest_write() {
-    let (pods, sets) = (
-        Arc::new(Cache::of(&resource::PODS)),
-        Arc::new(Cache::of(&resource::REPLICA_SETS)),
-    );
-    let (writes, web) = (OwnWrites::new(0), owner());
-    let (to_pods, to_sets) = (
-        writes.to(Arc::clone(&pods) as Arc<_>),
-        writes.to(Arc::clone(&sets) as Arc<_>),
-    );
+    let pods = Arc::new(Cache::of(&resource::PODS));
+    let sets = Arc::new(Cache::of(&resource::REPLICA_SETS));
+    let writes = OwnWrites::new(0);
+    let web = owner();
+    let to_pods = writes.to(Arc::clone(&pods) as Arc<_>);
+    let to_sets = writes.to(Arc::clone(&sets) as Arc<_>);
     assert_eq!(writes.behind(&web), None, "nothing written");
     to_pods.record(&web, 12);
     to_pods.record(&web, 9);
@@ -145,7 +143,8 @@ fn owner_is_behind_until_every_cache_has_its_highest_write() {
 #[test]
 fn owner_waits_for_the_cache_that_is_behind_but_not_after_a_rewind() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let (writes, web) = (OwnWrites::new(0), owner());
+    let writes = OwnWrites::new(0);
+    let web = owner();
     writes.to(Arc::clone(&cache) as Arc<_>).record(&web, 8);
     let late = writes.wait_for_cache(&web, || ());
     assert_eq!(resource_of(late).as_deref(), Some("pods"));
@@ -198,7 +197,8 @@ mod interleavings {
     fn own_writes_are_behind_until_the_cache_has_them_on_any_thread() {
         in_many_orders(|| {
             let cache = Arc::new(Cache::of(&resource::PODS));
-            let (writes, web) = (OwnWrites::new(0), owner());
+            let writes = OwnWrites::new(0);
+            let web = owner();
             let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
             to_pods.record(&web, 5);
             let informer = {

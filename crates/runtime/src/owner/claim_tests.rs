@@ -169,7 +169,8 @@ fn decide_follows_upstreams_claim_table() {
 
 #[test]
 fn patches_are_those_of_upstream_byte_for_byte() {
-    let (owner, pod) = (meta("shop", "web", "o1"), meta("shop", "web-1", "p1"));
+    let owner = meta("shop", "web", "o1");
+    let pod = meta("shop", "web-1", "p1");
     assert_eq!(
         serde_json::to_string(&adoption_patch::<ReplicaSet>(&owner, &pod, None)).unwrap(),
         concat!(
@@ -257,7 +258,8 @@ fn claim_pods() {
         controller.map_or(pod.clone(), |uid| owned(pod, uid, true))
     };
     let elsewhere = |name: &str| labelled(meta("fakens", name, name), "production");
-    let (us, them) = (Some("owner"), Some("AAAAA"));
+    let us = Some("owner");
+    let them = Some("AAAAA");
     // (name, controller, pods, claimed, patches)
     type Case = (
         &'static str,
@@ -396,7 +398,8 @@ fn generate_patch_bytes_for_delete() {
         ),
     ];
     for (name, owner, dependent, expected) in cases {
-        let (owner, dependent) = (meta("shop", "web", owner), meta("shop", "web-1", dependent));
+        let owner = meta("shop", "web", owner);
+        let dependent = meta("shop", "web-1", dependent);
         assert_eq!(
             serde_json::to_string(&release_patch(&owner, &dependent, None)).unwrap(),
             expected,
@@ -407,7 +410,8 @@ fn generate_patch_bytes_for_delete() {
 
 #[test]
 fn patches_of_a_job_add_and_remove_its_finalizer() {
-    let (owner, pod) = (meta("shop", "web", "o1"), meta("shop", "web-1", "p1"));
+    let owner = meta("shop", "web", "o1");
+    let pod = meta("shop", "web-1", "p1");
     let finalizer = Some("example.com/f");
     assert_eq!(
         serde_json::to_string(&adoption_patch::<ReplicaSet>(&owner, &pod, finalizer)).unwrap(),

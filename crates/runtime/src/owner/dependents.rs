@@ -98,7 +98,8 @@ fn updated<O: Selects>(
     each: &mut impl FnMut(DependentEvent<O>),
 ) {
     let relabelled = old.labels != new.labels;
-    let (before, after) = (old.controller(), new.controller());
+    let before = old.controller();
+    let after = new.controller();
     let moved = before != after;
     if moved && let Some(owner) = owner_of(owners, old) {
         each(DependentEvent::Lost(owner));

@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn cache_waits_only_for_pods_that_a_sync_will_count() {
-        let (here, orphan) = (json!({}), json!({"ownerReferences": []}));
+        let here = json!({});
+        let orphan = json!({"ownerReferences": []});
         let other = json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "old", "controller": true}]});
         let leaving = json!({"deletionTimestamp": DELETED});
         let leaving_orphan = json!({"deletionTimestamp": DELETED, "ownerReferences": []});

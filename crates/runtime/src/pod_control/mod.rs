@@ -303,11 +303,14 @@ impl PodControl {
         count: usize,
         body: impl Fn(usize) -> B,
     ) -> Creations {
-        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let key = owner.key;
+        let about = ObjectReference::of(owner.object);
         let [created, failed] = [(); 2].map(|()| AtomicUsize::new(0));
         let create = |number| {
-            let (body, about) = (body(number), &about);
-            let (created, failed) = (&created, &failed);
+            let body = body(number);
+            let about = &about;
+            let created = &created;
+            let failed = &failed;
             async move {
                 let outcome = self.create_one(key, body.borrow(), about).await;
                 let count = match &outcome {
@@ -402,7 +405,8 @@ impl PodControl {
         owner: Owner<'_, O>,
         pods: &[Arc<Pod>],
     ) -> Result<(), ApiError> {
-        let (key, about) = (owner.key, ObjectReference::of(owner.object));
+        let key = owner.key;
+        let about = ObjectReference::of(owner.object);
         let deletions = self.delete_each(key, pods, |pod| self.delete_one(key, pod, &about));
         deletions.await.failure.map_or(Ok(()), Err)
     }
@@ -426,7 +430,8 @@ impl PodControl {
             .map(|pod| delete(pod).map(move |outcome| (pod, outcome)))
             .collect();
         let mut outcomes = stream::iter(attempts).buffer_unordered(DELETIONS_AT_ONCE);
-        let (mut deleted, mut failure) = (Vec::new(), None);
+        let mut deleted = Vec::new();
+        let mut failure = None;
         while let Some((pod, outcome)) = outcomes.next().await {
             if !matches!(outcome, Ok(Deleted::Now)) {
                 let expectations = &self.in_flight.expectations;

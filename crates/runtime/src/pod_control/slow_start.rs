@@ -17,8 +17,10 @@ pub(super) async fn slow_start<F, E>(count: usize, call: impl Fn(usize) -> F) ->
 where
     F: Future<Output = Result<(), E>>,
 {
-    let (mut successes, mut batch) = (0, FIRST_BATCH);
-    let (mut remaining, mut failure) = (count, None);
+    let mut successes = 0;
+    let mut batch = FIRST_BATCH;
+    let mut remaining = count;
+    let mut failure = None;
     while remaining > 0 && failure.is_none() {
         batch = batch.min(remaining);
         let next = count - remaining;
@@ -85,7 +87,8 @@ mod tests {
 
     #[tokio::test]
     async fn batches_double_and_run_concurrently() {
-        let (running, batches) = (Cell::new(0), RefCell::new(Vec::new()));
+        let running = Cell::new(0);
+        let batches = RefCell::new(Vec::new());
         let (successes, failure) = slow_start(500, |_| async {
             running.set(running.get() + 1);
             tokio::task::yield_now().await;

@@ -127,7 +127,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_in_a_row_are_counted_until_a_success() {
-        let (mut failures, start) = (Failures::default(), Instant::now());
+        let mut failures = Failures::default();
+        let start = Instant::now();
         failures.record(&"a", failed("one"), start);
         failures.record(&"a", failed("two"), start + Duration::from_secs(3));
         let now = start + Duration::from_secs(5);
@@ -141,7 +142,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_number_of_keys_and_the_length_of_an_error_are_limited() {
-        let (mut failures, start) = (Failures::default(), Instant::now());
+        let mut failures = Failures::default();
+        let start = Instant::now();
         for n in 0..KEYS + 1 {
             let at = start + Duration::from_millis(u64::try_from(n).unwrap());
             failures.record(&n, failed(&"\u{e4}".repeat(TEXT)), at);

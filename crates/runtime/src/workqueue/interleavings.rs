@@ -50,13 +50,15 @@ fn a_key_has_at_most_one_worker_and_each_change_is_synced() {
         let world = Arc::new(World::default());
         let workers: Vec<_> = (0..2)
             .map(|_| {
-                let (queue, world) = (queue.clone(), Arc::clone(&world));
+                let queue = queue.clone();
+                let world = Arc::clone(&world);
                 thread::spawn(move || future::block_on(work(queue, world)))
             })
             .collect();
         let producers: Vec<_> = [[0, 1], [0, 0]]
             .map(|keys| {
-                let (queue, world) = (queue.clone(), Arc::clone(&world));
+                let queue = queue.clone();
+                let world = Arc::clone(&world);
                 thread::spawn(move || {
                     for key in keys {
                         world.wanted[key].fetch_add(1, SeqCst);
@@ -118,7 +120,8 @@ fn delayed_keys_are_dropped_at_shutdown() {
         let queue = queue();
         let closed = Arc::new(AtomicBool::new(false));
         let worker = {
-            let (queue, closed) = (queue.clone(), Arc::clone(&closed));
+            let queue = queue.clone();
+            let closed = Arc::clone(&closed);
             thread::spawn(move || {
                 let mut taken = 0;
                 loop {
@@ -151,7 +154,8 @@ fn a_failed_key_is_retried_despite_concurrent_add_and_forget() {
         let queue = queue();
         let wanted = Arc::new(AtomicUsize::new(0));
         let producer = {
-            let (queue, wanted) = (queue.clone(), Arc::clone(&wanted));
+            let queue = queue.clone();
+            let wanted = Arc::clone(&wanted);
             thread::spawn(move || {
                 for _ in 0..2 {
                     wanted.fetch_add(1, SeqCst);
@@ -165,7 +169,8 @@ fn a_failed_key_is_retried_despite_concurrent_add_and_forget() {
         };
         // The first sync fails without a look at `wanted`. So the retry must see the last change,
         // if no add follows.
-        let (mut synced, mut failed) = (0, false);
+        let mut synced = 0;
+        let mut failed = false;
         while synced < 2 {
             let item = future::block_on(queue.get()).unwrap();
             if std::mem::replace(&mut failed, true) {

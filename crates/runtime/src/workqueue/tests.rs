@@ -53,7 +53,8 @@ async fn workers_get_every_key_from_concurrent_producers() {
     let mut workers = tokio::task::JoinSet::new();
     let busy: Arc<Mutex<std::collections::HashSet<i32>>> = Arc::default();
     for _ in 0..10 {
-        let (queue, busy) = (queue.clone(), Arc::clone(&busy));
+        let queue = queue.clone();
+        let busy = Arc::clone(&busy);
         workers.spawn(async move {
             let mut seen = Vec::new();
             while let Some(item) = queue.get().await {
@@ -160,7 +161,8 @@ async fn the_earliest_of_several_delays_counts() {
         ("seconds", &[5_000, 16_000], 5_000),
     ];
     for (why, delays, expected) in cases {
-        let (queue, started) = (queue(), Instant::now());
+        let queue = queue();
+        let started = Instant::now();
         for delay in delays {
             queue.add_after("foo", Duration::from_millis(*delay));
         }
@@ -174,7 +176,8 @@ async fn the_earliest_of_several_delays_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn an_immediate_add_does_not_cancel_a_delayed_one() {
-    let (queue, started) = (queue(), Instant::now());
+    let queue = queue();
+    let started = Instant::now();
     queue.add_after("foo", 5 * MS);
     queue.add("foo");
     assert_eq!(next(&queue).await, "foo");
@@ -197,7 +200,8 @@ async fn delayed_keys_are_added_in_the_order_of_their_deadlines() {
 
 #[tokio::test(start_paused = true)]
 async fn the_timer_follows_an_earlier_deadline_and_restarts_when_needed() {
-    let (queue, started) = (queue(), Instant::now());
+    let queue = queue();
+    let started = Instant::now();
     queue.add_after("foo", 1000 * MS);
     tokio::task::yield_now().await;
     queue.add_after("bar", 50 * MS);

@@ -149,7 +149,8 @@ fn seeds() -> Range<u64> {
 
 #[test]
 fn the_invariants_hold_under_faults_and_a_candidate_leads_afterwards() {
-    let (mut terms, mut seconds) = (0, 0);
+    let mut terms = 0;
+    let mut seconds = 0;
     for seed in seeds() {
         let history = run_seed(seed).unwrap_or_else(|violation| {
             panic!("{violation}\nto repeat this run: {SEED}={seed} cargo test -p steersman-runtime --test main election:: -- --nocapture")

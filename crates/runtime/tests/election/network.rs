@@ -37,7 +37,8 @@ struct Fate {
 /// A client of the process `name` in this slot.
 pub(crate) fn client(world: World, slot: usize, name: String) -> kube::Client {
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (world, name) = (world.clone(), name.clone());
+        let world = world.clone();
+        let name = name.clone();
         async move {
             let (answer, answered) = oneshot::channel();
             tokio::spawn(async move {

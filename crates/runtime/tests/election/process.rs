@@ -132,17 +132,16 @@ async fn run_process(world: World, slot: usize, name: String, signals: Signals) 
         renew_deadline: DEADLINE,
         retry_period: RETRY,
     };
-    let (recorder, clock) = (world.events.clone(), world.cluster.clock().clone());
+    let recorder = world.events.clone();
+    let clock = world.cluster.clock().clone();
     let mut elector =
         Elector::new(config, client.clone(), recorder, clock, &Registry::new()).unwrap();
     world.process_started(slot, &name, elector.gate(), signals.clone());
     if !elector.acquire(&signals.terminate).await {
         return;
     }
-    let (renewing, work) = (
-        CancellationToken::new(),
-        work(client.fenced(elector.gate()), &signals.terminate),
-    );
+    let renewing = CancellationToken::new();
+    let work = work(client.fenced(elector.gate()), &signals.terminate);
     let is_ours = {
         let mut hold = pin!(elector.hold(&renewing));
         tokio::select! {

@@ -190,10 +190,8 @@ impl World {
 
     pub(crate) fn pause(&self, slot: usize, time: Duration) {
         if let Some(process) = &self.records().slots[slot].process {
-            let (switch, faults_ended) = (
-                Arc::clone(&process.signals.switch),
-                self.faults_ended().clone(),
-            );
+            let switch = Arc::clone(&process.signals.switch);
+            let faults_ended = self.faults_ended().clone();
             switch.freeze();
             tokio::spawn(async move {
                 tokio::select! {

@@ -103,7 +103,9 @@ impl Pods {
         let next = Arc::new(AtomicUsize::new(range.start));
         let mut tasks = JoinSet::new();
         for _ in 0..TASKS {
-            let (pods, next, end) = (Arc::clone(self), Arc::clone(&next), range.end);
+            let pods = Arc::clone(self);
+            let next = Arc::clone(&next);
+            let end = range.end;
             tasks.spawn(async move {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);

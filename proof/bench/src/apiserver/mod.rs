@@ -108,10 +108,8 @@ impl Stopwatch {
 
     /// Operations per second, and CPU time per operation, of this many operations.
     fn rate(&self, operations: usize, usage: Usage) -> String {
-        let (wall, cpu) = (
-            self.began.elapsed().as_secs_f64(),
-            usage.cpu_seconds - self.cpu_seconds,
-        );
+        let wall = self.began.elapsed().as_secs_f64();
+        let cpu = usage.cpu_seconds - self.cpu_seconds;
         let operations = operations as f64;
         format!(
             "{:.0} per second, {:.0} µs of CPU each",
@@ -150,7 +148,8 @@ impl Bench<'_> {
 
     fn start(&self) -> Result<()> {
         const ROUNDS: usize = 21;
-        let (mut ready, mut resident) = (Vec::new(), 0);
+        let mut ready = Vec::new();
+        let mut resident = 0;
         for _ in 0..ROUNDS {
             let began = Instant::now();
             let mut server = self.server()?;
@@ -228,14 +227,13 @@ impl Bench<'_> {
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
         reset_peak(&server.program)?;
-        let (before, watch) = (
-            Usage::of_program(&mut server.program)?,
-            Stopwatch::start(Usage::of_program(&mut server.program)?),
-        );
+        let before = Usage::of_program(&mut server.program)?;
+        let watch = Stopwatch::start(Usage::of_program(&mut server.program)?);
         let size = client.list(pods(None), "").await?.len();
         let after = Usage::of_program(&mut server.program)?;
         let grown = mib(after.peak.saturating_sub(before.resident));
-        let (wall, cpu) = (watch.began.elapsed(), after.cpu_seconds - watch.cpu_seconds);
+        let wall = watch.began.elapsed();
+        let cpu = after.cpu_seconds - watch.cpu_seconds;
         let text = format!(
             "{:.1} MiB in {wall:.0?} ({cpu:.2} s of CPU), and at most {grown:.1} MiB more memory",
             mib(size as u64)
@@ -267,7 +265,8 @@ impl Bench<'_> {
         let client = client(cluster.client())?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
         let mut watches = Watches::open(&client, 1, "").await?;
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         let watch = Stopwatch::start(Usage::own()?);
         let config = NodesConfig {
             // Fewer nodes have too little CPU for all pods.
@@ -324,10 +323,12 @@ impl Bench<'_> {
         let load = Pods::on(server.client()?).await?;
         load.create_all(0..PODS).await?;
         let mut watches = Watches::open(&server.client()?, 10, "").await?;
-        let (began, mut resident) = (Instant::now(), Vec::new());
+        let began = Instant::now();
+        let mut resident = Vec::new();
         let mut ticks = interval(Duration::from_secs(1) / RATE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let (mut cycles, mut started) = (tokio::task::JoinSet::new(), 0);
+        let mut cycles = tokio::task::JoinSet::new();
+        let mut started = 0;
         for index in PODS.. {
             tokio::select! {
                 _ = ticks.tick() => {}

@@ -187,7 +187,8 @@ impl<'a> Run<'a> {
     ) -> Result<Bench<'a>> {
         let mut flags = workloads::flags(Workload::Deployments, self.folder)?;
         flags.extend(self.args.flags.iter().cloned());
-        let (before, began) = (self.plane.api_server_cpu_seconds()?, Instant::now());
+        let before = self.plane.api_server_cpu_seconds()?;
+        let began = Instant::now();
         let manager = Manager::start(
             &self.args.manager,
             &flags,
@@ -255,7 +256,8 @@ impl<'a> Run<'a> {
     async fn gap(&mut self, bench: &mut Bench<'_>) -> Result<()> {
         let before = relists(bench).await?;
         let events = watch_events(bench).await?;
-        let (costs, began) = (bench.begin().await?, Instant::now());
+        let costs = bench.begin().await?;
+        let began = Instant::now();
         bench.manager().signal("STOP")?;
         for pass in 0..MISSED.div_ceil(self.pods) {
             let value = format!("missed {pass}");

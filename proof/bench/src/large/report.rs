@@ -143,13 +143,15 @@ impl Report {
 fn half(svg: &mut String, left: f64, title: &str, curves: &[Curve]) {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let largest = |value: fn(&(f64, f64)) -> f64| ceiling(points().map(value).fold(0.0, f64::max));
-    let (most_pods, most) = (largest(|point| point.0), largest(|point| point.1));
+    let most_pods = largest(|point| point.0);
+    let most = largest(|point| point.1);
     let x = |pods: f64| left + LEFT + (RIGHT - LEFT) * pods / most_pods;
     let y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / most;
     text(svg, left + LEFT, 20.0, title);
     for step in 0..=GRID {
         let part = step as f64 / GRID as f64;
-        let (place, value) = (y(most * part), most * part);
+        let place = y(most * part);
+        let value = most * part;
         line(svg, [x(0.0), place, x(most_pods), place], "#dddddd", 1.0);
         text(svg, left + 8.0, place + 4.0, &number(value));
         text(

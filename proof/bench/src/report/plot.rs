@@ -70,9 +70,12 @@ fn legend(svg: &mut String, drawn: &[&Measure]) {
 fn axis(svg: &mut String, height: f64) {
     let tenths = (LARGEST * 10.0).round() as usize;
     for tenth in (0..=tenths).step_by(2) {
-        let (ratio, is_bold) = (tenth as f64 / 10.0, BOLD.contains(&tenth));
+        let ratio = tenth as f64 / 10.0;
+        let is_bold = BOLD.contains(&tenth);
         let colour = if is_bold { "#555555" } else { "#dddddd" };
-        let (place, top, bottom) = (x(ratio), TOP - 12.0, height - GAP);
+        let place = x(ratio);
+        let top = TOP - 12.0;
+        let bottom = height - GAP;
         line(svg, [place, top, place, bottom], colour, 1.0);
         text(svg, place - 9.0, TOP - 16.0, &format!("{ratio:.1}"));
     }
@@ -85,10 +88,8 @@ fn draw(svg: &mut String, phase: &Line, drawn: &[&Measure], top: f64) {
         let Some(ratio) = phase.ratio(measure) else {
             continue;
         };
-        let (y, colour) = (
-            top + STEP * index as f64,
-            measure.colour.unwrap_or_default(),
-        );
+        let y = top + STEP * index as f64;
+        let colour = measure.colour.unwrap_or_default();
         line(svg, [x(ratio.min), y, x(ratio.max), y], colour, 2.0);
         marker(svg, x(ratio.median), y, colour);
     }

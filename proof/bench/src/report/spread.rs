@@ -13,7 +13,8 @@ impl Spread {
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
         values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
+        let min = *values.first()?;
+        let max = *values.last()?;
         let middle = values.len() / 2;
         let median = if values.len() % 2 == 1 {
             values[middle]

@@ -122,7 +122,8 @@ fn differences(line: &Line) -> [Vec<(f64, &str)>; 2] {
         let counts = counts.map(|count| count.copied().unwrap_or(0) as f64);
         Spread::of(counts).map_or(0.0, |spread| spread.median)
     };
-    let (mut saved, mut more) = (Vec::new(), Vec::new());
+    let mut saved = Vec::new();
+    let mut more = Vec::new();
     for name in names {
         let difference = median(theirs, name) - median(ours, name);
         if difference >= 1.0 {

@@ -83,7 +83,8 @@ struct Chains<'a> {
 
 /// Measures all chains with the manager behind `proxy`. `client` reaches the API server directly.
 pub(crate) async fn run(client: &ApiClient, proxy: &Proxy) -> Result<Vec<Chain>> {
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     let informers = InformerFactory::new(client.clone(), Duration::ZERO, &Registry::new())?;
     let changes = watch::Sender::new(());
     let chains = Chains {

@@ -27,7 +27,8 @@ const ANNOTATION: &str = "bench.steersman.dev/change";
 impl Workloads {
     /// Creates Deployments until `pods` pods exist, and waits until all are ready.
     pub(crate) async fn grow(&self, pods: usize) -> Result<()> {
-        let (present, wanted) = (ours(&self.deployments).len(), pods.div_ceil(PODS_OF_EACH));
+        let present = ours(&self.deployments).len();
+        let wanted = pods.div_ceil(PODS_OF_EACH);
         let spec = spec(PODS_OF_EACH);
         for index in present..wanted {
             self.create::<Deployment>(index, &labelled(&spec, index))

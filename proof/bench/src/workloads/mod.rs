@@ -174,7 +174,8 @@ impl Workloads {
     }
 
     async fn create<T: Object>(&self, index: usize, spec: &Value) -> Result<()> {
-        let (name, body) = (name(index), json!({ "spec": spec }));
+        let name = name(index);
+        let body = json!({ "spec": spec });
         objects::create::<T>(&self.client, namespace::<T>(), &name, body)
             .await
             .with_context(|| format!("create {} {name}", T::RESOURCE))

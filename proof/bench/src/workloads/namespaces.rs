@@ -40,7 +40,8 @@ impl Namespaces {
 
     /// Creates `count` namespaces, waits until they are complete, and deletes them.
     pub(crate) async fn run(&self, count: usize, bench: &mut Bench<'_>) -> Result<()> {
-        let (accounts, maps) = (self.accounts.store(), self.maps.store());
+        let accounts = self.accounts.store();
+        let maps = self.maps.store();
         let is_ours = |namespace: &str| namespace.starts_with(PREFIX);
         let complete = || {
             let with_account = accounts.list().into_iter();

@@ -30,7 +30,8 @@ impl Workloads {
         seconds: usize,
         bench: &mut Bench<'_>,
     ) -> Result<()> {
-        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let stop = CancellationToken::new();
         let config = NodesConfig {
             count: nodes,
             prefix: NODE_PREFIX.to_owned(),

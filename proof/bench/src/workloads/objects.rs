@@ -56,7 +56,8 @@ pub(crate) async fn patch_all<T: Object>(
 
 /// Deletes all objects of the type in the namespace. Their dependents follow.
 pub(crate) async fn delete_all<T: Object>(client: &ApiClient, namespace: &str) -> Result<()> {
-    let (options, mut tries) = (json!({"propagationPolicy": "Background"}), 0);
+    let options = json!({"propagationPolicy": "Background"});
+    let mut tries = 0;
     loop {
         tries += 1;
         match client

@@ -69,7 +69,8 @@ impl Quotas {
         bench
             .phase("delete", 0, async {
                 each(namespaces, |index| self.delete_namespace(index)).await?;
-                let (quotas, namespaces) = (self.quotas.store(), self.namespaces.store());
+                let quotas = self.quotas.store();
+                let namespaces = self.namespaces.store();
                 let has_prefix =
                     |namespace: &Arc<Namespace>| namespace.meta.name.starts_with(PREFIX);
                 let are_gone = || {
@@ -85,7 +86,8 @@ impl Quotas {
 
     /// Waits until the quotas of all namespaces show this number of pods.
     async fn used(&self, namespaces: usize, pods: usize) -> Result<()> {
-        let (store, wanted) = (self.quotas.store(), pods.to_string());
+        let store = self.quotas.store();
+        let wanted = pods.to_string();
         let is_counted = |quota: &ResourceQuota| {
             let used = quota.status.used.as_ref();
             let used = used.and_then(|used| used.get("pods"));
@@ -116,12 +118,15 @@ impl Quotas {
         let spec = json!({
             "schedulerName": "absent", "automountServiceAccountToken": false, "containers": [container],
         });
-        let (namespace, name, pod) = (namespace(place), pod_name(index), json!({ "spec": spec }));
+        let namespace = namespace(place);
+        let name = pod_name(index);
+        let pod = json!({ "spec": spec });
         objects::create::<Pod>(&self.client, &namespace, &name, pod).await
     }
 
     async fn delete_pod(&self, place: usize, index: usize) -> Result<(), ApiError> {
-        let (namespace, name) = (namespace(place), pod_name(index));
+        let namespace = namespace(place);
+        let name = pod_name(index);
         let target = Target::named::<Pod>(&namespace, &name);
         let at_once = json!({"gracePeriodSeconds": 0});
         self.client.delete(target, &at_once).await.map(drop)

@@ -38,7 +38,8 @@ impl Services {
     /// Watches the cluster behind `client` through `informers`, which the caller starts afterwards.
     pub(crate) fn new(client: ApiClient, informers: &InformerFactory) -> Self {
         let changed = Arc::new(Notify::new());
-        let (pods, slices) = (watched(informers, &changed), watched(informers, &changed));
+        let pods = watched(informers, &changed);
+        let slices = watched(informers, &changed);
         Self {
             client,
             namespaces: watched(informers, &changed),
@@ -117,7 +118,8 @@ impl Services {
     }
 
     async fn create_service(&self, index: usize, pods: usize) -> Result<()> {
-        let (namespace, name) = (namespace(index / PER_NAMESPACE), name(index));
+        let namespace = namespace(index / PER_NAMESPACE);
+        let name = name(index);
         let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
         let service = json!({"spec": {"selector": {"app": name}, "ports": ports}});
         objects::create::<Service>(&self.client, &namespace, &name, service).await?;

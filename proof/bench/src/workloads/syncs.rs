@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn a_time_ends_with_the_status_of_the_changed_generation() {
-        let (times, name) = (SyncTimes::default(), Arc::<str>::from("a"));
+        let times = SyncTimes::default();
+        let name = Arc::<str>::from("a");
         times.changes(&name, 2);
         let since = times.state().waiting["a"].1;
         for (generation, seconds) in [(1, 1), (2, 3), (2, 9)] {

@@ -48,7 +48,8 @@ impl Workloads {
 
     /// Creates a claim and its volume, and binds both, so that the load needs no binder.
     async fn create_bound_claim(&self, index: usize) -> Result<()> {
-        let (name, modes) = (name(index), json!(["ReadWriteOnce"]));
+        let name = name(index);
+        let modes = json!(["ReadWriteOnce"]);
         let metadata = json!({"name": name});
         let request = json!({"requests": {"storage": "1Gi"}});
         let claim = json!({

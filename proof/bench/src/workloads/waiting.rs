@@ -52,7 +52,8 @@ pub(crate) fn watched<T: Object>(
     informers: &InformerFactory,
     changed: &Arc<Notify>,
 ) -> SharedInformer<T> {
-    let (informer, wake) = (informers.shared::<T>(), Arc::clone(changed));
+    let informer = informers.shared::<T>();
+    let wake = Arc::clone(changed);
     informer.add_handler(move |_| wake.notify_one());
     informer
 }

@@ -24,7 +24,8 @@ pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> V
     let mut violations = Vec::new();
     for resource in resources {
         let of = |counts: &Counts| counts.get(resource).copied().unwrap_or_default();
-        let (expected, found) = (of(expected), of(found));
+        let expected = of(expected);
+        let found = of(found);
         let allowed = match scenario.churn {
             Churn::None => None,
             Churn::Within(allowed) => allowed

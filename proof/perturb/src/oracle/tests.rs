@@ -288,11 +288,12 @@ fn a_message_explains_no_error_of_a_failed_request_and_no_similar_message() {
 #[test]
 fn a_process_may_end_only_after_failed_discovery() {
     let scenario = scenario(Churn::None, &[], &[]);
-    let (discovery, other) = (["get /apis".to_owned()], ["get nodes one".to_owned()]);
-    let (refused, hidden) = (Plan::Answer(1.into(), Answer::Internal), |group: &str| {
-        Plan::Hidden(group.into(), 1)
-    });
-    let (one, another) = (NEEDS_DISCOVERY, "podgc");
+    let discovery = ["get /apis".to_owned()];
+    let other = ["get nodes one".to_owned()];
+    let refused = Plan::Answer(1.into(), Answer::Internal);
+    let hidden = |group: &str| Plan::Hidden(group.into(), 1);
+    let one = NEEDS_DISCOVERY;
+    let another = "podgc";
     // (why, plan, hit request, controllers that ended, violation)
     let cases = [
         (
@@ -361,10 +362,8 @@ fn a_process_may_end_only_after_failed_discovery() {
 #[test]
 fn a_fault_explains_a_limited_number_of_errors() {
     let conflict = || failed(REPLICA_SETS, "conflict");
-    let (late, graph) = (
-        || failed(GARBAGE_COLLECTOR, "timeout"),
-        || error(GARBAGE_COLLECTOR, "decision", GRAPH_NOT_SYNCED),
-    );
+    let late = || failed(GARBAGE_COLLECTOR, "timeout");
+    let graph = || error(GARBAGE_COLLECTOR, "decision", GRAPH_NOT_SYNCED);
     let late_event = || {
         let message = "server rejected event (will not retry!)";
         error(EVENT_SENDER, "not_found", message)

@@ -497,10 +497,8 @@ mod tests {
 
     fn recording() -> Recording {
         let groups = ["", "apps"].map(str::to_owned).into();
-        let (events, plurals) = (
-            BTreeMap::from([("pods".to_owned(), 9)]),
-            ["pods".to_owned()].into(),
-        );
+        let events = BTreeMap::from([("pods".to_owned(), 9)]);
+        let plurals = ["pods".to_owned()].into();
         Recording {
             writes: 12,
             requests: 300,

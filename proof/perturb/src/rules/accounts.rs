@@ -54,10 +54,8 @@ fn living_account(state: &State, change: &Change) -> Result<(), String> {
     if !is_removal || !change.is_by("tokens-controller") {
         return Ok(());
     }
-    let (name, uid) = (
-        annotation(&change.object, "name"),
-        annotation(&change.object, "uid"),
-    );
+    let name = annotation(&change.object, "name");
+    let uid = annotation(&change.object, "uid");
     let namespace = change.object["metadata"]["namespace"]
         .as_str()
         .unwrap_or_default();

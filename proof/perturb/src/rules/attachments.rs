@@ -69,7 +69,8 @@ fn detached<'a>(state: &'a State, change: &Change) -> Option<(&'a Value, String)
         && change.begins_deletion();
     let volume = volume_of(state, &change.object).filter(|_| begins)?;
     let csi = &volume["spec"]["csi"];
-    let (driver, handle) = (csi["driver"].as_str()?, csi["volumeHandle"].as_str()?);
+    let driver = csi["driver"].as_str()?;
+    let handle = csi["volumeHandle"].as_str()?;
     let node = state.get("nodes", change.object["spec"]["nodeName"].as_str()?)?;
     Some((node, format!("kubernetes.io/csi/{driver}^{handle}")))
 }
@@ -190,10 +191,8 @@ mod tests {
                 breaks,
             )
         };
-        let (used, reported) = (
-            json!({"volumesInUse": [UNIQUE]}),
-            json!({"volumesAttached": [{"name": UNIQUE, "devicePath": ""}]}),
-        );
+        let used = json!({"volumesInUse": [UNIQUE]});
+        let reported = json!({"volumesAttached": [{"name": UNIQUE, "devicePath": ""}]});
         let out = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
         check(
             UNUSED,

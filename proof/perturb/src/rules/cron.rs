@@ -142,7 +142,8 @@ mod tests {
     fn each_scheduled_time_runs_once() {
         let world = || vec![("cronjobs", cron_job("Allow"))];
         let created = ChangeKind::Created;
-        let (later, same) = ("2026-01-01T16:31:00+05:30", "2026-01-01T15:30:00+05:30");
+        let later = "2026-01-01T16:31:00+05:30";
+        let same = "2026-01-01T15:30:00+05:30";
         let unstamped = owned(object("j", json!({})), "CronJob", "c");
         check(
             ONE_RUN,

@@ -153,7 +153,8 @@ mod tests {
             let world = std::iter::once(ds(surge)).chain(pods).collect();
             (why, world, by, "pods", ChangeKind::Created, new, breaks)
         };
-        let (one, two) = (pod("one", "a"), pod("two", "a"));
+        let one = pod("one", "a");
+        let two = pod("two", "a");
         let ended = || with(pod("one", "a"), "/status/phase", json!("Failed"));
         let new = || pinned("new", "a");
         check(
@@ -246,7 +247,8 @@ mod tests {
                 let old = terminating(old);
                 (why, world, by, "pods", ChangeKind::Updated, old, breaks)
             };
-        let (on_a, on_b) = (|| pod("one", "a"), || pod("two", "b"));
+        let on_a = || pod("one", "a");
+        let on_b = || pod("two", "b");
         let on_delete = || {
             let (plural, ds) = ds(0);
             (

@@ -93,7 +93,8 @@ fn exact_endpoints(state: &State) -> Result<(), String> {
             };
             let mut ready = state.all("pods").filter(serves);
             if let Some(pod) = ready.find(|pod| !listed.iter().any(|one| one.is_of(pod))) {
-                let (service, pod) = (key_of(service), key_of(pod));
+                let service = key_of(service);
+                let pod = key_of(pod);
                 return Err(format!("the {plural} of {service} lack {pod}"));
             }
         }
@@ -197,8 +198,10 @@ mod tests {
             ("endpointslices", slice)
         };
         let endpoint = |uid: &str, ip: &str| json!([{"addresses": [ip], "targetRef": target(uid)}]);
-        let (ip, other) = ("10.0.0.1", "10.0.0.2");
-        let (ready, unready) = (Some(pod("a", "True")), Some(pod("a", "False")));
+        let ip = "10.0.0.1";
+        let other = "10.0.0.2";
+        let ready = Some(pod("a", "True"));
+        let unready = Some(pod("a", "False"));
         // (why, pod, Endpoints or slice, kept)
         let cases = [
             ("listed", &ready, slice(endpoint("a", ip)), true),

@@ -85,11 +85,13 @@ fn counted_once(state: &State, change: &Change) -> Result<(), String> {
     if &*change.plural != "jobs" || change.kind == ChangeKind::Deleted {
         return Ok(());
     }
-    let (job, status) = (&change.object, &change.object["status"]);
+    let job = &change.object;
+    let status = &change.object["status"];
     if let Some(before) = change.before.as_deref() {
         let is_elastic = before["spec"]["completions"] != job["spec"]["completions"];
         for field in ["succeeded", "failed"] {
-            let (old, new) = (number(&before["status"], field), number(status, field));
+            let old = number(&before["status"], field);
+            let new = number(status, field);
             if new < old && !is_elastic {
                 return Err(format!(
                     "{} falls from {old} to {new} {field} pods",

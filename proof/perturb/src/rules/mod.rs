@@ -214,7 +214,8 @@ fn no_surplus(state: &State, change: &Change) -> Result<(), String> {
     let Some(owner) = owner_of(state, &change.object) else {
         return Ok(());
     };
-    let (active, (_, most)) = (active_pods(state, owner), recent_replicas(state, owner));
+    let active = active_pods(state, owner);
+    let (_, most) = recent_replicas(state, owner);
     if active <= most {
         Ok(())
     } else {
@@ -235,7 +236,8 @@ fn no_shortage(state: &State, change: &Change) -> Result<(), String> {
     let Some(owner) = owner_of(state, &change.object).filter(|owner| !is_terminating(owner)) else {
         return Ok(());
     };
-    let (left, (fewest, _)) = (active_pods(state, owner), recent_replicas(state, owner));
+    let left = active_pods(state, owner);
+    let (fewest, _) = recent_replicas(state, owner);
     if left >= fewest {
         Ok(())
     } else {

@@ -138,7 +138,8 @@ fn disruption(state: &State, change: &Change) -> Result<(), String> {
         .into_iter()
         .filter(|node| zone(node) == zone(tainted))
         .collect();
-    let (down, size) = (down(&zone), zone.len());
+    let down = down(&zone);
+    let size = zone.len();
     // Flags `--unhealthy-zone-threshold` and `--large-cluster-size-threshold`.
     if down < size && down > 2 && down * 100 >= size * 55 && size <= 50 {
         return Err(format!(

@@ -38,7 +38,8 @@ fn exact_usage(state: &State) -> Result<(), String> {
         let limits: BTreeMap<&str, &Value> =
             limited.map(|(name, limit)| (&**name, limit)).collect();
         for (name, plural) in COUNTED.iter().filter(|(name, _)| limits.contains_key(name)) {
-            let (used, exists) = (&quota["status"]["used"][*name], number(plural).to_string());
+            let used = &quota["status"]["used"][*name];
+            let exists = number(plural).to_string();
             if *used != exists {
                 return Err(format!("{name} is {used}, and {exists} exist"));
             }

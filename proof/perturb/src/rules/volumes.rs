@@ -140,7 +140,8 @@ mod tests {
         };
         let own = || claim("a", "pv", "Bound");
         let released = || volume("a", "Released");
-        let (updated, deleted) = (ChangeKind::Updated, ChangeKind::Deleted);
+        let updated = ChangeKind::Updated;
+        let deleted = ChangeKind::Deleted;
         check(
             KEPT_FOR_CLAIM,
             [

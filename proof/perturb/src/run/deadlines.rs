@@ -67,10 +67,8 @@ impl Deadlines {
             .map(|(from, to)| to.saturating_sub(*from))
             .max()
             .unwrap_or_default();
-        let (expected, fault_duration) = (
-            reference.reached.clone(),
-            fault_duration(plan, longest_wait),
-        );
+        let expected = reference.reached.clone();
+        let fault_duration = fault_duration(plan, longest_wait);
         Self {
             begun: Instant::now(),
             expected,

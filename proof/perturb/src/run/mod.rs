@@ -131,7 +131,8 @@ fn execute(
     plan: &Plan,
     reference: &Recording,
 ) -> Result<Finished, Vec<String>> {
-    let (logs, begun) = (Logs::collect(), Instant::now());
+    let logs = Logs::collect();
+    let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -263,12 +264,11 @@ impl<'a> Run<'a> {
             virtual_time: deadlines.elapsed(),
             ..Outcome::default()
         };
-        let (end, counts) = (masked(&history.state), history.counts());
-        let (reached, plurals, groups) = (
-            deadlines.into_reached(),
-            history.plurals(begin),
-            history.groups(begin),
-        );
+        let end = masked(&history.state);
+        let counts = history.counts();
+        let reached = deadlines.into_reached();
+        let plurals = history.plurals(begin);
+        let groups = history.groups(begin);
         // Unwatched resources cannot lag.
         let plurals = plurals
             .into_iter()
@@ -531,7 +531,8 @@ impl Counters {
 
     /// Returns the counts so far, with an entry for each watched resource.
     fn read(self, cluster: &DevCluster) -> Recording {
-        let (faults, requests) = (cluster.faults(), cluster.requests());
+        let faults = cluster.faults();
+        let requests = cluster.requests();
         let watches = requests
             .iter()
             .filter(|request| request.verb == "watch" && request.user_agent.contains(AGENT));

@@ -107,7 +107,8 @@ pub(super) async fn stay_in_final_state(
         until_final_state(cluster, history, deadlines, &reference.end).await?;
     }
     history.advance(cluster);
-    let (writes, end) = (written(cluster).len(), masked(&history.state));
+    let writes = written(cluster).len();
+    let end = masked(&history.state);
     tokio::time::sleep(STABLE).await;
     let later = written(cluster);
     history.advance(cluster);
@@ -144,7 +145,8 @@ async fn until(
     holds: impl Fn(&State) -> bool,
 ) -> Result<(), String> {
     // The condition is evaluated once at the start, then only after changes.
-    let (begun, mut changed) = (Instant::now(), true);
+    let begun = Instant::now();
+    let mut changed = true;
     loop {
         changed |= history.advance(cluster);
         if std::mem::take(&mut changed) && holds(&history.state) {

@@ -240,7 +240,8 @@ fn old_pending() -> Vec<Step> {
 }
 
 fn old_decided() -> Vec<Step> {
-    let (old, recent) = ("2023-11-14T20:00:00Z", "2023-11-14T22:13:00Z");
+    let old = "2023-11-14T20:00:00Z";
+    let recent = "2023-11-14T22:13:00Z";
     vec![
         made("denied", old, &[("Denied", old)]),
         made("failed", old, &[("Approved", old), ("Failed", old)]),

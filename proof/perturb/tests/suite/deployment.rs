@@ -125,7 +125,8 @@ fn rolled_out() -> Step {
         let Some(web) = state.get("deployments", "default/web") else {
             return false;
         };
-        let (wanted, status) = (&web["spec"]["replicas"], &web["status"]);
+        let wanted = &web["spec"]["replicas"];
+        let status = &web["status"];
         status["observedGeneration"] == web["metadata"]["generation"]
             && ["replicas", "updatedReplicas", "availableReplicas"]
                 .iter()
@@ -191,7 +192,8 @@ fn undo() -> Vec<Step> {
 /// A roll-out pauses half-way; after the resume, another template rolls out.
 fn pause() -> Vec<Step> {
     let wait = Step::Sleep(Duration::from_secs(5));
-    let (pause, resume) = (spec(json!({"paused": true})), spec(json!({"paused": null})));
+    let pause = spec(json!({"paused": true}));
+    let resume = spec(json!({"paused": null}));
     vec![
         create(4),
         rolled_out(),

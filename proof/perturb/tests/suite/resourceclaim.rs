@@ -98,7 +98,8 @@ fn schedule(state: &State) -> Vec<(String, Value)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let path = path("resourceclaims", &text(&claim["metadata"]["name"]));
         let owner = &claim["metadata"]["ownerReferences"][0];
-        let (name, uid) = (text(&owner["name"]), text(&owner["uid"]));
+        let name = text(&owner["name"]);
+        let uid = text(&owner["uid"]);
         let status = json!({"status": allocation(&[(&name, &uid)])});
         let finalizer = json!({"metadata": {"finalizers": [FINALIZER]}});
         [(path.clone(), finalizer), (path + "/status", status)]

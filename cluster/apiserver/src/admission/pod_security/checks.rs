@@ -362,10 +362,8 @@ fn host_ports(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     if containers.is_empty() {
         return None;
     }
-    let (uses, ports) = (
-        plural("uses", "use", containers.len()),
-        plural("hostPort", "hostPorts", used.len()),
-    );
+    let uses = plural("uses", "use", containers.len());
+    let ports = plural("hostPort", "hostPorts", used.len());
     let list = used.into_iter().collect::<Vec<_>>().join(", ");
     found(
         "hostPort",
@@ -456,7 +454,9 @@ fn proc_mount(pod: &Pod<'_>, _: u8) -> Option<Violation> {
 }
 
 fn se_linux_options(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
-    let (mut types, mut user, mut role) = (BTreeSet::new(), false, false);
+    let mut types = BTreeSet::new();
+    let mut user = false;
+    let mut role = false;
     let mut is_bad = |security: &Value| {
         let options = &security["seLinuxOptions"];
         let kind = text(&options["type"]);
@@ -639,10 +639,8 @@ fn restricted_volumes(pod: &Pod<'_>, _: u8) -> Option<Violation> {
         "restricted volume types",
         kinds.len(),
     );
-    let (subject, uses) = (
-        plural("volume", "volumes", volumes.len()),
-        plural("uses", "use", volumes.len()),
-    );
+    let subject = plural("volume", "volumes", volumes.len());
+    let uses = plural("uses", "use", volumes.len());
     found(
         "restricted volume types",
         format!(

@@ -41,7 +41,8 @@ fn each_check_reports_the_violations_of_upstream() {
             .for_each(change);
     }
     const LATEST: u8 = u8::MAX;
-    let (baseline, restricted) = (Level::Baseline, Level::Restricted);
+    let baseline = Level::Baseline;
+    let restricted = Level::Restricted;
     // (level, version, change of a compliant pod with two containers, expected violations)
     let cases: [(Level, u8, Change, &str); 33] = [
         (restricted, LATEST, |_| {}, ""),
@@ -464,7 +465,8 @@ async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() 
     let label = |mode: &str, level: &str| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{mode}"): level}}});
     let namespace =
         |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let (all, safe) = ("/api/v1/namespaces", "/api/v1/namespaces/safe");
+    let all = "/api/v1/namespaces";
+    let safe = "/api/v1/namespaces/safe";
     let created = send(&client, Method::POST, all, namespace("safe")).await;
     assert_eq!(created.0, 201);
 

@@ -102,7 +102,8 @@ impl Server {
             let entry = self.registry.find(GROUP, "v1", plural);
             entry.expect("policies are built in").store.clone()
         };
-        let (policies, bindings) = (store(policies), store(bindings));
+        let policies = store(policies);
+        let bindings = store(bindings);
         let mut cached = cached.lock();
         let revisions = (policies.latest(), bindings.latest());
         if cached.revisions == revisions {
@@ -137,7 +138,8 @@ impl Server {
         policy: &Policy<R>,
         bindings: &'a [Value],
     ) -> Result<(Vec<Invocation<'a>>, Vec<Misconfigured<'a>>), Status> {
-        let (mut found, mut problems) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut problems = Vec::new();
         let matched = match self.matched(request, &policy.constraints, "resourceRules") {
             Ok(Some(matched)) => matched,
             Ok(None) => return Ok((found, problems)),

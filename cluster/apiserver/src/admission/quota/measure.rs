@@ -137,8 +137,10 @@ impl Server {
 
     /// Usage of all resources that a quota limits. A limited resource without usage is 0.
     pub(super) fn used(&self, quota: &ResourceQuota) -> Amounts {
-        let (hard, scopes) = (&quota.spec.hard, Scopes::of(&quota.spec));
-        let (namespace, extended) = (&*quota.meta.namespace, self.extended_resources());
+        let hard = &quota.spec.hard;
+        let scopes = Scopes::of(&quota.spec);
+        let namespace = &*quota.meta.namespace;
+        let extended = self.extended_resources();
         let named = hard.keys().filter_map(|name| Counted::of_name(name));
         let others = WITH_OTHER_NAMES.map(|(group, plural)| Counted::new(group, plural));
         let mut types: Vec<Counted> = named.chain(others).collect();

@@ -50,7 +50,8 @@ impl Server {
         old: Option<&Value>,
         dry_run: bool,
     ) -> Result<Charge<'_>, Status> {
-        let (resource, namespace) = (target.resource(), &target.namespace);
+        let resource = target.resource();
+        let namespace = &target.namespace;
         let part = target.subresource.map(|part| part.name);
         if !self.is_counted(resource, namespace) {
             return Ok(None);
@@ -115,7 +116,8 @@ impl Server {
         let quotas = self.quotas_of(namespace).into_iter();
         let ledgers = quotas.filter_map(|stored| {
             let quota = decoded(&stored)?;
-            let (scopes, status) = (Scopes::of(&quota.spec), &quota.status);
+            let scopes = Scopes::of(&quota.spec);
+            let status = &quota.status;
             let counted = self.counted_by_controller(&quota);
             let hard = Amounts::of(counted.unwrap_or(&quota.spec.hard));
             let is_limited = hard
@@ -266,7 +268,9 @@ impl Ledger {
             return None;
         }
         let part = |amounts: &Amounts| amounts.only(|name| exceeded.has(name)).to_text();
-        let (requested, used, limited) = (part(asked), part(&self.used), part(&self.hard));
+        let requested = part(asked);
+        let used = part(&self.used);
+        let limited = part(&self.hard);
         let name = self.stored.name();
         Some(format!(
             "exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"

@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn containers_must_specify_what_the_quota_limits() {
         let container = |name: &str, requests: Value, limits: Value| json!({"name": name, "resources": {"requests": requests, "limits": limits}});
-        let (cpu, memory) = (json!({"cpu": "1m"}), json!({"memory": "1Mi"}));
+        let cpu = json!({"cpu": "1m"});
+        let memory = json!({"memory": "1Mi"});
         let none = || json!({});
         let plain = |containers: Vec<Value>| json!({"spec": {"containers": containers}});
         let all = json!({"requests.memory": "1", "limits.cpu": "1", "requests.cpu": "1"});

@@ -43,7 +43,8 @@ pub(super) struct Answer {
 /// Reads an answer to the request with this UID.
 pub(super) fn answer(body: &Value, kind: Kind, version: &str, uid: &str) -> Result<Answer, String> {
     let invalid = |why: String| Err(format!("received invalid webhook response: {why}"));
-    let (found, group_version) = (text(body, "kind"), text(body, "apiVersion"));
+    let found = text(body, "kind");
+    let group_version = text(body, "apiVersion");
     if found != "AdmissionReview" || !group_version.starts_with("admission.k8s.io/") {
         return Err(format!(
             "failed to call webhook: no kind {found:?} is registered for version {group_version:?} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\""
@@ -53,7 +54,8 @@ pub(super) fn answer(body: &Value, kind: Kind, version: &str, uid: &str) -> Resu
     if !response.is_object() {
         return invalid("webhook response was absent".to_owned());
     }
-    let (encoded, patch_type) = (text(response, "patch"), response["patchType"].as_str());
+    let encoded = text(response, "patch");
+    let patch_type = response["patchType"].as_str();
     if version == "v1" {
         let echoed = text(response, "uid");
         if echoed != uid {

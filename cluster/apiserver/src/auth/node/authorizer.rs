@@ -183,7 +183,8 @@ impl Server {
         if object.name.is_empty() {
             return no("No Object name found");
         }
-        let (namespace, name) = (&*object.namespace, &*object.name);
+        let namespace = &*object.namespace;
+        let name = &*object.name;
         let is_on_node = |resource: &str, key: &str| {
             let found = self.object_value(&object.group, resource, key);
             found.is_some_and(|found| found["spec"]["nodeName"] == node)

@@ -79,7 +79,8 @@ fn fields(schema: &Schema, field: &str, errors: &mut Errors) {
     let has_newlines = |text: &str| text.contains(['\n', '\r']);
     for (index, rule) in schema.rules.iter().enumerate() {
         let at = |name: &str| format!("{field}.x-kubernetes-validations[{index}].{name}");
-        let (text, message) = (rule.rule.trim(), rule.message.trim());
+        let text = rule.rule.trim();
+        let message = rule.message.trim();
         if text.is_empty() {
             errors.required(at("rule"), "rule is not specified");
         } else if !rule.message.is_empty() && message.is_empty() {

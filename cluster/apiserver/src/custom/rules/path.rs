@@ -7,7 +7,8 @@ use super::super::schema::Schema;
 /// The path in the form of error messages. `None` if the schema has no such field.
 pub(super) fn normalized(schema: &Schema, path: &str) -> Option<String> {
     let mut shown = String::new();
-    let (mut schema, mut rest) = (schema, path);
+    let mut schema = schema;
+    let mut rest = path;
     while !rest.is_empty() {
         let (name, after) = match rest.strip_prefix('.') {
             Some(rest) => {

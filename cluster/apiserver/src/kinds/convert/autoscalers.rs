@@ -249,15 +249,12 @@ fn of<K: Into<String>>(fields: impl IntoIterator<Item = (K, Option<Value>)>) -> 
 fn metric_from_v2(metric: &Value, part: Part) -> Value {
     let source = |field: &'static str| {
         let source = metric.get(field).filter(|source| source.is_object())?;
-        let (amount, of_metric) = (&source[part.name()], &source["metric"]);
-        let (value, average) = (
-            amount.get("value").cloned(),
-            amount.get("averageValue").cloned(),
-        );
-        let (name, selector) = (
-            of_metric.get("name").cloned(),
-            of_metric.get("selector").cloned(),
-        );
+        let amount = &source[part.name()];
+        let of_metric = &source["metric"];
+        let value = amount.get("value").cloned();
+        let average = amount.get("averageValue").cloned();
+        let name = of_metric.get("name").cloned();
+        let selector = of_metric.get("selector").cloned();
         let own = |field: &str| source.get(field).cloned();
         let fields = match field {
             "object" => vec![
@@ -299,7 +296,8 @@ fn metric_to_v2(metric: &Value, part: Part) -> Value {
     let source = |field: &'static str| {
         let source = metric.get(field).filter(|source| source.is_object())?;
         let own = |field: &str| source.get(field).cloned().filter(|value| !value.is_null());
-        let (value, average) = (own(&part.field("Value")), own(&part.field("AverageValue")));
+        let value = own(&part.field("Value"));
+        let average = own(&part.field("AverageValue"));
         let of_metric = |selector: &str| {
             Some(of([
                 ("name", own("metricName")),

@@ -84,7 +84,8 @@ fn node_term(path: &Path<'_>, term: &Value, checks_values: bool, errors: &mut Er
 }
 
 fn label_requirement(path: &Path<'_>, requirement: &Value, checks: bool, errors: &mut Errors) {
-    let (values_path, values) = (path.child("values"), list(requirement, "values"));
+    let values_path = path.child("values");
+    let values = list(requirement, "values");
     match text(requirement, "operator") {
         "In" | "NotIn" if values.is_empty() => errors.required(
             values_path,
@@ -117,7 +118,8 @@ fn label_requirement(path: &Path<'_>, requirement: &Value, checks: bool, errors:
 }
 
 fn field_requirement(path: &Path<'_>, requirement: &Value, errors: &mut Errors) {
-    let (values_path, values) = (path.child("values"), list(requirement, "values"));
+    let values_path = path.child("values");
+    let values = list(requirement, "values");
     match text(requirement, "operator") {
         "In" | "NotIn" if values.len() != 1 => errors.required(
             values_path,
@@ -166,7 +168,8 @@ pub(super) fn label_keys(path: &Path<'_>, term: &Value, errors: &mut Errors) {
     let wanted = &term["labelSelector"];
     let keys =
         |field: &str| -> Vec<&str> { list(term, field).iter().filter_map(Value::as_str).collect() };
-    let (matching, other) = (keys("matchLabelKeys"), keys("mismatchLabelKeys"));
+    let matching = keys("matchLabelKeys");
+    let other = keys("mismatchLabelKeys");
     for (field, keys) in [("matchLabelKeys", &matching), ("mismatchLabelKeys", &other)] {
         let path = path.child(field);
         if wanted.is_null() && !keys.is_empty() {

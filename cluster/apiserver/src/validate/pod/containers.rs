@@ -183,7 +183,8 @@ fn host_port_conflicts(path: &Path<'_>, containers: &[Value], errors: &mut Error
             if on_host == 0 {
                 continue;
             }
-            let (protocol, ip) = (text(port, "protocol"), text(port, "hostIP"));
+            let protocol = text(port, "protocol");
+            let ip = text(port, "hostIP");
             if !seen.insert((protocol, ip, on_host)) {
                 errors.duplicate(
                     ports_path.index(index).child("hostPort"),
@@ -200,7 +201,8 @@ fn resize_policies(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &m
     const POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
     let mut seen = HashSet::new();
     for (index, policy) in list(container, "resizePolicy").iter().enumerate() {
-        let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
+        let resource = text(policy, "resourceName");
+        let restart = text(policy, "restartPolicy");
         if !seen.insert(resource) {
             errors.duplicate(path.index(index), resource);
         }

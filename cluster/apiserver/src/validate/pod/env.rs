@@ -98,7 +98,8 @@ fn subscripted(path: &str) -> Option<(&str, &str)> {
 
 /// Checks a reference to a field of the pod. Upstream: `validateObjectFieldSelector`.
 pub(super) fn object_field(path: &Path<'_>, from: &Value, supported: &[&str], errors: &mut Errors) {
-    let (version, field) = (text(from, "apiVersion"), text(from, "fieldPath"));
+    let version = text(from, "apiVersion");
+    let field = text(from, "fieldPath");
     if version.is_empty() {
         return errors.required(path.child("apiVersion"), "");
     }
@@ -189,7 +190,8 @@ fn divisor(path: &Path<'_>, resource: &str, divisor: &str, errors: &mut Errors) 
 
 /// Checks a reference to a key of a ConfigMap or Secret.
 fn key(path: &Path<'_>, from: &Value, errors: &mut Errors) {
-    let (name, key) = (text(from, "name"), text(from, "key"));
+    let name = text(from, "name");
+    let key = text(from, "key");
     errors.complaints(path.child("name"), name, formats::subdomain(name));
     match key {
         "" => errors.required(path.child("key"), ""),

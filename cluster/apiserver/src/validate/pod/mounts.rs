@@ -26,10 +26,8 @@ const DEVICES: Places = Places {
 
 /// Checks mounts and devices of the container at `path`.
 pub(super) fn check(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
-    let (mounts, devices) = (
-        list(container, "volumeMounts"),
-        list(container, "volumeDevices"),
-    );
+    let mounts = list(container, "volumeMounts");
+    let devices = list(container, "volumeDevices");
     if !mounts.is_empty() {
         volume_mounts(&path.child("volumeMounts"), container, pod, errors);
     }
@@ -42,7 +40,8 @@ fn volume_mounts(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors:
     let mut paths = HashSet::new();
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
         let path = list_path.index(index);
-        let (name, target) = (text(mount, "name"), text(mount, "mountPath"));
+        let name = text(mount, "name");
+        let target = text(mount, "mountPath");
         if name.is_empty() {
             errors.required(path.child("name"), "");
         }
@@ -57,7 +56,8 @@ fn volume_mounts(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors:
         }
         not_among(&DEVICES, container, (&path, &MOUNTS), mount, errors);
         // Upstream's paths of the following fields lack the index.
-        let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+        let sub_path = text(mount, "subPath");
+        let expression = text(mount, "subPathExpr");
         if !sub_path.is_empty() {
             local_descending(&list_path.child("subPath"), sub_path, errors);
         }
@@ -122,10 +122,12 @@ fn recursive_read_only(path: &Path<'_>, mount: &Value, errors: &mut Errors) {
 }
 
 fn volume_devices(list_path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Errors) {
-    let (mut names, mut paths) = (HashSet::new(), HashSet::new());
+    let mut names = HashSet::new();
+    let mut paths = HashSet::new();
     for (index, device) in list(container, "volumeDevices").iter().enumerate() {
         let path = list_path.index(index);
-        let (name, target) = (text(device, "name"), text(device, "devicePath"));
+        let name = text(device, "name");
+        let target = text(device, "devicePath");
         if name.is_empty() {
             errors.required(path.child("name"), "");
         }
@@ -179,7 +181,8 @@ fn not_among(
     let others = list(container, other.list);
     let has = |field: &str, value: &str| others.iter().any(|other| text(other, field) == value);
     let (path, own) = own;
-    let (name, target) = (text(item, "name"), text(item, own.target));
+    let name = text(item, "name");
+    let target = text(item, own.target);
     if has("name", name) {
         let why = format!("must not already exist in {}", other.list);
         errors.invalid(path.child("name"), name, why);

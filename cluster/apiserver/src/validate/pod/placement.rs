@@ -39,10 +39,8 @@ pub(super) fn spread(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     let constraints = list(spec, "topologySpreadConstraints");
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
-        let (key, action) = (
-            text(constraint, "topologyKey"),
-            text(constraint, "whenUnsatisfiable"),
-        );
+        let key = text(constraint, "topologyKey");
+        let action = text(constraint, "whenUnsatisfiable");
         let positive = |field: &str, value: i64, errors: &mut Errors| {
             if value <= 0 {
                 errors.invalid(path.child(field), value, "must be greater than zero");
@@ -92,11 +90,9 @@ pub(super) fn spread(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
 pub(in super::super) fn tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let path = path.index(index);
-        let (key, operator, effect) = (
-            text(toleration, "key"),
-            text(toleration, "operator"),
-            text(toleration, "effect"),
-        );
+        let key = text(toleration, "key");
+        let operator = text(toleration, "operator");
+        let effect = text(toleration, "effect");
         if !key.is_empty() {
             errors.complaints(path.child("key"), key, formats::qualified_name(key));
         } else if operator != "Exists" {
@@ -146,7 +142,8 @@ pub(in super::super) fn taints(field: &str, taints: &[Value], errors: &mut Error
     let path = Path::new(field);
     for (index, taint) in taints.iter().enumerate() {
         let path = path.index(index);
-        let (key, effect) = (text(taint, "key"), text(taint, "effect"));
+        let key = text(taint, "key");
+        let effect = text(taint, "effect");
         errors.complaints(path.child("key"), key, formats::qualified_name(key));
         let value = text(taint, "value");
         errors.complaints(path.child("value"), value, formats::label_value(value));

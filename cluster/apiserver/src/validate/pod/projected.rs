@@ -38,7 +38,8 @@ fn downward_file(path: &Path<'_>, file: &Value, errors: &mut Errors) {
         errors.required(path.child("path"), "");
     }
     local_not_reserved(&path.child("path"), name, errors);
-    let (field, resource) = (&file["fieldRef"], &file["resourceFieldRef"]);
+    let field = &file["fieldRef"];
+    let resource = &file["resourceFieldRef"];
     if !field.is_null() {
         object_field(&path.child("fieldRef"), field, &FIELDS, errors);
         if !resource.is_null() {

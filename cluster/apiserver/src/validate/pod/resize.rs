@@ -120,7 +120,8 @@ fn of_pod(spec: &mut Value, before: &Value, errors: &mut Errors) {
 /// Gives `resources` the CPU and memory of `old`.
 fn restore_amounts(resources: &mut Value, old: &Value) {
     for side in ["requests", "limits"] {
-        let (had_side, amounts) = (!old[side].is_null(), &mut resources[side]);
+        let had_side = !old[side].is_null();
+        let amounts = &mut resources[side];
         if amounts.is_null() {
             *amounts = Value::Object(Map::new());
         }
@@ -146,7 +147,8 @@ fn same_containers(spec: &Value, before: &Value, errors: &mut Errors) -> bool {
     let count = errors.len();
     for name in ["containers", "initContainers"] {
         let path = SPEC.child(name);
-        let (now, before) = (list(spec, name), list(before, name));
+        let now = list(spec, name);
+        let before = list(before, name);
         if now.len() != before.len() {
             errors.forbidden(
                 path,

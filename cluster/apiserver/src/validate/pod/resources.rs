@@ -102,9 +102,12 @@ pub(in super::super) fn overhead(path: &Path<'_>, limits: &Value, errors: &mut E
 }
 
 fn check(path: &Path<'_>, requirements: &Value, name_check: NameCheck, errors: &mut Errors) {
-    let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
-    let (limits, requests) = (&requirements["limits"], &requirements["requests"]);
-    let (mut has_huge_pages, mut has_basic) = (false, false);
+    let limits_path = path.child("limits");
+    let requests_path = path.child("requests");
+    let limits = &requirements["limits"];
+    let requests = &requirements["requests"];
+    let mut has_huge_pages = false;
+    let mut has_basic = false;
     let mut each = |path: &Path<'_>, name: &str, text: &str, value, errors: &mut Errors| {
         name_check(path, name, errors);
         amount(path, name, text, value, errors);
@@ -157,7 +160,8 @@ fn claim_names(path: &Path<'_>, claims: &[Value], of_pod: &[&str], errors: &mut 
     let mut used = BTreeSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
-        let (name, request) = (text(claim, "name"), text(claim, "request"));
+        let name = text(claim, "name");
+        let request = text(claim, "request");
         if name.is_empty() {
             errors.required(path, "");
             continue;
@@ -227,10 +231,8 @@ fn pod_claim(path: &Path<'_>, claim: &Value, is_duplicate: bool, errors: &mut Er
         name if is_duplicate => errors.duplicate(path.child("name"), name),
         name => errors.complaints(path.child("name"), name, formats::label(name)),
     }
-    let (own, template) = (
-        &claim["resourceClaimName"],
-        &claim["resourceClaimTemplateName"],
-    );
+    let own = &claim["resourceClaimName"];
+    let template = &claim["resourceClaimTemplateName"];
     if !own.is_null() && !template.is_null() {
         errors.invalid(
             path,
@@ -330,7 +332,8 @@ fn aggregate<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     for container in list(spec, "containers") {
         add(&mut sums, container);
     }
-    let (mut sidecars, mut most) = (BTreeMap::new(), BTreeMap::<&str, Quantity>::new());
+    let mut sidecars = BTreeMap::new();
+    let mut most = BTreeMap::<&str, Quantity>::new();
     for container in list(spec, "initContainers") {
         let running = if is_sidecar(container) {
             add(&mut sums, container);

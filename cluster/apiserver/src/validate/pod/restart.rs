@@ -10,10 +10,8 @@ const MISSING: &str = "must specify restartPolicy when restart rules are used";
 
 /// Checks policy and rules of a container.
 pub(super) fn check(path: &Path<'_>, container: &Value, errors: &mut Errors) {
-    let (policy, rules) = (
-        &container["restartPolicy"],
-        list(container, "restartPolicyRules"),
-    );
+    let policy = &container["restartPolicy"];
+    let rules = list(container, "restartPolicyRules");
     match policy.as_str() {
         None if rules.is_empty() => return,
         None => errors.required(path.child("restartPolicy"), MISSING),
@@ -34,7 +32,8 @@ pub(super) fn check(path: &Path<'_>, container: &Value, errors: &mut Errors) {
             text(rule, "action"),
             &["Restart", "RestartAllContainers"],
         );
-        let (codes_path, codes) = (path.child("exitCodes"), &rule["exitCodes"]);
+        let codes_path = path.child("exitCodes");
+        let codes = &rule["exitCodes"];
         if codes.is_null() {
             errors.required(codes_path, "must be specified");
             continue;

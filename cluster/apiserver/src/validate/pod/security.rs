@@ -189,7 +189,8 @@ fn app_armor(path: &Path<'_>, profile: &Value, errors: &mut Errors) {
     if profile.is_null() {
         return;
     }
-    let (file_path, file) = (path.child("localhostProfile"), &profile["localhostProfile"]);
+    let file_path = path.child("localhostProfile");
+    let file = &profile["localhostProfile"];
     match (text(profile, "type"), file.as_str()) {
         ("Localhost", None) => {
             errors.required(file_path, "must be set when AppArmor type is Localhost");

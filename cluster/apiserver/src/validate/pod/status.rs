@@ -287,7 +287,8 @@ fn allocated_name(path: &Path<'_>, name: &str, container: &Value, errors: &mut E
     let (is_known, complaint) = match name.strip_prefix("claim:") {
         Some(claim) => (
             list(resources, "claims").iter().any(|known| {
-                let (name, request) = (text(known, "name"), text(known, "request"));
+                let name = text(known, "name");
+                let request = text(known, "request");
                 if request.is_empty() {
                     claim == name
                 } else {

@@ -10,7 +10,8 @@ use super::{Errors, Path, annotations, at, list, meta, spec};
 pub(in super::super) fn template(field: &str, template: &Value, errors: &mut Errors) {
     template_metadata(field, template, errors);
     let path = Path::new(field);
-    let (spec_path, spec) = (path.child("spec"), &template["spec"]);
+    let spec_path = path.child("spec");
+    let spec = &template["spec"];
     let given = at(template, "metadata.annotations");
     annotations::check(&path.child("annotations"), given, spec, errors);
     spec::check(&spec_path, spec, None, errors);

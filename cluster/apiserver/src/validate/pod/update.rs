@@ -39,7 +39,8 @@ pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     if at(new, "spec") == at(old, "spec") {
         return;
     }
-    let (mut allowed, stored) = (with_mutable_parts(new, old), at(old, "spec"));
+    let mut allowed = with_mutable_parts(new, old);
+    let stored = at(old, "spec");
     if !list(stored, "schedulingGates").is_empty() {
         gated(&mut allowed, stored, errors);
     }
@@ -51,7 +52,8 @@ pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 /// Checks the annotations of an update.
 pub(super) fn fixed_annotations(new: &Value, old: &Value, errors: &mut Errors) {
     const FIELD: &str = "metadata.annotations";
-    let (path, given) = (Path::new(FIELD), at(new, FIELD));
+    let path = Path::new(FIELD);
+    let given = at(new, FIELD);
     annotations::update(&path, given, at(old, FIELD), errors);
     annotations::check(&path, given, &new["spec"], errors);
 }
@@ -60,7 +62,8 @@ pub(super) fn fixed_annotations(new: &Value, old: &Value, errors: &mut Errors) {
 /// only become smaller.
 fn gated(spec: &mut Value, stored: &Value, errors: &mut Errors) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-    let (selector, before) = (&spec["nodeSelector"], &stored["nodeSelector"]);
+    let selector = &spec["nodeSelector"];
+    let before = &stored["nodeSelector"];
     let mut wanted = before.as_object().into_iter().flatten();
     if !wanted.all(|(key, value)| selector.get(key) == Some(value)) {
         errors.invalid(
@@ -70,8 +73,10 @@ fn gated(spec: &mut Value, stored: &Value, errors: &mut Errors) {
         );
     }
     let affinity = |spec: &Value| spec["affinity"]["nodeAffinity"].clone();
-    let (new_affinity, old_affinity) = (affinity(spec), affinity(stored));
-    let (terms, old_terms) = (list(&new_affinity, REQUIRED), list(&old_affinity, REQUIRED));
+    let new_affinity = affinity(spec);
+    let old_affinity = affinity(stored);
+    let terms = list(&new_affinity, REQUIRED);
+    let old_terms = list(&old_affinity, REQUIRED);
     let field = format!("spec.affinity.nodeAffinity.{REQUIRED}");
     if !old_terms.is_empty() && terms.len() != old_terms.len() {
         let has_selector =
@@ -107,7 +112,8 @@ fn has_only_additions(term: &Value, before: &Value) -> bool {
     let parts = ["matchExpressions", "matchFields"];
     let was_empty = parts.iter().all(|part| list(before, part).is_empty());
     parts.iter().all(|part| {
-        let (now, before) = (list(term, part), list(before, part));
+        let now = list(term, part);
+        let before = list(before, part);
         now.starts_with(before) && (!was_empty || now.is_empty())
     })
 }

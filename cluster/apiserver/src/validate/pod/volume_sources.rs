@@ -243,7 +243,8 @@ pub(super) fn is_long_portal(volume: &str, portal: &str) -> bool {
 }
 
 pub(in super::super) fn flocker(path: &Path<'_>, source: &Value, errors: &mut Errors) {
-    let (name, uuid) = (text(source, "datasetName"), text(source, "datasetUUID"));
+    let name = text(source, "datasetName");
+    let uuid = text(source, "datasetUUID");
     if name.is_empty() && uuid.is_empty() {
         errors.required(path, "one of datasetName and datasetUUID is required");
     }
@@ -301,7 +302,8 @@ pub(in super::super) fn quobyte(path: &Path<'_>, source: &Value, errors: &mut Er
 }
 
 pub(in super::super) fn fibre_channel(path: &Path<'_>, source: &Value, errors: &mut Errors) {
-    let (targets, ids) = (list(source, "targetWWNs"), list(source, "wwids"));
+    let targets = list(source, "targetWWNs");
+    let ids = list(source, "wwids");
     if targets.is_empty() && ids.is_empty() {
         errors.required(
             path.child("targetWWNs"),

@@ -143,7 +143,8 @@ fn is_dns_domain(domain: &str) -> bool {
 /// Either all containers of a pod are processes of the host, or none is.
 pub(super) fn host_process(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     let of_pod = spec["securityContext"]["windowsOptions"]["hostProcess"].as_bool();
-    let (mut containers, mut processes) = (0, 0);
+    let mut containers = 0;
+    let mut processes = 0;
     each_container(path, spec, |path, container| {
         containers += 1;
         let own = container["securityContext"]["windowsOptions"]["hostProcess"].as_bool();

@@ -108,7 +108,8 @@ pub(super) fn update(spec: &Value, before: &Value, errors: &mut Errors) {
     {
         return;
     }
-    let (now, was) = (is_headless(spec), is_headless(before));
+    let now = is_headless(spec);
+    let was = is_headless(before);
     if now && was {
         return;
     }
@@ -130,7 +131,8 @@ fn released(spec: &Value, what: &str, errors: &mut Errors) {
 }
 
 fn cluster_ips(spec: &Value, before: &Value, errors: &mut Errors) {
-    let (ips, old) = (list(spec, "clusterIPs"), list(before, "clusterIPs"));
+    let ips = list(spec, "clusterIPs");
+    let old = list(before, "clusterIPs");
     let shown = || spec["clusterIPs"].clone();
     let first = SPEC.child("clusterIPs");
     let first = first.index(0);
@@ -162,7 +164,8 @@ fn cluster_ips(spec: &Value, before: &Value, errors: &mut Errors) {
 
 fn ip_families(spec: &Value, before: &Value, errors: &mut Errors) {
     const FIRST: &str = "spec.ipFamilies[0]";
-    let (families, old) = (list(spec, "ipFamilies"), list(before, "ipFamilies"));
+    let families = list(spec, "ipFamilies");
+    let old = list(before, "ipFamilies");
     if families.len() == old.len() {
         for _ in families.iter().zip(old).filter(|(now, old)| now != old) {
             errors.invalid(FIRST, families.to_vec(), FIXED);

@@ -25,7 +25,8 @@ const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
 /// Checks a Service. An update passes the old one, whose sloppy addresses may stay.
 pub(super) fn check(service: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let (spec, annotations) = (&service["spec"], at(service, "metadata.annotations"));
+    let spec = &service["spec"];
+    let annotations = at(service, "metadata.annotations");
     if let (Some(hints), Some(mode)) = (
         annotations[HINTS].as_str(),
         annotations[TOPOLOGY_MODE].as_str(),
@@ -141,7 +142,8 @@ fn port_numbers(spec: &Value, errors: &mut Errors) {
     }
     let mut seen = HashSet::new();
     for (index, port) in ports.iter().enumerate() {
-        let (protocol, number) = (text(port, "protocol"), port["port"].as_i64());
+        let protocol = text(port, "protocol");
+        let number = port["port"].as_i64();
         if !seen.insert((protocol, number)) {
             let key = json!({"protocol": protocol, "port": number});
             errors.duplicate(path.index(index), internal::form("core.ServicePort", &key));
@@ -152,10 +154,8 @@ fn port_numbers(spec: &Value, errors: &mut Errors) {
 fn session_affinity(spec: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.sessionAffinityConfig";
     const WHEN: &str = "when session affinity type is ClientIP";
-    let (affinity, config) = (
-        text(spec, "sessionAffinity"),
-        &spec["sessionAffinityConfig"],
-    );
+    let affinity = text(spec, "sessionAffinity");
+    let config = &spec["sessionAffinityConfig"];
     errors.choice("spec.sessionAffinity", affinity, &["ClientIP", "None"]);
     let client = &config["clientIP"];
     match affinity {
@@ -184,7 +184,8 @@ fn external_ips(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = SPEC.child("externalIPs");
     let known = old.map_or(&[][..], |old| list(old, "spec.externalIPs"));
     for (index, ip) in list(spec, "externalIPs").iter().enumerate() {
-        let (path, text) = (path.index(index), ip.as_str().unwrap_or_default());
+        let path = path.index(index);
+        let text = ip.as_str().unwrap_or_default();
         let before = errors.len();
         if !known.contains(ip) {
             addresses::check(path, text, errors);
@@ -263,7 +264,8 @@ fn needs_health_check(spec: &Value) -> bool {
 
 fn traffic(spec: &Value, errors: &mut Errors) {
     const HEALTH: &str = "spec.healthCheckNodePort";
-    let (kind, policy) = (text(spec, "type"), text(spec, "externalTrafficPolicy"));
+    let kind = text(spec, "type");
+    let policy = text(spec, "externalTrafficPolicy");
     let is_external = matches!(kind, "LoadBalancer" | "NodePort")
         || (kind == "ClusterIP" && !list(spec, "externalIPs").is_empty());
     if is_external {
@@ -337,7 +339,8 @@ pub(super) fn status_update(new: &Value, old: &Value, errors: &mut Errors) {
     let known = list(old, "status.loadBalancer.ingress");
     for (index, point) in ingress.iter().enumerate() {
         let path = FIELD.index(index);
-        let (ip, name) = (text(point, "ip"), text(point, "hostname"));
+        let ip = text(point, "ip");
+        let name = text(point, "hostname");
         if !ip.is_empty() && !known.iter().any(|known| text(known, "ip") == ip) {
             addresses::check(path.child("ip"), ip, errors);
         }
@@ -366,7 +369,8 @@ pub(super) fn status_update(new: &Value, old: &Value, errors: &mut Errors) {
 /// Warnings about a Service.
 pub(super) fn warnings(service: &Value) -> Vec<String> {
     let spec = &service["spec"];
-    let (kind, external_ips) = (text(spec, "type"), list(spec, "externalIPs"));
+    let kind = text(spec, "type");
+    let external_ips = list(spec, "externalIPs");
     let is_headless = kind == "ClusterIP" && text(spec, "clusterIP") == "None";
     let mut warnings = Vec::new();
     let mut warn = |applies: bool, message: &str| {

@@ -134,7 +134,8 @@ async fn each_handler_receives_all_changes_in_order() {
         Arc::new(Mutex::new(Vec::new())),
     ];
     for versions in &versions {
-        let (versions, store) = (Arc::clone(versions), test.informer.store());
+        let versions = Arc::clone(versions);
+        let store = test.informer.store();
         test.informer.add_handler(move |change| {
             let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change
             else {
@@ -196,7 +197,8 @@ async fn waiters_for_a_version_are_called_after_the_handlers() {
     test.start();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let expect = |version| {
-        let (seen, changes) = (Arc::clone(&seen), Arc::clone(&test.changes));
+        let seen = Arc::clone(&seen);
+        let changes = Arc::clone(&test.changes);
         test.informer.when_seen(version, move || {
             seen.lock().push((version, changes.lock().len()))
         });
@@ -237,7 +239,8 @@ async fn waiting_for_a_version_ends_at_a_rewind() {
     let counter = Arc::clone(&calls);
     test.start();
     until(|| test.informer.is_synced(), String::new).await;
-    let (forgotten, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let forgotten = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::new(AtomicUsize::new(0));
     MetadataInformer::over(Arc::new(test.informer.clone())).on_rewind({
         let forgotten = Arc::clone(&forgotten);
         move || {
@@ -245,7 +248,8 @@ async fn waiting_for_a_version_ends_at_a_rewind() {
         }
     });
     test.informer.when_seen(150, {
-        let (forgotten, seen) = (Arc::clone(&forgotten), Arc::clone(&seen));
+        let forgotten = Arc::clone(&forgotten);
+        let seen = Arc::clone(&seen);
         move || {
             counter.fetch_add(1, Ordering::Relaxed);
             seen.store(forgotten.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -300,7 +304,8 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
         }
     };
     let factory = InformerFactory::over(source, Duration::ZERO, &Registry::new()).unwrap();
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     assert!(factory.wait_synced(&stop).await, "no informer was started");
 
     let changes = record_changes(&factory.shared::<Node>());
@@ -336,7 +341,8 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
 async fn waiting_for_caches_ends_at_shutdown() {
     let factory =
         InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     factory.shared::<Node>();
     factory.start(&tasks, &stop);
     let (synced, ()) = tokio::join!(factory.wait_synced(&stop), async {
@@ -350,7 +356,8 @@ async fn waiting_for_caches_ends_at_shutdown() {
 async fn a_type_that_servers_may_lack_is_waited_for_by_its_readers_alone() {
     let factory =
         InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     let claims = factory.shared::<steersman_objects::ResourceClaim>();
     factory.start(&tasks, &stop);
     assert!(factory.wait_synced(&stop).await && factory.not_synced().is_empty());
@@ -428,7 +435,8 @@ async fn a_metadata_informer_uses_a_shared_watch_or_else_its_own() {
     };
     let registry = Registry::new();
     let factory = InformerFactory::over(source, Duration::ZERO, &registry).unwrap();
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     factory.shared::<Node>();
     factory.start(&tasks, &stop);
     let thing = ResourceType {
@@ -437,7 +445,8 @@ async fn a_metadata_informer_uses_a_shared_watch_or_else_its_own() {
         ..Node::RESOURCE.clone()
     };
     let changes = Arc::new(Mutex::new(Vec::new()));
-    let (nodes, things) = (factory.metadata(Node::RESOURCE), factory.metadata(&thing));
+    let nodes = factory.metadata(Node::RESOURCE);
+    let things = factory.metadata(&thing);
     for (name, informer) in [("node", &nodes), ("thing", &things)] {
         let changes = Arc::clone(&changes);
         informer.add_handler(move |change| {

@@ -80,7 +80,8 @@ fn a_late_handler_receives_each_change_exactly_once() {
         let informer = informer();
         let receiver = Arc::new(Mutex::new(Receiver::default()));
         let late = {
-            let (informer, receiver) = (informer.clone(), Arc::clone(&receiver));
+            let informer = informer.clone();
+            let receiver = Arc::clone(&receiver);
             thread::spawn(move || {
                 informer.add_handler(move |change| receiver.lock().unwrap().receive(change))
             })
@@ -106,7 +107,8 @@ fn a_waiter_is_called_once_after_store_and_handlers_reached_its_version() {
         });
         let called = Arc::new(Mutex::new(Vec::new()));
         let waiting = {
-            let (informer, called) = (informer.clone(), Arc::clone(&called));
+            let informer = informer.clone();
+            let called = Arc::clone(&called);
             thread::spawn(move || {
                 let store = informer.store();
                 let then = move || {
@@ -139,7 +141,8 @@ fn readers_see_a_complete_state_while_the_store_is_replaced() {
         let reader = {
             let store = informer.store();
             thread::spawn(move || {
-                let (names, version) = (store.list(), store.resource_version());
+                let names = store.list();
+                let version = store.resource_version();
                 assert!(
                     names.len() == 1 || version == 9,
                     "{} objects at {version}",
@@ -186,7 +189,8 @@ fn all_handlers_agree_after_a_rewind() {
             count.fetch_add(1, SeqCst);
         });
         let handlers = [(), ()].map(|()| {
-            let (informer, rewinds) = (informer.clone(), Arc::clone(&rewinds));
+            let informer = informer.clone();
+            let rewinds = Arc::clone(&rewinds);
             let receiver = Arc::new(Mutex::new(Receiver::default()));
             let receiving = Arc::clone(&receiver);
             let adding = thread::spawn(move || {
@@ -221,12 +225,14 @@ fn all_handlers_agree_after_a_rewind() {
 fn a_sync_that_waits_for_the_cache_resumes_after_a_rewind() {
     in_many_orders(|| {
         let informer = informer();
-        let (writes, owner) = (OwnWrites::new(0), ObjectKey::new("default", "rs"));
+        let writes = OwnWrites::new(0);
+        let owner = ObjectKey::new("default", "rs");
         // A write from before the restore, which the restore reverted.
         writes.to(informer.versioned()).record(&owner, 11);
         let resumed = Arc::new(AtomicBool::new(false));
         let worker = {
-            let (writes, resumed) = (writes.clone(), Arc::clone(&resumed));
+            let writes = writes.clone();
+            let resumed = Arc::clone(&resumed);
             thread::spawn(move || {
                 let called = Arc::clone(&resumed);
                 let waits = writes.wait_for_cache(&owner, move || called.store(true, SeqCst));
@@ -287,9 +293,12 @@ fn a_metadata_informer_has_one_watch_at_most_and_one_after_the_last_start() {
             &Registry::new(),
         )
         .unwrap();
-        let (tasks, stop) = (Arc::new(Tasks::default()), CancellationToken::new());
+        let tasks = Arc::new(Tasks::default());
+        let stop = CancellationToken::new();
         let informers = [(), ()].map(|()| {
-            let (factory, tasks, stop) = (factory.clone(), Arc::clone(&tasks), stop.clone());
+            let factory = factory.clone();
+            let tasks = Arc::clone(&tasks);
+            let stop = stop.clone();
             thread::spawn(move || {
                 let informer = factory.metadata(&resource::NODES);
                 informer.start(&tasks, &stop);

@@ -128,10 +128,8 @@ fn old_pods_stay_until_new_ones_are_available() {
         let annotations = json!({"deployment.kubernetes.io/revision": revision, "deployment.kubernetes.io/desired-replicas": size});
         with(set, "/metadata/annotations", annotations)
     };
-    let (old, new) = (
-        |replicas| revised(set("a", replicas), "1", "4"),
-        |replicas| revised(set("b", replicas), "2", "4"),
-    );
+    let old = |replicas| revised(set("a", replicas), "1", "4");
+    let new = |replicas| revised(set("b", replicas), "2", "4");
     // `maxUnavailable` is 1, so three of four pods stay available.
     let world = |sizes: (usize, usize), ready: usize| {
         let sets = [("replicasets", old(sizes.0)), ("replicasets", new(sizes.1))];
@@ -243,7 +241,9 @@ fn a_ready_pod_is_deleted_only_while_enough_others_are_ready() {
         world
     };
     let none = || rolling(3, json!(0), json!("10%"));
-    let (p, q, r) = (pod("p", "a"), pod("q", "b"), pod("r", "b"));
+    let p = pod("p", "a");
+    let q = pod("q", "b");
+    let r = pod("r", "b");
     check(
         MIN_AVAILABLE,
         [
@@ -361,7 +361,8 @@ fn recreate_creates_new_pods_after_the_last_old_one_is_gone() {
             .chain(old)
             .collect::<Vec<_>>()
     };
-    let (old, new) = (pod("p", "a"), pod("q", "b"));
+    let old = pod("p", "a");
+    let new = pod("q", "b");
     let surge = || rolling(1, json!(1), json!(1));
     check(
         RECREATE,

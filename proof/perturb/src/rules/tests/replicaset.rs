@@ -13,7 +13,9 @@ fn two(pods: &[Value]) -> Vec<(&'static str, Value)> {
 #[test]
 fn a_pod_beyond_the_replicas_is_a_surplus() {
     use ChangeKind::{Created, Updated};
-    let (p, q, r) = (pod("p", "a"), pod("q", "a"), pod("r", "a"));
+    let p = pod("p", "a");
+    let q = pod("q", "a");
+    let r = pod("r", "a");
     let controller = (
         "replicationcontrollers",
         object("c", json!({"replicas": 0})),
@@ -92,7 +94,9 @@ fn a_pod_beyond_the_replicas_is_a_surplus() {
 #[test]
 fn a_deletion_below_the_replicas_is_a_shortage() {
     use ChangeKind::{Deleted, Updated};
-    let (p, q, r) = (pod("p", "a"), pod("q", "a"), pod("r", "a"));
+    let p = pod("p", "a");
+    let q = pod("q", "a");
+    let r = pod("r", "a");
     let both = || two(&[p.clone(), q.clone()]);
     let deleted_owner = || {
         vec![

@@ -116,7 +116,8 @@ pub(in super::super) fn of_template(field: &str, template: &Value) -> Vec<String
 }
 
 fn collect(path: &Path<'_>, pod: &Value, is_template: bool, warnings: &mut Vec<String>) {
-    let (spec_path, spec) = (path.child("spec"), &pod["spec"]);
+    let spec_path = path.child("spec");
+    let spec = &pod["spec"];
     let metadata_path = path.child("metadata");
     let annotations_path = metadata_path.child("annotations");
     let annotations = at(pod, "metadata.annotations");
@@ -261,7 +262,8 @@ fn app_armor_field(annotation: &str) -> Option<Value> {
 fn variables(path: &Path<'_>, variables: &[Value], warnings: &mut Vec<String>) {
     let mut names = HashSet::new();
     for (index, variable) in variables.iter().enumerate() {
-        let (name, value) = (text(variable, "name"), text(variable, "value"));
+        let name = text(variable, "name");
+        let value = text(variable, "value");
         if names.insert(name) {
             continue;
         }
@@ -314,9 +316,11 @@ fn ports(spec_path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
     for port in Port::all(spec) {
         let value = port.value;
         let (number, on_host) = (number(value, "containerPort"), number(value, "hostPort"));
-        let (protocol, ip) = (text(value, "protocol"), text(value, "hostIP"));
+        let protocol = text(value, "protocol");
+        let ip = text(value, "hostIP");
         if !ip.is_empty() && on_host == 0 {
-            let (path, name) = (port.path(spec_path), text(value, "name"));
+            let path = port.path(spec_path);
+            let name = text(value, "name");
             warnings.push(format!(
                 "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{ip}}}"
             ));
@@ -350,7 +354,8 @@ fn ports(spec_path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
 
 /// How a port clashes with another one of the same number and protocol.
 fn clash((ip, on_host): (&str, i64), other: &Value) -> Option<&'static str> {
-    let (other_ip, other_on_host) = (text(other, "hostIP"), number(other, "hostPort"));
+    let other_ip = text(other, "hostIP");
+    let other_on_host = number(other, "hostPort");
     if ip == other_ip && on_host == other_on_host {
         Some("duplicate")
     } else if on_host == 0 || other_on_host == 0 {

@@ -24,7 +24,8 @@ impl File {
         if self.path.is_empty() || other.path.is_empty() {
             return false;
         }
-        let (this, other) = (format!("{}/", self.path), format!("{}/", other.path));
+        let this = format!("{}/", self.path);
+        let other = format!("{}/", other.path);
         this.starts_with(&other) || other.starts_with(&this)
     }
 }

@@ -2,6 +2,7 @@
 """Attacks the HTTPS port of a leading manager with hostile certificates, frames and connections.
 
   cargo build --profile dist && scripts/attack.py [--binary target/dist/steersman] [--only KIND] [--verbose]
+  scripts/build-static.sh target/image-binary && scripts/attack.py --binary target/image-binary/steersman --server STEERSMAN
 
 The script starts `steersman apiserver` and a manager, waits until the manager leads, and sends each
 input over connections of its own. A second thread asks /healthz all the time. The run fails if the
@@ -369,7 +370,7 @@ def at_once(count, action):
 class Manager:
     """A manager that leads a cluster of its own."""
 
-    def __init__(self, binary, folder):
+    def __init__(self, binary, server, folder):
         self.folder, self.root = folder, Holder("clients", authority=True)
         self.master = Holder("master", self.root, group="system:masters")
         kubeconfig, authority = f"{folder}/kubeconfig", f"{folder}/clients.crt"
@@ -380,7 +381,7 @@ class Manager:
             self.target = Target(free.getsockname()[1])
         self.log = open(f"{folder}/manager.log", "w+")
         self.server = subprocess.Popen(
-            [binary, "apiserver", "--nodes=0", "--controllers=", f"--write-kubeconfig={kubeconfig}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [server, "apiserver", "--nodes=0", "--controllers=", f"--write-kubeconfig={kubeconfig}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.wait(lambda: os.path.exists(kubeconfig), "the API server starts")
         self.process = subprocess.Popen(
             [binary, f"--kubeconfig={kubeconfig}", f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
@@ -487,11 +488,12 @@ class Watch(threading.Thread):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default="target/dist/steersman")
+    parser.add_argument("--server", help="a program with the embedded API server, if --binary is the manager alone")
     parser.add_argument("--only", help="certificates, handshakes, requests, frames or connections")
     parser.add_argument("--verbose", action="store_true", help="print each input")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        manager = Manager(arguments.binary, folder)
+        manager = Manager(arguments.binary, arguments.server or arguments.binary, folder)
         try:
             failed = attack(manager, arguments)
         finally:

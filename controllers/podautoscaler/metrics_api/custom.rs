@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use steersman_client::discovery::{RestMapper, split_api_version};
+use steersman_client::discovery::{RestMapper, discover, split_api_version};
 use steersman_client::{ApiClient, ApiError, Query, Target};
 use steersman_objects::CrossVersionReference;
 use steersman_values::quantity::Quantity;
@@ -34,27 +34,34 @@ pub(super) struct CustomMetrics {
     client: ApiClient,
     /// Time for which a version is kept.
     period: Duration,
-    version: Mutex<Option<(Instant, Arc<str>)>>,
+    kept: Mutex<Option<Kept>>,
+}
+
+/// The version in use.
+struct Kept {
+    since: Instant,
+    version: Arc<str>,
+    /// A request has been answered since the version was read, so its server was there.
+    was_served: bool,
 }
 
 impl CustomMetrics {
     pub(super) fn new(client: ApiClient, period: Duration) -> Self {
-        let version = Mutex::default();
         Self {
             client,
             period,
-            version,
+            kept: Mutex::default(),
         }
     }
 
     /// The version to use: the preferred one of the group if it is known, or else the first known
     /// one. Upstream reads all groups; the answer for one group is much smaller.
     async fn version(&self) -> Result<Arc<str>, ReadError> {
-        let mut kept = self.version.lock().await;
-        if let Some((at, version)) = &*kept
-            && at.elapsed() < self.period
+        let mut kept = self.kept.lock().await;
+        if let Some(known) = &*kept
+            && known.since.elapsed() < self.period
         {
-            return Ok(Arc::clone(version));
+            return Ok(Arc::clone(&known.version));
         }
         let failed = |source| ReadError::Request { api: API, source };
         let answer = match self.client.get_path(PATH).await {
@@ -71,8 +78,34 @@ impl CustomMetrics {
         let version = group
             .version()
             .ok_or(CustomError::UnknownVersion(MISSING))?;
-        *kept = Some((Instant::now(), Arc::clone(&version)));
+        *kept = Some(Kept {
+            since: Instant::now(),
+            version: Arc::clone(&version),
+            was_served: false,
+        });
         Ok(version)
+    }
+
+    /// Whether the version came from the discovery of a server that was down already. Upstream reads
+    /// versions from the aggregated discovery, which leaves such versions out. That document is large,
+    /// so it is read only for a version whose first request failed.
+    async fn was_down(&self) -> bool {
+        let mut kept = self.kept.lock().await;
+        if kept.as_ref().is_none_or(|known| known.was_served) {
+            return false;
+        }
+        let Ok(found) = discover(&self.client).await else {
+            return false;
+        };
+        let mut groups = found.groups.iter().filter(|group| group.name == GROUP);
+        let is_down = groups.all(|group| {
+            let mut versions = group.versions.iter();
+            versions.all(|(version, _)| !VERSIONS.contains(&&**version))
+        });
+        if is_down {
+            *kept = None;
+        }
+        is_down
     }
 
     async fn values(
@@ -89,8 +122,18 @@ impl CustomMetrics {
             name: Some(name),
             subresource: Some(metric).filter(|metric| !metric.is_empty()),
         };
-        let answer = self.client.list(target, query).await;
-        let answer = answer.map_err(|source| ReadError::Request { api: API, source })?;
+        let answer = match self.client.list(target, query).await {
+            Ok(answer) => answer,
+            Err(source) => {
+                if source.is_unavailable() && self.was_down().await {
+                    return Err(CustomError::UnknownVersion(MISSING).into());
+                }
+                return Err(ReadError::Request { api: API, source });
+            }
+        };
+        if let Some(known) = &mut *self.kept.lock().await {
+            known.was_served = true;
+        }
         check_type(&decoded(API, target, &answer)?, &answer)?;
         let list: Items<MetricValue> = decoded(API, target, &answer)?;
         Ok(list.items)

@@ -120,3 +120,24 @@ async fn the_name_of_a_metric_names_no_other_metric() {
         fake.finish().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_metrics_api_whose_server_is_down_has_no_known_version() {
+    // (freshness in the discovery of all groups, error)
+    let cases = [
+        ("Stale", "no known available metric versions found"),
+        ("Current", "service unavailable"),
+    ];
+    for (freshness, expected) in cases {
+        let server = json!({"customMetricsAPI": "down", "customMetricsFreshness": freshness});
+        let fake = Fake::new(&Value::Null, &server);
+        let sources = fake.sources(&Value::Null);
+        for _ in 0..2 {
+            let error = sources.api.of_pods("ns", "app=web", "qps", "").await;
+            let error = error.unwrap_err().to_string();
+            let begin = "unable to fetch metrics from custom metrics API: ";
+            assert_eq!(error, format!("{begin}{expected}"));
+        }
+        fake.finish().await;
+    }
+}

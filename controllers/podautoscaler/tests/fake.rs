@@ -222,13 +222,18 @@ impl Answers {
         let code = |field: &str| server[field].as_u64().map(|code| code as u16);
         match (method.as_str(), path) {
             ("GET", "/api") => (200, groups(&[("", "v1", "services", "Service")])),
-            ("GET", "/apis") => (
-                200,
-                groups(&[
+            ("GET", "/apis") => {
+                let mut answer = groups(&[
                     ("apps", "v1", "deployments", "Deployment"),
                     ("networking.k8s.io", "v1", "ingresses", "Ingress"),
-                ]),
-            ),
+                ]);
+                if let Some(freshness) = server["customMetricsFreshness"].as_str() {
+                    let version = json!({"version": "v1beta1", "freshness": freshness});
+                    let group = json!({"metadata": {"name": "custom.metrics.k8s.io"}, "versions": [version]});
+                    answer["items"].as_array_mut().unwrap().push(group);
+                }
+                (200, answer)
+            }
             ("GET", "/apis/custom.metrics.k8s.io") if server["customMetricsAPI"] == "absent" => (
                 404,
                 failure(
@@ -276,6 +281,10 @@ impl Answers {
                 let item = |value: &Value| json!({"metricName": metric, "timestamp": ago(0), "value": value});
                 (200, items(values.into_iter().flatten().map(item).collect()))
             }
+            ("GET", path) if path.starts_with(CUSTOM) && server["customMetricsAPI"] == "down" => (
+                503,
+                failure(503, "ServiceUnavailable", "service unavailable"),
+            ),
             ("GET", path) if path.starts_with(CUSTOM) => {
                 let parts: Vec<&str> = path[CUSTOM.len()..].split('/').collect();
                 custom(server, &parts)

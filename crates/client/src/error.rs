@@ -187,6 +187,11 @@ impl ApiError {
         self.has_reason("Forbidden", 403)
     }
 
+    /// True for 503, such as from an aggregated API whose server is down.
+    pub fn is_unavailable(&self) -> bool {
+        self.has_reason("ServiceUnavailable", 503)
+    }
+
     /// True for a transient failure: a retry may succeed soon. The connection broke, or the server
     /// reported an internal error or overload. A refused connection does not count.
     pub fn is_transient(&self) -> bool {

@@ -34,7 +34,7 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
         "[BETA] A constant 1 whose labels say which Kubernetes release this equals, and what it was built with and for.",
         &[
             ("major", "1"),
-            ("minor", "36"),
+            ("minor", &version::minor()),
             ("git_version", version::GIT_VERSION),
             ("git_commit", &version::commit()),
             ("git_tree_state", ""),
@@ -49,7 +49,7 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
         "version_info",
         "[ALPHA] A constant 1 whose labels say which versions this component is, emulates and is compatible with.",
         &[
-            ("binary", version::BINARY),
+            ("binary", version::RELEASE),
             ("component", "kube"),
             ("emulation", &features.releases.emulated.to_string()),
             (
@@ -149,8 +149,10 @@ mod tests {
         let text = exposition::encode(&registry.gather());
         let build = format!(
             "kubernetes_build_info{{build_date=\"\",compiler=\"rustc\",git_commit=\"{}\",git_tree_state=\"\",\
-             git_version=\"v1.36.2\",go_version=\"\",major=\"1\",minor=\"36\",platform=",
+             git_version=\"{}\",go_version=\"\",major=\"1\",minor=\"{}\",platform=",
             version::commit(),
+            version::GIT_VERSION,
+            version::minor(),
         );
         for part in [
             build.as_str(),

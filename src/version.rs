@@ -3,16 +3,19 @@
 /// The upstream component that Steersman replaces; user agents, messages and file names use it.
 pub const COMPONENT: &str = "kube-controller-manager";
 
-/// The Kubernetes release that Steersman equals in behaviour.
-pub const GIT_VERSION: &str = steersman_client::COMPATIBLE_VERSION;
-
-/// As [`GIT_VERSION`], without the leading `v`.
-pub(crate) const BINARY: &str = "1.36.2";
-
 /// Version of Steersman itself.
 pub const STEERSMAN: &str = env!("CARGO_PKG_VERSION");
 
 pub use steersman_client::platform;
+pub use steersman_values::version::GIT_VERSION;
+pub(crate) use steersman_values::version::RELEASE;
+
+use steersman_values::version::MINOR;
+
+/// The minor version of [`GIT_VERSION`].
+pub(crate) fn minor() -> String {
+    MINOR.to_string()
+}
 
 /// The value in place of upstream's git commit.
 pub(crate) fn commit() -> String {
@@ -22,9 +25,10 @@ pub(crate) fn commit() -> String {
 /// The output of `--version=raw`: upstream's structure, with Steersman's version as the commit.
 pub(crate) fn raw() -> String {
     format!(
-        "version.Info{{Major:\"1\", Minor:\"36\", EmulationMajor:\"1\", EmulationMinor:\"36\", MinCompatibilityMajor:\"1\", \
-         MinCompatibilityMinor:\"35\", GitVersion:{GIT_VERSION:?}, GitCommit:{:?}, GitTreeState:\"\", \
+        "version.Info{{Major:\"1\", Minor:\"{MINOR}\", EmulationMajor:\"1\", EmulationMinor:\"{MINOR}\", MinCompatibilityMajor:\"1\", \
+         MinCompatibilityMinor:\"{}\", GitVersion:{GIT_VERSION:?}, GitCommit:{:?}, GitTreeState:\"\", \
          BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:{:?}}}",
+        MINOR - 1,
         commit(),
         platform()
     )
@@ -35,7 +39,7 @@ pub(crate) fn raw() -> String {
 pub(crate) fn document(emulated: (String, String), compatible: (String, String)) -> String {
     let version = serde_json::json!({
         "major": "1",
-        "minor": "36",
+        "minor": minor(),
         "emulationMajor": emulated.0,
         "emulationMinor": emulated.1,
         "minCompatibilityMajor": compatible.0,

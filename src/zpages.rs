@@ -198,7 +198,7 @@ impl Inner {
             ),
             ("Up", up),
             ("Go version", String::new()),
-            ("Binary version", version::BINARY.to_owned()),
+            ("Binary version", version::RELEASE.to_owned()),
             ("Emulation version", self.emulated.to_string()),
             ("Paths", self.paths().join(" ")),
         ];
@@ -237,7 +237,7 @@ impl Inner {
                 );
                 object.insert("uptimeSeconds".to_owned(), self.uptime().into());
                 object.insert("goVersion".to_owned(), "".into());
-                object.insert("binaryVersion".to_owned(), version::BINARY.into());
+                object.insert("binaryVersion".to_owned(), version::RELEASE.into());
                 object.insert(
                     "emulationVersion".to_owned(),
                     self.emulated.to_string().into(),
@@ -503,7 +503,7 @@ mod tests {
             &format!("Started{separator} Thu Jan  1 00:00:00 UTC 2026"),
             &format!("Up{separator} 25 hr 01 min 01 sec"),
             &format!("Go version{separator} "),
-            &format!("Binary version{separator} 1.36.2"),
+            &format!("Binary version{separator} {}", version::RELEASE),
             &format!("Emulation version{separator} 1.36"),
             &format!(
                 "Paths{separator} /configz /flagz /healthz /livez /metrics /readyz /statusz /version"
@@ -518,9 +518,12 @@ mod tests {
             "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz",
         )
         .await;
-        let expected = "apiVersion: \"config.k8s.io/v1beta1\"\nbinaryVersion: \"1.36.2\"\nemulationVersion: \"1.36\"\n\
-                        goVersion: \"\"\nkind: \"Statusz\"\nmetadata:\n  name: \"kube-controller-manager\"\npaths:\n- \"/configz\"\n";
-        assert!(body.starts_with(expected), "{body}");
+        let expected = format!(
+            "apiVersion: \"config.k8s.io/v1beta1\"\nbinaryVersion: \"{}\"\nemulationVersion: \"1.36\"\n\
+                        goVersion: \"\"\nkind: \"Statusz\"\nmetadata:\n  name: \"kube-controller-manager\"\npaths:\n- \"/configz\"\n",
+            version::RELEASE
+        );
+        assert!(body.starts_with(&expected), "{body}");
         assert!(
             body.ends_with("startTime: \"2026-01-01T00:00:00Z\"\nuptimeSeconds: 90061\n"),
             "{body}"

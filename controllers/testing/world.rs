@@ -23,6 +23,7 @@ use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use steersman_values::clock::Clock;
+use steersman_values::version::GIT_VERSION;
 use tower::Service;
 
 use super::{NAMESPACE, rights};
@@ -142,7 +143,7 @@ impl World {
             };
             let base = users.client_as(user);
             let user_agent = format!(
-                "kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/0000000/{identity}"
+                "kube-controller-manager/{GIT_VERSION} (linux/amd64) kubernetes/0000000/{identity}"
             );
             let settings = ClientSettings {
                 user_agent,

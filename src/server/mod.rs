@@ -751,7 +751,11 @@ mod tests {
         let version: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
             (&version["major"], &version["minor"], &version["gitVersion"]),
-            (&"1".into(), &"36".into(), &"v1.36.2".into())
+            (
+                &"1".into(),
+                &version::minor().into(),
+                &version::GIT_VERSION.into()
+            )
         );
         assert_eq!(
             (

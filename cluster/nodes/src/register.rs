@@ -13,6 +13,7 @@ use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{Conditions, DecodeError, Meta, Node, Object, ResourceList};
 use steersman_values::clock::{Clock, micro_time};
 use steersman_values::resource::{LEASES, NODES, ResourceType};
+use steersman_values::version::GIT_VERSION;
 
 use super::machine::{MACHINE, Machine};
 use super::scheduler::{Amounts, NodeFacts};
@@ -340,7 +341,7 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
         "nodeInfo": {
             "machineID": name, "systemUUID": name, "bootID": name, "architecture": "amd64", "operatingSystem": "linux",
             "osImage": "Simulated", "kernelVersion": "none", "containerRuntimeVersion": "simulated://1",
-            "kubeletVersion": "v1.36.2", "kubeProxyVersion": ""
+            "kubeletVersion": GIT_VERSION, "kubeProxyVersion": ""
         }
     }})
 }

@@ -88,6 +88,7 @@ pub const SPANS: &str = "kubernetes::writes";
 pub const REQUESTS: &str = "steersman_client::requests";
 
 use steersman_values::resource::ResourceType;
+use steersman_values::version::GIT_VERSION;
 
 /// The object, collection or subresource of a request.
 #[derive(Debug, Clone, Copy)]
@@ -378,9 +379,7 @@ pub fn user_agent(identity: &str) -> String {
     let platform = platform();
     let commit = option_env!("STEERSMAN_COMMIT").unwrap_or_default();
     let commit = commit.get(..7).unwrap_or("0000000");
-    format!(
-        "kube-controller-manager/{COMPATIBLE_VERSION} ({platform}) kubernetes/{commit}/{identity}"
-    )
+    format!("kube-controller-manager/{GIT_VERSION} ({platform}) kubernetes/{commit}/{identity}")
 }
 
 /// `linux/amd64`, as Go names platforms.
@@ -399,9 +398,6 @@ pub fn platform() -> String {
     };
     format!("{os}/{arch}")
 }
-
-/// The Kubernetes release with the same behaviour.
-pub const COMPATIBLE_VERSION: &str = "v1.36.2";
 
 /// `text` as a header value. All characters except visible ASCII and spaces are removed.
 fn header_value(text: &str) -> HeaderValue {

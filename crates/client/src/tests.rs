@@ -226,7 +226,7 @@ async fn each_verb_has_the_expected_path_headers_and_body() {
 fn the_user_agent_is_upstreams() {
     let agent = user_agent("deployment-controller");
     let (product, rest) = agent.split_once(' ').unwrap();
-    assert_eq!(product, "kube-controller-manager/v1.36.2");
+    assert_eq!(product, format!("kube-controller-manager/{GIT_VERSION}"));
     assert!(rest.starts_with('('), "{rest}");
     assert!(rest.ends_with("/deployment-controller"), "{rest}");
     let commit = rest

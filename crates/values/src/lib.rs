@@ -19,3 +19,4 @@ pub mod resource;
 pub mod sync;
 pub mod text;
 pub mod validation;
+pub mod version;

@@ -15,6 +15,7 @@ use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerConte
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use steersman_values::version::GIT_VERSION;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -201,7 +202,7 @@ fn clients(cluster: &DevCluster, number: usize) -> ClientFactory {
     let metrics = ClientMetrics::register(&Registry::new()).expect("the registry is new");
     Arc::new(move |identity: &str| {
         let user_agent = format!(
-            "kube-controller-manager/v1.36.2 {AGENT}{number}) kubernetes/0000000/{identity}"
+            "kube-controller-manager/{GIT_VERSION} {AGENT}{number}) kubernetes/0000000/{identity}"
         );
         let settings = ClientSettings {
             user_agent,

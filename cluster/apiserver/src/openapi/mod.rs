@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use steersman_values::version::GIT_VERSION;
+
 use crate::registry::{Registered, Registry};
 use crate::schema::descriptions;
 
@@ -23,9 +25,6 @@ mod schemas;
 pub(crate) use message::document as message;
 pub(crate) use older::document as older_document;
 use schemas::Schemas;
-
-/// The Kubernetes version in the documents.
-const VERSION: &str = "v1.36.2";
 
 /// The description of a field of a built-in type, such as `replicas` of `apps.DeploymentSpec`.
 static BUILT_IN: LazyLock<u64> = LazyLock::new(|| {
@@ -90,7 +89,7 @@ pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
     }
     let json = json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
         "paths": paths,
         "components": {"schemas": schemas.into_value()},
     });

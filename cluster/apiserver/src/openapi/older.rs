@@ -5,6 +5,7 @@
 //! Generators of clients read all operations.
 
 use serde_json::{Map, Value, json};
+use steersman_values::version::GIT_VERSION;
 
 use super::Document;
 use super::schemas::Schemas;
@@ -39,7 +40,7 @@ pub(crate) fn document(registry: &Registry) -> Document {
     };
     let json = json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": super::VERSION},
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
         "paths": paths,
         "definitions": definitions,
     });

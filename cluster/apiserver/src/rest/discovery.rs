@@ -9,6 +9,7 @@ use http::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use serde_json::{Map, Value, json};
+use steersman_values::version::{GIT_VERSION, MINOR};
 
 use super::query::Query;
 use super::{Body, Route, Server, health};
@@ -26,12 +27,12 @@ pub(super) const AGGREGATED: &str =
 pub(super) fn version() -> Value {
     json!({
         "major": "1",
-        "minor": "36",
+        "minor": MINOR.to_string(),
         "emulationMajor": "1",
-        "emulationMinor": "36",
+        "emulationMinor": MINOR.to_string(),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": "v1.36.2",
+        "minCompatibilityMinor": (MINOR - 1).to_string(),
+        "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

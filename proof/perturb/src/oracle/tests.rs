@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 use steersman_client::Decision;
+use steersman_values::version::GIT_VERSION;
 use tokio::time::Instant;
 
 use super::*;
@@ -191,7 +192,7 @@ fn a_write_after_the_first_write_of_the_successor_is_detected() {
         resource: resource.to_owned(),
         path: format!("/{resource}"),
         user_agent: format!(
-            "kube-controller-manager/v1.36.2 {AGENT}{instance}) kubernetes/0000000/test"
+            "kube-controller-manager/{GIT_VERSION} {AGENT}{instance}) kubernetes/0000000/test"
         ),
         user: "admin".to_owned(),
         status: 200,

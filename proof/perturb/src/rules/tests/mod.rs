@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
+use steersman_values::version::GIT_VERSION;
 
 use super::*;
 use crate::history::key_of;
@@ -60,7 +61,7 @@ pub(super) fn put_at(
         before: state.get(plural, &key).cloned().map(Arc::new),
         key: Arc::from(key),
         object: Arc::new(object),
-        by: format!("kube-controller-manager/v1.36.2 (instance-1) kubernetes/0000000/{by}"),
+        by: format!("kube-controller-manager/{GIT_VERSION} (instance-1) kubernetes/0000000/{by}"),
     };
     state.apply(&change);
     change

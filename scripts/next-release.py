@@ -250,14 +250,14 @@ def sources(old, new):
 
 
 def parity(old, new):
-    """Tests that docs/parity.md lacks, and rows whose test is gone."""
-    with open(os.path.join(os.path.dirname(__file__), "..", "docs", "parity.md"), encoding="utf-8") as file:
-        known = set(re.findall(r"^\| (Test\w+)", file.read(), re.M))
+    """Tests that tests/parity.yaml lacks, and rows whose test is gone."""
+    with open(os.path.join(os.path.dirname(__file__), "..", "tests", "parity.yaml"), encoding="utf-8") as file:
+        known = set(re.findall(r"^ *- \{upstream: \"?(Test\w+)", file.read(), re.M))
     # Other folders test what the manager does not do.
     ours = {os.path.dirname(path) for name, path in old.items() if name in known}
     came = (name for name in new.keys() - old.keys() - known if os.path.dirname(new[name]) in ours)
     lines = [f"- [ ] new: `{name}` in {new[name]}" for name in sorted(came)]
-    lines += [f"- [ ] gone: `{name}`, a row of docs/parity.md" for name in sorted((old.keys() - new.keys()) & known)]
+    lines += [f"- [ ] gone: `{name}`, a row of tests/parity.yaml" for name in sorted((old.keys() - new.keys()) & known)]
     return lines
 
 

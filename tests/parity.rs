@@ -1,10 +1,14 @@
-//! Checks `docs/parity.md`, the list of upstream's tests and their counterparts here.
+//! Checks `parity.yaml`, the list of upstream's tests and their counterparts here, and makes
+//! `docs/parity.md` from it.
 //!
 //! Each named test must exist, and each row without a test must have a note. A renamed test
 //! therefore cannot leave an outdated name in the list.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
 
 /// The root folders of module paths.
 const ROOTS: [&str; 17] = [
@@ -94,39 +98,111 @@ fn exists(modules: &BTreeMap<String, String>, test: &str) -> bool {
     }
 }
 
-/// The rows of the tables: upstream's test, our tests, and the note.
-fn rows(text: &str) -> impl Iterator<Item = (&str, Vec<&str>, &str)> {
-    let rows = text
-        .lines()
-        .filter(|line| line.starts_with("| Test") || line.starts_with("| Benchmark"));
-    rows.map(|line| {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [upstream, ours, note] = cells[..] else {
-            panic!("a row has three cells: {line}")
-        };
-        (upstream, ours.split('`').skip(1).step_by(2).collect(), note)
-    })
+/// All of `parity.yaml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parity {
+    introduction: String,
+    sections: Vec<Section>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    title: String,
+    parts: Vec<Part>,
+}
+
+/// A paragraph, mostly the names of upstream's files, and a table of their tests.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    text: String,
+    #[serde(default)]
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    /// Upstream's test.
+    upstream: String,
+    /// The tests here, by module path.
+    ours: Vec<String>,
+    #[serde(default)]
+    note: String,
+}
+
+impl Parity {
+    fn read() -> Self {
+        serde_saphyr::from_str(include_str!("parity.yaml")).unwrap()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        let parts = self.sections.iter().flat_map(|section| &section.parts);
+        parts.flat_map(|part| &part.rows)
+    }
+
+    /// `docs/parity.md`.
+    fn page(&self) -> String {
+        let mut page = format!("# Parity with upstream's tests\n\n{}", self.introduction);
+        for section in &self.sections {
+            write!(page, "\n## {}\n", section.title).unwrap();
+            for part in &section.parts {
+                write!(page, "\n{}", part.text).unwrap();
+                if !part.rows.is_empty() {
+                    page.push_str("\n| upstream | ours | note |\n|---|---|---|\n");
+                }
+                for row in &part.rows {
+                    let tests: Vec<String> =
+                        row.ours.iter().map(|test| format!("`{test}`")).collect();
+                    let tests = if tests.is_empty() {
+                        "—".to_owned()
+                    } else {
+                        tests.join(", ")
+                    };
+                    let row = format!("| {} | {tests} | {}", row.upstream, row.note);
+                    writeln!(page, "{} |", row.trim_end()).unwrap();
+                }
+            }
+        }
+        page
+    }
 }
 
 #[test]
 fn listed_tests_exist_and_gaps_are_explained() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parity.md");
-    let text = std::fs::read_to_string(path).unwrap();
+    let parity = Parity::read();
     let modules = modules();
-    let missing: Vec<&str> = rows(&text)
-        .flat_map(|(_, ours, _)| ours)
+    let missing: Vec<&String> = parity
+        .rows()
+        .flat_map(|row| &row.ours)
         .filter(|test| !exists(&modules, test))
         .collect();
     assert!(missing.is_empty(), "tests that do not exist: {missing:#?}");
-    let unexplained: Vec<&str> = rows(&text)
-        .filter(|(_, ours, note)| ours.is_empty() && note.is_empty())
-        .map(|(upstream, ..)| upstream)
+    let unexplained: Vec<&str> = parity
+        .rows()
+        .filter(|row| row.ours.is_empty() && row.note.is_empty())
+        .map(|row| row.upstream.as_str())
         .collect();
     assert!(
         unexplained.is_empty(),
         "rows need a test or a note: {unexplained:?}"
     );
-    assert!(rows(&text).count() > 100, "docs/parity.md has its tables");
+    assert!(parity.rows().count() > 1000, "parity.yaml has its rows");
+}
+
+#[test]
+fn the_page_is_made_from_the_data() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parity.md");
+    let page = Parity::read().page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).unwrap() == page,
+        "run this test with UPDATE_DOCS=1 to update docs/parity.md"
+    );
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::requests::{Counter, RequestCounts};
 const FLAG: &str = "--kube-api-qps";
 /// Time limit of the start of a manager.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// Pause between two probes of a manager that starts. Starts take about 100 ms.
+const START_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two looks at a manager.
 const PAUSE: Duration = Duration::from_millis(100);
 /// A manager without requests for this time is quiet.
@@ -101,7 +103,7 @@ impl Manager {
             if started.elapsed() > START_LIMIT {
                 return Err(error).with_context(|| format!("not healthy after {START_LIMIT:?}"));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(START_PAUSE).await;
         }
         Ok(())
     }

@@ -16,8 +16,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, PatchKind, Target};
 use steersman_objects::{
-    DaemonSet, Deployment, EndpointSlice, Endpoints, Job, Object, ObjectKey, Phase, Pod,
-    PodDisruptionBudget, ReplicaSet, ResourceQuota, Service, StatefulSet, Uid,
+    DaemonSet, Deployment, EndpointSlice, Endpoints, HorizontalPodAutoscaler, Job, Object,
+    ObjectKey, Phase, Pod, PodDisruptionBudget, ReplicaSet, ResourceQuota, Service, StatefulSet,
+    Uid,
 };
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::metrics::Registry;
@@ -154,6 +155,8 @@ impl Chains<'_> {
             self.ends_of_jobs().await.context("end of a Job")?,
         );
         add(&mut measured, self.quotas().await.context("quota")?);
+        let done = self.autoscalers().await;
+        add(&mut measured, done.context("autoscaler")?);
         Ok(measured)
     }
 
@@ -379,6 +382,37 @@ impl Chains<'_> {
             let effects = [("succeeded pod to complete Job", Box::new(is_complete) as _)];
             self.measure(cause, &effects, &mut measured).await?;
             self.delete(&self.jobs, &name).await?;
+        }
+        Ok(measured)
+    }
+
+    /// The first look at a new HorizontalPodAutoscaler comes one period after its creation. The
+    /// Deployment has fewer pods than its minimum, so no metrics are needed.
+    async fn autoscalers(&self) -> Result<Vec<Chain>> {
+        let [most, _] = SIZES;
+        let mut measured = Vec::new();
+        for round in 0..SHORT_ROUNDS {
+            let name = format!("autoscaled-{round}");
+            self.create::<Deployment>(&name, &deployment(&name, 1, "prompt"))
+                .await?;
+            self.until(|| self.is_settled(&name, 1, 1)).await?;
+            let spec = json!({
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "minReplicas": most, "maxReplicas": most,
+            });
+            let cause = self.create::<HorizontalPodAutoscaler>(&name, &spec);
+            let is_scaled = || {
+                let found = self.deployment(&name);
+                found.is_some_and(|found| usize::try_from(found.spec.replicas) == Ok(most))
+            };
+            let has_pods = || self.pods_of(&name).len() == most;
+            let effects: [Effect<'_>; 2] = [
+                ("new autoscaler to Deployment", Box::new(is_scaled)),
+                ("new autoscaler to pods", Box::new(has_pods)),
+            ];
+            self.measure(cause, &effects, &mut measured).await?;
+            self.delete_alone::<HorizontalPodAutoscaler>(&name).await?;
+            self.delete(&self.deployments, &name).await?;
         }
         Ok(measured)
     }

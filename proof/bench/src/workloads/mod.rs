@@ -55,6 +55,8 @@ use waiting::{wait, watched};
 const WITHOUT_THROTTLE: [&str; 2] = ["--kube-api-qps=100000", "--kube-api-burst=100000"];
 /// Flags that give each node a range of pod addresses, for up to 65,536 nodes.
 const NODE_RANGES: [&str; 2] = ["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"];
+/// A period of autoscalers that hides less of the steps after it than the default of 15 s.
+const AUTOSCALER_PERIOD: &str = "--horizontal-pod-autoscaler-sync-period=100ms";
 
 /// The flags that a manager needs for `workload`. Their files are in `folder`.
 pub(crate) fn flags(workload: Workload, folder: &Path) -> Result<Vec<String>> {
@@ -65,6 +67,7 @@ pub(crate) fn flags(workload: Workload, folder: &Path) -> Result<Vec<String>> {
     match workload {
         Workload::Nodes => flags.extend(NODE_RANGES.map(str::to_owned)),
         Workload::Csrs => flags.extend(csrs::authority(folder)?),
+        Workload::Latency => flags.push(AUTOSCALER_PERIOD.to_owned()),
         _ => {}
     }
     Ok(flags)

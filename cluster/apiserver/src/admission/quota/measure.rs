@@ -144,6 +144,11 @@ impl Server {
         let named = hard.keys().filter_map(|name| Counted::of_name(name));
         let others = WITH_OTHER_NAMES.map(|(group, plural)| Counted::new(group, plural));
         let mut types: Vec<Counted> = named.chain(others).collect();
+        // A quota may name thousands of types. Each step below compares one with all names.
+        types.retain(|of| {
+            let found = self.registry.find_in_group(&of.group, &of.plural);
+            found.is_some()
+        });
         types.sort();
         types.dedup();
         let mut used = Amounts::default();

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Attacks the HTTPS port of a leading manager with hostile certificates, frames and connections.
+"""Attacks a leading manager: its HTTPS port with hostile certificates, frames and connections, and its own
+thread with the worst objects that users may create.
 
   cargo build --profile dist && scripts/attack.py [--binary target/dist/steersman] [--only KIND] [--verbose]
   scripts/build-static.sh target/image-binary && scripts/attack.py --binary target/image-binary/steersman --server STEERSMAN
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 from cryptography import x509
@@ -336,6 +338,85 @@ def inputs(target, root, others):
     yield "connections", "20 with 100 unread answers of /metrics", lambda: many(20, lambda: target.tls([others], "h2"), scrape, 3)
 
 
+# Objects of users. The API server bounds their size, and the manager's own thread works on them.
+
+
+def metadata(title, **more):
+    return {"name": title, "namespace": "default", **more}
+
+
+def pods(**more):
+    return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "main", **more}]}}
+
+
+def workload(kind, title, template, **spec):
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template, **spec}
+    return "/apis/apps/v1/namespaces/default/" + kind, {"metadata": metadata(title), "spec": spec}
+
+
+def certificate_request(title, builder, key=None):
+    signed = builder.sign(key or p256(), hashes.SHA256())
+    request = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+    spec = {"signerName": "kubernetes.io/kube-apiserver-client-kubelet", "request": request, "usages": ["digital signature", "client auth"]}
+    return "/apis/certificates.k8s.io/v1/certificatesigningrequests", {"metadata": {"name": title}, "spec": spec}
+
+
+def objects():
+    """(name, path of the collection, object)"""
+    mebibyte = 1 << 20
+    variables = [{"name": f"V{at}", "value": "x" * 1000} for at in range(1000)]
+    yield "a Deployment of 1 MiB, whose ReplicaSet and 20 pods are as large", *workload("deployments", "large", pods(env=variables), replicas=20)
+    labelled = pods()
+    labelled["metadata"]["labels"] |= {f"label-{at}": "x" for at in range(20000, 0, -1)}
+    yield "a Deployment with 20,000 labels in its template", *workload("deployments", "labelled", labelled, replicas=5)
+    expressions = [{"key": f"key-{at}", "operator": "NotIn", "values": [f"v{value}" for value in range(100)]} for at in range(500)]
+    selector = {"matchLabels": {"app": "x"}, "matchExpressions": expressions}
+    yield "a Deployment with 500 expressions of 100 values", *workload("deployments", "selecting", pods(), replicas=20, selector=selector)
+    yield "a Service whose selector has 10,000 labels", "/api/v1/namespaces/default/services", {
+        "metadata": metadata("wide"), "spec": {"selector": {f"label-{at}": "x" for at in range(10000)}, "ports": [{"port": 80}]}}
+    addresses = [{"ip": f"10.{at >> 16}.{at >> 8 & 255}.{at & 255}"} for at in range(20000)]
+    yield "Endpoints with 20,000 addresses, which get EndpointSlices", "/api/v1/namespaces/default/endpoints", {
+        "metadata": metadata("wide"), "subsets": [{"addresses": addresses, "ports": [{"port": 80}]}]}
+    job = pods()
+    job["spec"]["restartPolicy"] = "Never"
+    yield "a Job of 100,000 indexes", "/apis/batch/v1/namespaces/default/jobs", {
+        "metadata": metadata("indexed"), "spec": {"completionMode": "Indexed", "completions": 100000, "parallelism": 50, "template": job}}
+    yield "a ResourceQuota of 10,000 resources", "/api/v1/namespaces/default/resourcequotas", {
+        "metadata": metadata("wide"), "spec": {"hard": {f"count/kinds-{at}.example.com": "1" for at in range(10000)}}}
+    rules = [{"apiGroups": [""], "resources": [f"kind-{at}"], "verbs": ["get"]} for at in range(10000)]
+    yield "a ClusterRole of 10,000 rules, which is aggregated", "/apis/rbac.authorization.k8s.io/v1/clusterroles", {
+        "metadata": {"name": "wide", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}, "rules": rules}
+    nested = "true" + " && true" * 1000
+    policy = {"matchConstraints": {"resourceRules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]},
+              "validations": [{"expression": nested} for _ in range(64)]}
+    yield "a policy with 64 CEL expressions of 9 KB", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", {
+        "metadata": {"name": "expressive"}, "spec": policy}
+    named = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"), x509.NameAttribute(NameOID.COMMON_NAME, "system:node:x")]))
+    extended = named.add_extension(alternatives(35000), False)
+    yield "a certificate request with 35,000 names", *certificate_request("named", extended)
+    # The builder's own method compares each extension with all before it.
+    extensions = [x509.Extension(extension.oid, False, extension) for extension in unknown(30000, 0)]
+    extended = x509.CertificateSigningRequestBuilder(named._subject_name, extensions)
+    yield "a certificate request with 30,000 extensions", *certificate_request("extended", extended)
+    yield "a certificate request with a key of 8,192 bits", *certificate_request("rsa", named, rsa.generate_private_key(65537, 8192))
+    yield "a ConfigMap of 1 MiB", "/api/v1/namespaces/default/configmaps", {"metadata": metadata("large"), "data": {"x": "x" * (mebibyte - 1000)}}
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"owner-{at}", "uid": f"uid-{at}"} for at in range(5000)]
+    yield "a ConfigMap with 5,000 absent owners", "/api/v1/namespaces/default/configmaps", {"metadata": metadata("owned", ownerReferences=owners)}
+
+
+def written(manager):
+    """(kind, name, action): each object comes and goes, and its cost counts until the manager rests."""
+    def action(path, body):
+        manager.api.send("POST", path, body)
+        manager.at_rest()
+        manager.api.send("DELETE", f"{path}/{body['metadata']['name']}", {"propagationPolicy": "Background"})
+        manager.at_rest()
+
+    for title, path, body in objects():
+        yield "objects", title, lambda path=path, body=body: action(path, body)
+
+
 def half_open(target, data):
     """Sends data and leaves the connection open for a moment, as an attacker with patience does."""
     stream = target.tcp()
@@ -376,6 +457,8 @@ class Manager:
         kubeconfig, authority = f"{folder}/kubeconfig", f"{folder}/clients.crt"
         with open(authority, "wb") as file:
             file.write(self.root.pem())
+        with open(f"{folder}/clients.key", "wb") as file:
+            file.write(self.root.key_pem())
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.target = Target(free.getsockname()[1])
@@ -385,7 +468,7 @@ class Manager:
         self.wait(lambda: os.path.exists(kubeconfig), "the API server starts")
         self.process = subprocess.Popen(
             [binary, f"--kubeconfig={kubeconfig}", f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
-             f"--client-ca-file={authority}", f"--secure-port={self.target.port}", "--bind-address=127.0.0.1", f"--cert-dir={folder}"],
+             f"--client-ca-file={authority}", f"--cluster-signing-cert-file={authority}", f"--cluster-signing-key-file={folder}/clients.key", f"--secure-port={self.target.port}", "--bind-address=127.0.0.1", f"--cert-dir={folder}"],
             stderr=self.log)
         self.api = Api(kubeconfig)
         self.wait(lambda: (self.lease() or {}).get("holderIdentity"), "the manager leads")
@@ -436,8 +519,17 @@ class Manager:
             process.wait()
 
 
+    def at_rest(self):
+        """Waits until the leading thread takes hardly any processor time for two seconds."""
+        last, quiet = self.seconds()[0], 0
+        while quiet < 4:
+            time.sleep(0.5)
+            now = self.seconds()[0]
+            quiet, last = (quiet + 1 if now - last < 0.03 else 0), now
+
+
 class Api:
-    """Reads the Lease with the credentials of a kubeconfig."""
+    """Reads the Lease and writes objects with the credentials of a kubeconfig."""
 
     def __init__(self, kubeconfig):
         with open(kubeconfig) as file:
@@ -452,6 +544,12 @@ class Api:
             file.write(base64.b64decode(value("client-certificate-data")) + base64.b64decode(value("client-key-data")))
             file.flush()
             self.context.load_cert_chain(file.name)
+
+    def send(self, method, path, body):
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers, method=method)
+        with urllib.request.urlopen(request, context=self.context) as answer:
+            answer.read()
 
     def lease(self):
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
@@ -489,7 +587,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default="target/dist/steersman")
     parser.add_argument("--server", help="a program with the embedded API server, if --binary is the manager alone")
-    parser.add_argument("--only", help="certificates, handshakes, requests, frames or connections")
+    parser.add_argument("--only", help="certificates, handshakes, requests, frames, connections or objects")
     parser.add_argument("--verbose", action="store_true", help="print each input")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -507,20 +605,22 @@ def attack(manager, arguments):
     before, watch, costs = manager.lease(), Watch(manager), []
     print(f"memory before: {manager.memory():.1f} MiB")
     watch.start()
-    for kind, title, action in inputs(manager.target, manager.root, manager.master):
+    for kind, title, action in [*inputs(manager.target, manager.root, manager.master), *written(manager)]:
         if arguments.only and kind != arguments.only:
             continue
         leading, everything = manager.seconds()
         try:
             action()
+        except urllib.error.HTTPError as error:
+            return [f"the API server refuses {title}: {error.read()[:500]!r}"]
         except OSError:
             pass  # The manager ended the connection. Its own state is examined below.
         after = manager.seconds()
         costs.append((after[1] - everything, after[0] - leading, kind, title))
-        if arguments.verbose:
-            print(f"{kind}: {title}: {costs[-1][0]:.2f} s, {manager.memory():.0f} MiB", flush=True)
         if manager.process.poll() is not None:
             return [f"the manager ended after {kind}: {title}"]
+        if arguments.verbose:
+            print(f"{kind}: {title}: {costs[-1][0]:.2f} s, {manager.memory():.0f} MiB", flush=True)
     time.sleep(3)
     watch.stop.set()
     watch.join()

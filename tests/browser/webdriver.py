@@ -31,7 +31,8 @@ class Browser:
                 self.port = int(line.split("port")[1].strip(" .\n"))
                 break
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"]
-        wanted = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+        # Managers sign their own certificates.
+        wanted = {"acceptInsecureCerts": True, "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
         self.session = None
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = made["sessionId"]

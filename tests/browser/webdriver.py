@@ -106,6 +106,20 @@ class Browser:
     def picture(self):
         return base64.b64decode(self.call("GET", "/screenshot"))
 
+    def difference(self, one, other):
+        """The mean difference of two pictures, of 255, in squares of 20 pixels. Fonts and times hardly count."""
+        encoded = json.dumps([base64.b64encode(picture).decode() for picture in (one, other)])
+        return self.run_async(f"""
+            Promise.all({encoded}.map(async (data) => {{
+                const picture = await createImageBitmap(new Blob([Uint8Array.from(atob(data), (one) => one.charCodeAt(0))]));
+                const canvas = new OffscreenCanvas(Math.round(picture.width / 20), Math.round(picture.height / 20));
+                const context = canvas.getContext("2d");
+                context.imageSmoothingQuality = "high";
+                context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+                return context.getImageData(0, 0, canvas.width, canvas.height).data;
+            }})).then(([a, b]) => done(a.length === b.length ? a.reduce((sum, value, at) => sum + Math.abs(value - b[at]), 0) / a.length : 255),
+                (error) => done(String(error)))""")
+
     def console(self):
         """Errors and warnings since the last call."""
         lines = self.call("POST", "/se/log", {"type": "browser"})

@@ -31,7 +31,8 @@ class Browser:
                 self.port = int(line.split("port")[1].strip(" .\n"))
                 break
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"]
-        wanted = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+        # Managers sign their own certificates.
+        wanted = {"acceptInsecureCerts": True, "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
         self.session = None
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = made["sessionId"]
@@ -104,6 +105,20 @@ class Browser:
 
     def picture(self):
         return base64.b64decode(self.call("GET", "/screenshot"))
+
+    def difference(self, one, other):
+        """The mean difference of two pictures, of 255, in squares of 20 pixels. Fonts and times hardly count."""
+        encoded = json.dumps([base64.b64encode(picture).decode() for picture in (one, other)])
+        return self.run_async(f"""
+            Promise.all({encoded}.map(async (data) => {{
+                const picture = await createImageBitmap(new Blob([Uint8Array.from(atob(data), (one) => one.charCodeAt(0))]));
+                const canvas = new OffscreenCanvas(Math.round(picture.width / 20), Math.round(picture.height / 20));
+                const context = canvas.getContext("2d");
+                context.imageSmoothingQuality = "high";
+                context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+                return context.getImageData(0, 0, canvas.width, canvas.height).data;
+            }})).then(([a, b]) => done(a.length === b.length ? a.reduce((sum, value, at) => sum + Math.abs(value - b[at]), 0) / a.length : 255),
+                (error) => done(String(error)))""")
 
     def console(self):
         """Errors and warnings since the last call."""

@@ -345,6 +345,20 @@ class Renderings(unittest.TestCase):
         self.assertEqual(made["metadata"]["labels"]["grafana_dashboard"], "1")
         self.assertEqual(json.loads(made["data"]["steersman.json"]), json.loads((CHART / "files/dashboard.json").read_text()))
 
+    def test_panels_link_to_views_of_the_page(self):
+        dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+        page = next(one for one in dashboard["templating"]["list"] if one["name"] == "page")
+        self.assertEqual(page["current"]["value"], page["query"])
+        self.assertIn(page["query"].split(":")[2], (ROOT / "docs/page.md").read_text(), "the docs tell how to serve the page there")
+        views = re.findall(r"^  (\w+): \[\"", (ROOT / "src/ui/page/main.js").read_text(), re.MULTILINE)
+        linked = set()
+        for link in (link for panel in dashboard["panels"] for link in panel.get("links", [])):
+            start, view = link["url"].rsplit("/", 1)
+            self.assertEqual(start, "${page:raw}/ui/#")
+            self.assertIn(view, views)
+            linked.add(view)
+        self.assertEqual(linked, {"stuck", "flow", "leadership"})
+
     def test_the_service_monitor_has_no_deprecated_fields(self):
         for values in ({"controllers": ["cronjob"], "serviceMonitor": {"enabled": True}}, EVERYTHING):
             made = objects(values)

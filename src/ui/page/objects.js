@@ -32,7 +32,7 @@ export function stuck(data, state) {
     withheld(data),
     all.length === 0 && empty("Nothing is stuck.", "Every object moves, or waits for something that ends by itself."),
     all.length > 0 && shown.length === 0 && empty("No match.", "No object that stands still has all words of the filter."),
-    shown.length > 0 && rows(shown, [84, 132], stuckRow, "Objects that stand still"),
+    shown.length > 0 && rows(shown, [84, 150], stuckRow, "Objects that stand still"),
   ];
 }
 
@@ -111,7 +111,7 @@ export function rollouts(data, state) {
     all.length === 0 && empty("No workloads.", "Deployments, StatefulSets, DaemonSets and Jobs appear here."),
     all.length > 0 && shown.length === 0 && empty("No match.", "No workload has all words of the filter."),
     shown.length > 0 && legend(),
-    shown.length > 0 && rows(shown, [60, 96], rolloutRow, "Workloads"),
+    shown.length > 0 && rows(shown, [60, 108], rolloutRow, "Workloads"),
   ];
 }
 
@@ -221,9 +221,10 @@ function steps(all) {
   const x = (time) => 6 + ((time - from) / (to - from)) * 588;
   const dots = all.map((step, at) => h("circle", { class: step.warning ? "bad" : "good", cx: x(times[at]), cy: 14, r: step.warning ? 5 : 4 }));
   const lines = all.map((step, at) => ends[at] > times[at] && h("line", { class: step.warning ? "bad" : "good", x1: x(times[at]), x2: x(ends[at]), y1: 14, y2: 14 }));
-  return card("Steps", 
-    h("svg", { class: "axis", viewBox: "0 0 600 28", role: "img", "aria-label": `${all.length} steps in ${span(to - from)}` }, h("line", { class: "track", x1: 0, x2: 600, y1: 14, y2: 14 }), lines, dots),
-    h("div", { class: "ends sub" }, when(from, "clock"), h("span", {}, span(to - from)), when(to, "clock")),
+  const isLong = Math.max(...ends) > from;
+  return card("Steps",
+    isLong && h("svg", { class: "axis", viewBox: "0 0 600 28", role: "img", "aria-label": `${all.length} steps in ${span(to - from)}` }, h("line", { class: "track", x1: 0, x2: 600, y1: 14, y2: 14 }), lines, dots),
+    isLong && h("div", { class: "ends sub" }, when(from, "clock"), h("span", {}, span(to - from)), when(to, "clock")),
     h("ol", { class: "steps" }, all.slice(-60).reverse().map((step) => h("li", {}, when(step.last, "clock"), " ",
       step.warning ? mark("cause", "") : mark("fact", ""), " ", h("b", {}, step.reason), " ", step.message, step.count > 1 && sub(` ${step.count} times`)))));
 }

@@ -6,6 +6,7 @@
 //! term. Retries follow `client-go/rest/with_retry.go`: the server asks for them with
 //! `Retry-After`, and a GET is repeated after a lost connection.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,12 +28,14 @@ use super::hold::HeldBack;
 use super::lines::{LineError, Lines, MAX_LINE};
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
+use super::versions::{Versions, in_version};
 use super::witness::Write;
 use super::{
     ApiError, ApiPath, ClientMetrics, ClientSettings, JSON, PathError, Query, REQUESTS, SPANS,
     Target, WriteGate, error, header_value,
 };
 use crate::rate::TokenBucket;
+use steersman_values::resource::ResourceType;
 
 /// Upstream's `defaultMaxRetries`.
 const MAX_RETRIES: u32 = 10;
@@ -63,6 +66,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct Call<'a> {
     method: Method,
     target: Option<Target<'a>>,
+    /// The type of the target, if the API server has it in another version than the named one.
+    served: Option<ResourceType>,
     path: String,
     query: &'a str,
     body: Bytes,
@@ -73,10 +78,25 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn on(method: Method, target: Target<'a>) -> Result<Self, PathError> {
+    pub(super) fn on(
+        method: Method,
+        target: Target<'a>,
+        versions: &Versions,
+    ) -> Result<Self, PathError> {
+        let served = versions.served(target.resource);
+        let path = Target {
+            resource: &served,
+            ..target
+        }
+        .path()?;
+        let served = match served {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(served) => Some(served),
+        };
         Ok(Self {
-            path: target.path()?,
+            path,
             target: Some(target),
+            served,
             ..Self::new(method)
         })
     }
@@ -96,6 +116,7 @@ impl<'a> Call<'a> {
         Self {
             method,
             target: None,
+            served: None,
             path: String::new(),
             query: "",
             body: Bytes::new(),
@@ -131,7 +152,10 @@ impl<'a> Call<'a> {
     ) -> Result<Self, ApiError> {
         match serde_json::to_vec(body) {
             Ok(json) => Ok(Self {
-                body: Bytes::from(json),
+                body: match &self.served {
+                    None => Bytes::from(json),
+                    Some(served) => in_version(Bytes::from(json), served),
+                },
                 content_type: Some(content_type),
                 ..self
             }),
@@ -253,6 +277,11 @@ impl Exchange {
             reported: Mutex::new(None),
             metrics,
         }
+    }
+
+    /// The versions that the API server has.
+    pub(super) fn versions(&self) -> &Versions {
+        self.metrics.versions()
     }
 
     /// A copy with its own throttle.

@@ -50,6 +50,7 @@ mod tests;
 mod throttled;
 mod token;
 mod transports;
+mod versions;
 mod witness;
 pub mod writes;
 
@@ -78,6 +79,7 @@ pub use transports::Transports;
 pub use witness::{Witness, Write, within_sync};
 
 use exchange::{Call, Exchange};
+use versions::Versions;
 
 /// The `tracing` target of the spans of writes, for span collectors. It is outside the crates of
 /// this workspace, so that log filters for these crates do not show it.
@@ -239,7 +241,13 @@ impl ApiClient {
         query: impl Into<Query>,
     ) -> Result<Bytes, ApiError> {
         let query = query.into();
-        self.send(self.on(Method::GET, target)?.query(&query)).await
+        let listed = self.send(self.on(Method::GET, target)?.query(&query)).await;
+        if listed.as_ref().is_err_and(ApiError::is_not_found)
+            && self.finds_other_version(target.resource).await?
+        {
+            return self.send(self.on(Method::GET, target)?.query(&query)).await;
+        }
+        listed
     }
 
     /// POST `body`.
@@ -335,9 +343,8 @@ impl ApiClient {
     ) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
         let query = Query::from("watch=true").and(&query.into());
         let form = if self.metadata_only { METADATA } else { JSON };
-        self.exchange
-            .watch(Call::on(Method::GET, target)?.query(&query).accept(form))
-            .await
+        let call = Call::on(Method::GET, target, self.versions())?;
+        self.exchange.watch(call.query(&query).accept(form)).await
     }
 
     /// GET an absolute path without a resource, such as `/healthz` or `/version`.
@@ -363,7 +370,11 @@ impl ApiClient {
             (true, false) => METADATA,
             (true, true) => METADATA_LIST,
         };
-        Ok(Call::on(method, target)?.accept(form))
+        Ok(Call::on(method, target, self.versions())?.accept(form))
+    }
+
+    fn versions(&self) -> &Versions {
+        self.exchange.versions()
     }
 
     async fn send(&self, call: Call<'_>) -> Result<Bytes, ApiError> {

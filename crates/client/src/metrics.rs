@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::activity::{Activity, UnderWay};
 use super::throttled::{Throttled, Waiting};
+use super::versions::Versions;
 use super::witness::Witness;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
@@ -47,7 +48,8 @@ struct OfMethod {
     received: OnceLock<Histogram>,
 }
 
-/// The metric handles of all clients. Cheap to clone; clones share the families.
+/// The metric handles of all clients, and what they know of their API server. Cheap to clone; clones
+/// share both.
 #[derive(Debug, Clone)]
 pub struct ClientMetrics {
     host: String,
@@ -64,6 +66,7 @@ pub struct ClientMetrics {
     throttled_now: Throttled,
     activity: Option<Activity>,
     witness: Option<Witness>,
+    versions: Versions,
 }
 
 impl ClientMetrics {
@@ -143,6 +146,7 @@ impl ClientMetrics {
             throttled_now: Throttled::default(),
             activity: None,
             witness: None,
+            versions: Versions::default(),
         })
     }
 
@@ -162,6 +166,11 @@ impl ClientMetrics {
             witness: Some(witness.clone()),
             ..self.clone()
         }
+    }
+
+    /// The versions that the API server has.
+    pub(super) fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// The witness of writes.
@@ -184,6 +193,7 @@ impl ClientMetrics {
         Self {
             host: host.to_owned(),
             of_methods: Arc::default(),
+            versions: Versions::default(),
             ..self.clone()
         }
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use prometheus::Registry;
 use serde_json::json;
 
-use steersman_values::resource::{DEPLOYMENTS, NAMESPACES, PODS};
+use steersman_values::resource::{DEPLOYMENTS, NAMESPACES, PODS, RESOURCE_CLAIMS};
 
 use super::*;
 
@@ -883,4 +883,104 @@ async fn a_rethrottled_client_has_its_own_larger_bucket() {
         .map(|s| s.at.as_millis())
         .collect();
     assert_eq!(millis, [0, 0, 0, 0, 500, 1000, 1000]);
+}
+
+const CLAIM: Target<'_> = Target {
+    resource: &RESOURCE_CLAIMS,
+    namespace: Some("shop"),
+    name: Some("gpu"),
+    subresource: None,
+};
+
+/// The answer to discovery of a group version with one resource.
+const HAS_CLAIMS: Step = Step::Answer(200, r#"{"resources": [{"name": "resourceclaims"}]}"#);
+const HAS_OTHERS: Step = Step::Answer(200, r#"{"resources": [{"name": "deviceclasses"}]}"#);
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_a_type_finds_its_other_version() {
+    let ok = || Step::Answer(200, "{}");
+    let missing = || Step::Answer(404, "");
+    let server = Server::playing([
+        // The list, discovery of both versions, the list again, and requests of another client.
+        missing(),
+        HAS_OTHERS,
+        HAS_CLAIMS,
+        ok(),
+        ok(),
+        ok(),
+        ok(),
+        // An upgrade of the API server brings the named version, and takes the other one away.
+        missing(),
+        HAS_CLAIMS,
+        ok(),
+        ok(),
+    ]);
+    let client = server.client(0.0);
+    let all = Target {
+        namespace: None,
+        name: None,
+        ..CLAIM
+    };
+    let body =
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"a": 1.50}});
+    client.list(all, "").await.unwrap();
+    let other = client.rethrottled(1.0, 1);
+    drop(other.watch(all, "").await.unwrap());
+    other.replace(CLAIM, &body).await.unwrap();
+    assert_eq!(other.served(&RESOURCE_CLAIMS).version, "v1beta2");
+    let patch = json!({"metadata": {}});
+    other.patch(CLAIM, PatchKind::Merge, &patch).await.unwrap();
+    client.list(all, "").await.unwrap();
+    other.replace(CLAIM, &body).await.unwrap();
+    assert_eq!(other.served(&RESOURCE_CLAIMS).version, "v1");
+
+    let old = "/apis/resource.k8s.io/v1beta2";
+    let new = "/apis/resource.k8s.io/v1";
+    let one = "namespaces/shop/resourceclaims/gpu";
+    assert_eq!(
+        server.lines(),
+        [
+            format!("GET {new}/resourceclaims"),
+            format!("GET {new}"),
+            format!("GET {old}"),
+            format!("GET {old}/resourceclaims"),
+            format!("GET {old}/resourceclaims?watch=true"),
+            format!("PUT {old}/{one}"),
+            format!("PATCH {old}/{one}"),
+            format!("GET {old}/resourceclaims"),
+            format!("GET {new}"),
+            format!("GET {new}/resourceclaims"),
+            format!("PUT {new}/{one}"),
+        ]
+    );
+    let bodies: Vec<String> = server.seen.lock().iter().map(|s| s.body.clone()).collect();
+    assert_eq!(
+        bodies[5],
+        r#"{"apiVersion":"resource.k8s.io/v1beta2","kind":"ResourceClaim","spec":{"a":1.5}}"#
+    );
+    assert_eq!(bodies[6], r#"{"metadata":{}}"#);
+    assert!(
+        bodies[10].contains(r#""resource.k8s.io/v1""#),
+        "{}",
+        bodies[10]
+    );
+}
+
+#[tokio::test]
+async fn a_type_that_no_version_has_stays_missing() {
+    let missing = || Step::Answer(404, "");
+    let server = Server::playing([missing(), missing(), missing(), missing()]);
+    let client = server.client(0.0);
+    let claims = Target {
+        name: None,
+        ..CLAIM
+    };
+    let pods = client.list(PODS_OF_SHOP, "").await.unwrap_err();
+    let error = client.list(claims, "").await.unwrap_err();
+    assert!(error.is_not_found() && pods.is_not_found());
+    assert_eq!(
+        error.request(),
+        "GET /apis/resource.k8s.io/v1/namespaces/shop/resourceclaims"
+    );
+    assert_eq!(server.lines().len(), 4);
 }

@@ -103,7 +103,7 @@ pub fn effect(name: &str) -> Option<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Gate;
+    use crate::{Gate, Release};
 
     #[test]
     fn the_gates_that_are_read_exist() {
@@ -115,7 +115,9 @@ mod tests {
 
     #[test]
     fn no_gate_lets_a_sync_act_on_an_old_cache() {
-        let names = Gate::all().iter().map(|gate| gate.name);
+        let known = Gate::all().iter();
+        let known = known.filter(|gate| gate.at(Release::NEWEST).is_some());
+        let names = known.map(|gate| gate.name);
         for name in names.filter(|name| name.starts_with("StaleControllerConsistency")) {
             assert_eq!(effect(name), Some(Always(true, OWN_WRITES)), "{name}");
         }

@@ -59,6 +59,13 @@ impl ResourceType {
             || self.plural == VOLUME_ATTRIBUTES_CLASSES.plural
     }
 
+    /// The other versions in which releases serve the type, best first; empty if there are none, or
+    /// if this is not the version that controllers name.
+    pub fn other_versions(&self) -> &'static [&'static str] {
+        let named = SERVED_DIFFERENTLY.iter().find(|named| named.0 == self);
+        named.map_or(&[], |(_, others)| others)
+    }
+
     /// `v1` or `apps/v1`, as in `apiVersion`.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {
@@ -78,6 +85,21 @@ impl fmt::Display for ResourceType {
         }
     }
 }
+
+/// Types whose version depends on the release, as controllers name them, and the other versions with
+/// the same fields, as far as controllers use them.
+///
+/// Upstream: `k8s.io/api` of 1.33 to 1.37.
+static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 8] = [
+    (&POD_GROUPS, &["v1alpha3"]),
+    (&POD_CERTIFICATE_REQUESTS, &["v1", "v1alpha1"]),
+    (&STORAGE_VERSION_MIGRATIONS, &["v1"]),
+    (&VOLUME_ATTRIBUTES_CLASSES, &["v1beta1"]),
+    (&RESOURCE_CLAIMS, &["v1beta2"]),
+    (&RESOURCE_CLAIM_TEMPLATES, &["v1beta2"]),
+    (&RESOURCE_SLICES, &["v1beta2"]),
+    (&DEVICE_CLASSES, &["v1beta2"]),
+];
 
 /// The API group of dynamic resource allocation.
 const DEVICES: &str = "resource.k8s.io";

@@ -126,6 +126,13 @@ mod tests {
             ("JobManagedBy", 35, Some((true, true)), false),
             ("DRADeviceTaintRules", 34, None, false),
             ("DRADeviceTaintRules", 35, Some((false, false)), false),
+            ("MaxUnavailableStatefulSet", 36, Some((false, false)), false),
+            ("MaxUnavailableStatefulSet", 37, Some((true, false)), false),
+            ("HPAConfigurableTolerance", 37, Some((true, true)), false),
+            ("EvictionRequestAPI", 36, None, false),
+            ("EvictionRequestAPI", 37, Some((false, false)), false),
+            ("JobSuccessPolicy", 36, Some((true, true)), false),
+            ("JobSuccessPolicy", 37, Some((true, true)), true),
             ("PodIndexLabel", 34, Some((true, true)), false),
             ("PodIndexLabel", 35, Some((true, true)), true),
         ];

@@ -233,21 +233,21 @@ async fn the_best_served_version_is_used() {
     let with = list(&["clustertrustbundles"]);
     let without = list(&["podcertificaterequests"]);
     let missing = answered(404, "NotFound");
-    // (beta, alpha, version)
+    // (v1beta1, v1, v1alpha1, version)
     let cases = [
-        (with.clone(), with.clone(), Some(Version::Beta)),
-        (without.clone(), with.clone(), Some(Version::Alpha)),
-        (missing.clone(), with, Some(Version::Alpha)),
-        (missing.clone(), without, None),
-        (missing.clone(), missing.clone(), None),
+        (&with, &without, &with, Some(Version::Beta)),
+        (&without, &without, &with, Some(Version::Alpha)),
+        (&missing, &without, &with, Some(Version::Alpha)),
+        (&missing, &with, &missing, Some(Version::Beta)),
+        (&missing, &without, &without, None),
+        (&missing, &missing, &missing, None),
     ];
-    for (beta, alpha, expected) in cases {
+    for (beta, stable, alpha, expected) in cases {
+        let versions = [("/v1beta1", beta), ("/v1", stable), ("/v1alpha1", alpha)];
+        let versions = versions.map(|(path, answer)| (path, answer.clone()));
         let answers = move |call: &str| {
-            if call.contains("beta") {
-                beta.clone()
-            } else {
-                alpha.clone()
-            }
+            let served = versions.iter().find(|(path, _)| call.ends_with(path));
+            served.expect("a known version").1.clone()
         };
         let found = served_version(&client(&Calls::default(), answers))
             .await

@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 
 use steersman_objects::Object;
 
+use steersman_options::features::{FeatureGates, Gate};
+
 use crate::informer::InformerFactory;
 use crate::owner::ByController;
 use crate::rbac::Rule;
@@ -17,6 +19,8 @@ use crate::rbac::Rule;
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
     rule: Rule,
+    /// The feature gate that the read needs.
+    gate: Option<Gate>,
     watch: fn(&InformerFactory),
 }
 
@@ -26,6 +30,7 @@ impl Read {
         let watch = |informers: &InformerFactory| drop(informers.shared::<O>());
         Self {
             rule: Inform::<O>::RULE,
+            gate: None,
             watch,
         }
     }
@@ -37,7 +42,16 @@ impl Read {
         };
         Self {
             rule: Inform::<O>::RULE,
+            gate: None,
             watch,
+        }
+    }
+
+    /// The same, only with the feature gate `gate`. The right does not depend on it.
+    pub const fn with(self, gate: Gate) -> Self {
+        Self {
+            gate: Some(gate),
+            ..self
         }
     }
 
@@ -47,6 +61,7 @@ impl Read {
     pub const fn listed<O: Object>() -> Self {
         Self {
             rule: Inform::<O>::RULE,
+            gate: None,
             watch: |_| {},
         }
     }
@@ -56,9 +71,12 @@ impl Read {
         self.rule
     }
 
-    /// Requests the cache with its indexes from `informers`. A second call has no effect.
-    pub fn watch(&self, informers: &InformerFactory) {
-        (self.watch)(informers);
+    /// Requests the cache with its indexes from `informers`, unless its gate is off. A second call has
+    /// no effect.
+    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
+        if self.gate.is_none_or(|gate| features.is_on(gate)) {
+            (self.watch)(informers);
+        }
     }
 }
 

@@ -105,23 +105,24 @@ fn merge(value: &mut Value, patch: &Value) {
     }
 }
 
-/// A body without UIDs, versions and times. Managers and the lines of errors have an order.
+/// A body without UIDs, versions, times and random addresses. Managers and the lines of errors have an
+/// order.
 fn masked(mut body: Value) -> Value {
     if body["kind"] == "Status" {
-        let mut lines: Vec<&str> = body["message"]
-            .as_str()
-            .unwrap_or_default()
-            .lines()
-            .collect();
+        let message = without_addresses(body["message"].as_str().unwrap_or_default());
+        let mut lines: Vec<&str> = message.lines().collect();
         lines.sort_unstable();
         let mut causes: Vec<String> = body["details"]["causes"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(Value::to_string)
+            .map(|cause| without_addresses(&cause.to_string()))
             .collect();
         causes.sort_unstable();
         return json!({"reason": body["reason"], "message": lines, "causes": causes});
+    }
+    if body["kind"] == "Service" {
+        mask_addresses(&mut body["spec"]);
     }
     if let Some(metadata) = body["metadata"].as_object_mut() {
         for field in ["uid", "resourceVersion", "creationTimestamp"] {
@@ -147,6 +148,52 @@ fn masked(mut body: Value) -> Value {
         }
     }
     body
+}
+
+/// The first bytes of all addresses of Services. `ControlPlane` configures them.
+const SERVICE_NETWORK: &str = "10.96.";
+
+/// Masks the addresses and ports of a Service's spec that a server assigns at random.
+fn mask_addresses(spec: &mut Value) {
+    let mask = |value: &mut Value| {
+        if value
+            .as_str()
+            .is_some_and(|address| address.starts_with(SERVICE_NETWORK))
+        {
+            *value = json!("ADDRESS");
+        }
+    };
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
+    if let Some(address) = fields.get_mut("clusterIP") {
+        mask(address);
+    }
+    if let Some(addresses) = fields.get_mut("clusterIPs").and_then(Value::as_array_mut) {
+        addresses.iter_mut().for_each(mask);
+    }
+    if let Some(port) = fields.get_mut("healthCheckNodePort") {
+        *port = json!("PORT");
+    }
+    let ports = fields.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if let Some(port) = port.get_mut("nodePort") {
+            *port = json!("PORT");
+        }
+    }
+}
+
+/// A text with a mark in place of each address of a Service.
+fn without_addresses(text: &str) -> String {
+    let mut parts = text.split(SERVICE_NETWORK);
+    let mut masked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        masked.push_str("ADDRESS");
+        masked.push_str(
+            part.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.'),
+        );
+    }
+    masked
 }
 
 /// The places at which two values differ.
@@ -187,5 +234,38 @@ fn walk(path: &str, real: &Value, embedded: &Value, found: &mut Vec<String>) {
             }
         }
         (a, b) => found.push(format!("{path}: real {a}, embedded {b}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_addresses_of_services_are_equal() {
+        let service = |address: &str, port: u16| {
+            let spec = json!({
+                "clusterIP": address, "clusterIPs": [address, "fd00::1"], "healthCheckNodePort": port,
+                "ports": [{"port": 80, "nodePort": port}, {"port": 81}],
+            });
+            json!({"kind": "Service", "metadata": {"name": "s"}, "spec": spec})
+        };
+        let one = masked(service("10.96.1.2", 30_001));
+        assert_eq!(one, masked(service("10.96.200.31", 30_999)));
+        assert_ne!(one, masked(service("None", 30_001)));
+        let mut fewer = service("10.96.1.2", 30_001);
+        fewer["spec"]["clusterIPs"] = json!(["10.96.1.2"]);
+        assert_ne!(one, masked(fewer));
+    }
+
+    #[test]
+    fn random_addresses_in_errors_are_equal() {
+        let status = |address: &str| {
+            let message =
+                format!("spec.clusterIPs: Invalid value: [\"{address}\"]: may not change once set");
+            json!({"kind": "Status", "message": message, "details": {"causes": [{"message": message}]}})
+        };
+        assert_eq!(masked(status("10.96.1.2")), masked(status("10.96.200.31")));
+        assert_ne!(masked(status("10.96.1.2")), masked(status("None")));
     }
 }

@@ -55,6 +55,7 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
             same_sources(object);
         }
         "Pod" => tolerate_node_loss(object),
+        "ServiceAccount" => keep_names_of_secrets(object),
         "Service" => {
             linked_cluster_ips(object, old);
             ip_families(object);
@@ -108,6 +109,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
             same_sources(object);
         }
         "Pod" => pod(object),
+        "ServiceAccount" => keep_names_of_secrets(object),
         "Service" => {
             cluster_ips(object);
             ip_families(object);
@@ -295,6 +297,20 @@ fn job_identity(job: &mut Value, shares_labels: bool) {
     if shares_labels {
         let labels = job["spec"]["template"]["metadata"]["labels"].clone();
         object_at(job, &["metadata"]).insert("labels".to_owned(), labels);
+    }
+}
+
+/// References to Secrets of a ServiceAccount have only names.
+///
+/// Upstream: `cleanSecretReferences` in `pkg/registry/core/serviceaccount`.
+fn keep_names_of_secrets(account: &mut Value) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for fields in secrets
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        fields.retain(|field, _| field == "name");
     }
 }
 

@@ -409,3 +409,16 @@ fn kinds_of_other_components_get_defaults() {
         );
     }
 }
+
+#[test]
+fn service_accounts_keep_the_names_of_their_secrets() {
+    let secrets = json!([{"name": "a", "namespace": "other", "kind": "Secret"}, {"name": "b"}]);
+    let sent = json!({"metadata": {"name": "s"}, "secrets": secrets});
+    let kept = json!([{"name": "a"}, {"name": "b"}]);
+    let mut created = sent.clone();
+    on_create("ServiceAccount", &mut created, |_| {});
+    assert_eq!(created["secrets"], kept);
+    let mut updated = sent.clone();
+    on_update("ServiceAccount", &mut updated, &created);
+    assert_eq!(updated["secrets"], kept);
+}

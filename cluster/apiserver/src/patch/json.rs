@@ -1,6 +1,5 @@
 //! JSON patch (RFC 6902) with the deviations of `evanphx/json-patch`, the library of upstream.
 
-use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
 
 use super::PatchError;
@@ -9,29 +8,185 @@ use crate::schema::decode::json_type;
 /// Most operations of one patch; upstream's limit.
 pub const MAX_OPERATIONS: usize = 10_000;
 
+/// Letters that Go's encoder writes as escapes, safe inside of HTML.
+const HTML: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+
 /// Applies all operations, or none. Failing and unknown operations give the client the same
 /// message, as upstream's do.
 pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
+    json_as_sent(object, patch, "")
+}
+
+/// The same for a patch with the text `sent`. A `test` compares texts as they are written in JSON, so
+/// it fails for letters like `<` that the client did not escape.
+pub(crate) fn json_as_sent(
+    object: &mut Value,
+    patch: &Value,
+    sent: &str,
+) -> Result<(), PatchError> {
     let operations = operations(patch)?;
-    let rejected = || {
-        PatchError::Failed(
-            "the server rejected our request due to an error in our request".to_owned(),
-        )
-    };
     if operations.len() > MAX_OPERATIONS {
         let given = operations.len();
         return Err(PatchError::TooLarge(format!(
             "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {given}"
         )));
     }
-    let Patch(operations) = serde_json::from_value(patch.clone()).map_err(|_| rejected())?;
+    let same = Sameness {
+        without_html: sent.contains(HTML),
+    };
     let mut result = object.clone();
     for operation in operations {
-        let operation = replace_or_add(&result, operation);
-        json_patch::patch(&mut result, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
+        apply(&mut result, operation, same).ok_or_else(|| {
+            PatchError::Failed(
+                "the server rejected our request due to an error in our request".to_owned(),
+            )
+        })?;
     }
     *object = result;
     Ok(())
+}
+
+/// Applies one operation; `None` if it fails. A missing value is null.
+fn apply(document: &mut Value, operation: &Value, same: Sameness) -> Option<()> {
+    let path = operation.get("path")?.as_str()?;
+    let value = operation.get("value").unwrap_or(&Value::Null);
+    match operation.get("op")?.as_str()? {
+        "add" => add(document, path, value.clone()),
+        "remove" => remove(document, path),
+        "replace" if path.is_empty() => {
+            let is_container = value.is_object() || value.is_array();
+            is_container.then(|| *document = value.clone())
+        }
+        "replace" => {
+            let (holder, key) = holder(document, path)?;
+            match holder {
+                // Unlike the RFC, a missing member is added.
+                Value::Object(fields) => drop(fields.insert(key, value.clone())),
+                Value::Array(items) => {
+                    let at = place(&key, items.len())?;
+                    items[at] = value.clone();
+                }
+                _ => return None,
+            }
+            Some(())
+        }
+        "move" => {
+            let from = operation.get("from")?.as_str()?;
+            let moved = get(document, from)?;
+            remove(document, from)?;
+            add(document, path, moved)
+        }
+        "copy" => {
+            let from = operation.get("from")?.as_str()?;
+            let copied = get(document, from)?;
+            add(document, path, copied)
+        }
+        "test" if path.is_empty() => same.holds(document, value).then_some(()),
+        "test" => same.holds(&get(document, path)?, value).then_some(()),
+        _ => None,
+    }
+}
+
+fn add(document: &mut Value, path: &str, value: Value) -> Option<()> {
+    let (holder, key) = holder(document, path)?;
+    match holder {
+        Value::Object(fields) => drop(fields.insert(key, value)),
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = place(&key, items.len() + 1)?;
+            items.insert(at, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(document: &mut Value, path: &str) -> Option<()> {
+    let (holder, key) = holder(document, path)?;
+    match holder {
+        Value::Object(fields) => fields.remove(&key).map(drop),
+        Value::Array(items) => {
+            let at = place(&key, items.len())?;
+            items.remove(at);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+/// The value at a path. A missing member is null, and a missing element fails.
+fn get(document: &mut Value, path: &str) -> Option<Value> {
+    let (holder, key) = holder(document, path)?;
+    match holder {
+        Value::Object(fields) => Some(fields.get(&key).cloned().unwrap_or_default()),
+        Value::Array(items) => Some(items[place(&key, items.len())?].clone()),
+        _ => None,
+    }
+}
+
+/// The object or list that holds the value at a path, and the last step of the path.
+fn holder<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let mut steps: Vec<String> = path.split('/').skip(1).map(unescaped).collect();
+    let key = steps.pop()?;
+    let mut holder = document;
+    for step in steps {
+        holder = match holder {
+            Value::Object(fields) => fields.get_mut(&step)?,
+            Value::Array(items) => {
+                let at = place(&step, items.len())?;
+                &mut items[at]
+            }
+            _ => return None,
+        };
+    }
+    (holder.is_object() || holder.is_array()).then_some((holder, key))
+}
+
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// The position for an index below `count`. Negative ones count from the end.
+fn place(index: &str, count: usize) -> Option<usize> {
+    let index: i64 = index.parse().ok()?;
+    let at = match index {
+        0.. => usize::try_from(index).ok()?,
+        _ => count.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+    };
+    (at < count).then_some(at)
+}
+
+/// The comparison of a `test`.
+#[derive(Clone, Copy)]
+struct Sameness {
+    /// Texts with letters of [`HTML`] differ from those of the server, which escapes them.
+    without_html: bool,
+}
+
+impl Sameness {
+    fn holds(self, found: &Value, wanted: &Value) -> bool {
+        match (found, wanted) {
+            (Value::Object(found), Value::Object(wanted)) => {
+                found.len() == wanted.len()
+                    && found.iter().all(|(key, found)| {
+                        wanted
+                            .get(key)
+                            .is_some_and(|wanted| self.holds(found, wanted))
+                    })
+            }
+            (Value::Array(found), Value::Array(wanted)) => {
+                found.len() == wanted.len()
+                    && found
+                        .iter()
+                        .zip(wanted)
+                        .all(|(found, wanted)| self.holds(found, wanted))
+            }
+            (Value::String(text), Value::String(wanted)) => {
+                text == wanted && !(self.without_html && text.contains(HTML))
+            }
+            _ => found == wanted,
+        }
+    }
 }
 
 /// Why an operation does not apply, in the words of upstream's library.
@@ -80,7 +235,8 @@ fn reason(object: &Value, operation: &Value) -> Unapplied {
         "move" | "copy" => from,
         _ => path,
     };
-    let Some((holder, key)) = holder(object, source) else {
+    let mut object = object.clone();
+    let Some((holder, key)) = holder(&mut object, source) else {
         return missing(match kind {
             "add" | "remove" => format!("doc is missing path: \"{path}\""),
             "test" => format!("is missing path: {path}"),
@@ -106,14 +262,6 @@ fn reason(object: &Value, operation: &Value) -> Unapplied {
     }
 }
 
-/// The object or list that holds the value at a path, and the last step of the path.
-fn holder<'a>(object: &'a Value, path: &str) -> Option<(&'a Value, String)> {
-    let (parent, key) = path.rsplit_once('/')?;
-    let holder = object.pointer(parent)?;
-    let key = key.replace("~1", "/").replace("~0", "~");
-    (holder.is_object() || holder.is_array()).then_some((holder, key))
-}
-
 /// The value under a key. The error is about an index that a list does not have.
 fn found<'a>(holder: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
     let Value::Array(items) = holder else {
@@ -122,32 +270,12 @@ fn found<'a>(holder: &'a Value, key: &str) -> Result<Option<&'a Value>, String> 
     let index: i64 = key
         .parse()
         .map_err(|_| format!("strconv.Atoi: parsing {key:?}: invalid syntax"))?;
-    let place = usize::try_from(index).ok();
-    match place.and_then(|place| items.get(place)) {
-        Some(item) => Ok(Some(item)),
+    match place(key, items.len()) {
+        Some(at) => Ok(Some(&items[at])),
         None => Err(format!(
             "Unable to access invalid index: {index}: invalid index referenced"
         )),
     }
-}
-
-/// `replace` of a missing member becomes `add`, if the parent object exists. Upstream's library
-/// accepts such a `replace`, although the RFC forbids it.
-fn replace_or_add(object: &Value, operation: PatchOperation) -> PatchOperation {
-    let PatchOperation::Replace(replace) = operation else {
-        return operation;
-    };
-    let path = replace.path.as_str();
-    let holder = path
-        .rsplit_once('/')
-        .and_then(|(holder, _)| object.pointer(holder));
-    if holder.is_some_and(Value::is_object) && object.pointer(path).is_none() {
-        return PatchOperation::Add(AddOperation {
-            path: replace.path,
-            value: replace.value,
-        });
-    }
-    PatchOperation::Replace(replace)
 }
 
 /// The list of operations, after a check that each one is an object.
@@ -190,6 +318,51 @@ mod tests {
             object,
             json!({"a": {"y/z": "q", "new": 1}, "list": [2, 3], "b": 2, "c": 2})
         );
+    }
+
+    #[test]
+    fn a_missing_value_is_null() {
+        let cases = [
+            (
+                json!([{"op": "add", "path": "/b"}]),
+                json!({"a": 1, "l": [1, 2], "b": null}),
+            ),
+            (
+                json!([{"op": "replace", "path": "/a"}]),
+                json!({"a": null, "l": [1, 2]}),
+            ),
+            (
+                json!([{"op": "test", "path": "/b"}]),
+                json!({"a": 1, "l": [1, 2]}),
+            ),
+            (
+                json!([{"op": "copy", "from": "/x", "path": "/b"}]),
+                json!({"a": 1, "l": [1, 2], "b": null}),
+            ),
+            (
+                json!([{"op": "remove", "path": "/l/-1"}]),
+                json!({"a": 1, "l": [1]}),
+            ),
+            (
+                json!([{"op": "add", "path": "/l/-1", "value": 3}]),
+                json!({"a": 1, "l": [1, 2, 3]}),
+            ),
+        ];
+        for (patch, expected) in cases {
+            let mut object = json!({"a": 1, "l": [1, 2]});
+            super::json(&mut object, &patch).unwrap();
+            assert_eq!(object, expected, "{patch}");
+        }
+        let test = json!([{"op": "test", "path": "/a"}]);
+        assert!(super::json(&mut json!({"a": 1}), &test).is_err());
+    }
+
+    #[test]
+    fn a_test_compares_texts_as_they_are_written() {
+        let test = json!([{"op": "test", "path": "/a", "value": {"t": "<x>"}}]);
+        let apply = |sent| json_as_sent(&mut json!({"a": {"t": "<x>"}}), &test, sent);
+        assert!(apply(r#"[{"value":{"t":"\u003cx\u003e"}}]"#).is_ok());
+        assert!(apply(r#"[{"value":{"t":"<x>"}}]"#).is_err());
     }
 
     #[test]

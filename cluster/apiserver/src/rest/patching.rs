@@ -30,6 +30,8 @@ enum Kind {
 pub(super) struct Patch {
     kind: Kind,
     patch: Value,
+    /// The text of a JSON patch.
+    sent: String,
     /// Paths of duplicate keys in the patch.
     pub(super) duplicate_keys: Vec<String>,
 }
@@ -43,7 +45,8 @@ impl Patch {
             "application/strategic-merge-patch+json" => Kind::Strategic,
             _ => return Err(Status::unsupported_patch()),
         };
-        let (patch, duplicate_keys) = duplicates::parse(&String::from_utf8_lossy(body))
+        let text = String::from_utf8_lossy(body);
+        let (patch, duplicate_keys) = duplicates::parse(&text)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
         if kind != Kind::Json {
             patch::check_object(&patch).map_err(status_of)?;
@@ -51,6 +54,10 @@ impl Patch {
         Ok(Self {
             kind,
             patch,
+            sent: match kind {
+                Kind::Json => text.into_owned(),
+                Kind::Merge | Kind::Strategic => String::new(),
+            },
             duplicate_keys,
         })
     }
@@ -66,7 +73,7 @@ impl Patch {
     /// Applies the patch. On an error `object` may be in any state.
     pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
         let applied = match self.kind {
-            Kind::Json => patch::json(object, &self.patch),
+            Kind::Json => patch::json_as_sent(object, &self.patch, &self.sent),
             Kind::Merge => {
                 patch::merge(object, &self.patch);
                 Ok(())

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::create::{label_namespace, place};
+use super::create::{label_namespace, place, with_empties};
 use super::decode::{Strictness, duplicate_field, unknown_field};
 use super::devices::date_taints;
-use super::managers::{self, Tracking};
+use super::managers::{self, Given, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::{Answer, Call, Server, certificates, decode, metadata, owners};
@@ -191,9 +191,10 @@ impl Server {
         let resource = target.resource();
         let part = target.subresource.map(|part| part.name);
         check_identity(target, &new, old, writing)?;
-        let given = managers::take(&mut new);
+        let managed_fields = managers::take(&mut new);
         metadata::carry_over(&mut new, old);
         restore_other_fields(resource, part, &mut new, old);
+        let given = Given::with(managed_fields, resource, &new);
         if part.is_some() && resource.is("CertificateSigningRequest") {
             if part == Some("status") {
                 certificates::keep_decisions(&mut new, old);
@@ -214,7 +215,7 @@ impl Server {
             label_namespace(&mut new);
         }
         let tracking = writing.tracking;
-        self.manage_change(resource, &mut new, old, given, tracking, writing.calls)?;
+        self.manage_change(resource, &mut new, old, &given, tracking, writing.calls)?;
         if part.is_none() {
             self.admit_change(target, &mut new, old);
         }
@@ -255,6 +256,10 @@ impl Server {
             && !errors.contains(&error)
         {
             errors.insert(0, error);
+        } else {
+            errors = with_empties(errors, &new, &given.empties, |sent| {
+                resource.update_errors(part, sent, old)
+            });
         }
         if !errors.is_empty() {
             let name = metadata::text(&new, "name");
@@ -279,7 +284,10 @@ impl Server {
                 origin,
             })?;
         }
-        if part != Some("status") && metadata::generation_grows(resource, &new, old) {
+        let counts_empties = metadata::counts_empties(resource, &new, &given.empties);
+        if part != Some("status")
+            && (counts_empties || metadata::generation_grows(resource, &new, old))
+        {
             metadata::advance_generation(resource, &mut new);
         }
         // Holds the quotas until the commit has counted the change.

@@ -407,7 +407,7 @@ fn a_suspended_job_has_mutable_scheduling() {
         let mut old = job.clone();
         before(&mut old);
         let mut new = old.clone();
-        json_patch::merge(&mut new["spec"]["template"], &change);
+        crate::patch::merge(&mut new["spec"]["template"], &change);
         let mut errors = super::errors::Errors::default();
         super::job::template_update(&new, &old, &mut errors);
         assert_eq!(errors.len() == 0, may, "{why}");

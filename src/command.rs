@@ -42,12 +42,17 @@ pub(crate) fn run_beside(
 ) -> ExitCode {
     panics::install_hook();
     match options::parse(arguments, |line| complain!("{line}")) {
-        Ok(Command::Help) => print(&help::help(&registry, commands)),
+        Ok(Command::Help) => print(&help::help(
+            &registry,
+            commands,
+            help::columns(std::io::stdout()),
+        )),
         Ok(Command::Version(text)) => print(&format!("{text}\n")),
         Ok(Command::Run(options)) => manage(*options, &registry),
         Err(error) => {
             if error.show_usage {
-                complain!("{}", help::usage(&registry, commands));
+                let columns = help::columns(std::io::stderr());
+                complain!("{}", help::usage(&registry, commands, columns));
             }
             complain!("Error: {error}");
             if let Some(flag) = error.suggestion {

@@ -1,7 +1,9 @@
 //! The output of `--help`: flags in sections, in upstream's layout (`k8s.io/component-base/cli`).
 
 use std::fmt::Write;
+use std::os::fd::AsFd;
 
+use rustix::termios::tcgetwinsize;
 use steersman_options::{Flag, Kind, SECTIONS, Value, short_of};
 
 use crate::features;
@@ -13,13 +15,37 @@ server and makes changes that move the current state towards the desired state. 
 kube-controller-manager, and takes its place.
 ";
 
-/// The output of `--help`. `commands` are names and summaries of subcommands.
-pub(crate) fn help(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
-    format!("{ABOUT}\n{}", usage(registry, commands))
+/// The least width of a column of text that is easy to read.
+const LEAST: usize = 24;
+/// Indent of texts below their flag, if there is no room beside it.
+const BELOW: usize = 16;
+
+/// The width of a terminal; `None` for a file or a pipe.
+pub(crate) fn columns(output: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(output).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// The output of `--help`. `commands` are names and summaries of subcommands. With `columns`, texts
+/// are wrapped, as upstream does on a terminal.
+pub(crate) fn help(
+    registry: &ControllerRegistry,
+    commands: &[(&str, &str)],
+    columns: Option<usize>,
+) -> String {
+    let about = match columns {
+        Some(columns) => wrapped(&ABOUT.replace('\n', " "), 0, columns) + "\n",
+        None => ABOUT.to_owned(),
+    };
+    format!("{about}\n{}", usage(registry, commands, columns))
 }
 
 /// The usage text, which is also printed before an error about a flag.
-pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
+pub(crate) fn usage(
+    registry: &ControllerRegistry,
+    commands: &[(&str, &str)],
+    columns: Option<usize>,
+) -> String {
     let mut text = "Usage:\n  steersman [flags]\n".to_owned();
     if !commands.is_empty() {
         text.push_str("  steersman [command]\n\nAvailable commands:\n\n");
@@ -29,6 +55,10 @@ pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) ->
             .max()
             .unwrap_or(0);
         for (name, about) in commands {
+            let about = match columns {
+                Some(columns) => wrapped(about, width + 5, columns),
+                None => (*about).to_owned(),
+            };
             let _ = writeln!(text, "  {name:width$}   {about}");
         }
         text.push_str("\nUse \"steersman help [command]\" for more about a command.\n");
@@ -43,10 +73,51 @@ pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) ->
         let width = lines.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
         let _ = write!(text, "\n{title} flags:\n\n");
         for (left, right) in lines {
-            let _ = writeln!(text, "{left:width$}   {right}");
+            let right = match columns {
+                Some(columns) => wrapped(&right, width + 3, columns),
+                None => right,
+            };
+            let _ = if right.starts_with('\n') {
+                writeln!(text, "{left}{right}")
+            } else {
+                writeln!(text, "{left:width$}   {right}")
+            };
         }
     }
     text
+}
+
+/// `text` in lines of at most `columns`, for a place that begins at column `indent`. Below it, if
+/// too little room is beside it. Longer words stay whole.
+fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let is_below = columns < indent + LEAST;
+    let mut result = String::new();
+    let mut indent = indent;
+    if is_below {
+        indent = BELOW;
+        let _ = write!(result, "\n{:BELOW$}", "");
+    }
+    let mut at = indent;
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 {
+            let _ = write!(result, "\n{:indent$}", "");
+            at = indent;
+        }
+        for word in line.split_whitespace() {
+            let length = word.chars().count();
+            if at > indent && at + 1 + length > columns {
+                let _ = write!(result, "\n{:indent$}", "");
+                at = indent;
+            }
+            if at > indent {
+                result.push(' ');
+                at += 1;
+            }
+            result.push_str(word);
+            at += length;
+        }
+    }
+    result
 }
 
 /// The left column: short form, name and type of the value.
@@ -118,7 +189,7 @@ mod tests {
 
     #[test]
     fn sections_names_and_defaults_have_upstreams_layout() {
-        let text = help(&ControllerRegistry::builtin(), &[]);
+        let text = help(&ControllerRegistry::builtin(), &[], None);
         let expected = [
             "\nUsage:\n  steersman [flags]\n\nDebugging flags:\n\n",
             "\n      --leader-elect                                       run leader election before the controllers (default true)\n",
@@ -140,12 +211,45 @@ mod tests {
         let text = usage(
             &ControllerRegistry::empty(),
             &[("a", "Begins."), ("bcd", "Ends.")],
+            None,
         );
         assert!(
             text.contains(
                 "\n  steersman [command]\n\nAvailable commands:\n\n  a     Begins.\n  bcd   Ends.\n"
             ),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn on_a_terminal_no_line_is_wider() {
+        let commands = [("check", "Says before a swap what would fail.")];
+        for columns in [60, 80, 120] {
+            let text = help(&ControllerRegistry::builtin(), &commands, Some(columns));
+            for line in text.lines().filter(|line| line.chars().count() > columns) {
+                // A word such as the name of a gate has no place to break.
+                assert_eq!(line.split_whitespace().count(), 1, "{columns}: {line}");
+            }
+        }
+        let wide = help(&ControllerRegistry::builtin(), &commands, None);
+        let narrow = help(&ControllerRegistry::builtin(), &commands, Some(80));
+        let words = |text: &str| {
+            let words = text.split_whitespace().map(str::to_owned);
+            words.collect::<Vec<_>>()
+        };
+        assert_eq!(words(&wide), words(&narrow));
+    }
+
+    #[test]
+    fn texts_stand_beside_their_flag_or_below_it() {
+        assert_eq!(wrapped("one two three", 4, 28), "one two three");
+        assert_eq!(
+            wrapped("aaaaaaaaaa bbbbbbbbbb cccccccccc\n   d", 4, 28),
+            "aaaaaaaaaa bbbbbbbbbb\n    cccccccccc\n    d"
+        );
+        assert_eq!(
+            wrapped("aaaaaaaaaa bbbbbbbbbb cccccccccc", 30, 40),
+            "\n                aaaaaaaaaa bbbbbbbbbb\n                cccccccccc"
         );
     }
 }

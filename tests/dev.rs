@@ -48,6 +48,41 @@ fn replica_sets_are_available_when_all_their_pods_are() {
 }
 
 #[test]
+fn warnings_of_the_server_are_shown() {
+    let manifest = "apiVersion: v1\nkind: Endpoints\nmetadata: {name: old}\nsubsets: []\n";
+    let (status, said) = once(manifest, "15s");
+    assert_eq!(status, Some(0), "{said}");
+    let line = "Warning: Endpoints \"old\": v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    assert!(said.lines().any(|one| one == line), "{said}");
+}
+
+#[test]
+fn an_object_that_a_program_would_have_made_may_be_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("manifest.yaml");
+    let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: redis}\nspec:\n  containers:\n  - name: c\n    image: i\n    \
+                    env: [{name: P, valueFrom: {secretKeyRef: {name: argocd-redis, key: auth}}}]\n";
+    std::fs::write(&file, manifest).unwrap();
+    let run = |timeout: &str, more: &[&str]| {
+        let file = file.to_str().unwrap();
+        let flags = ["dev", "--once", "--latency=0s", timeout, "--apply", file];
+        let output = output(&[&flags, more].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
+    let (status, said) = run("--timeout=3s", &[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("argocd-redis"), "{said}");
+    let (status, said) = run("--timeout=30s", &["--missing-ok", "secret/argocd-redis"]);
+    assert_eq!(status, Some(0), "{said}");
+    let line = "made secret default/argocd-redis in place of a program, with the keys {\"auth\"}";
+    assert!(said.contains(line), "{said}");
+    let (status, said) = run("--timeout=3s", &["--missing-ok", "pod/a"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("secret/NAME or configmap/NAME"), "{said}");
+}
+
+#[test]
 fn the_outcome_is_a_document_for_programs_and_gone_jobs_count() {
     let template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}";
     let job = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";

@@ -3,9 +3,15 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
+
+/// Tests run in parallel, and several may write one page.
+static PAGES: Mutex<()> = Mutex::new(());
+
 /// Asserts that the part of `page` after `mark` is `wanted`, up to the mark `end`. If `UPDATE_DOCS`
 /// is set, writes it instead.
 pub(crate) fn keep_part(page: &str, mark: &str, wanted: &str) {
+    let _pages = PAGES.lock();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let text = std::fs::read_to_string(&path).unwrap();
     let mark = format!("<!-- {mark}: kept true by a test -->\n");

@@ -39,6 +39,7 @@ mod page;
 mod parity;
 mod program;
 mod release;
+mod releases;
 mod replicas;
 mod scenes;
 mod service_accounts;

@@ -241,6 +241,10 @@ struct Served {
 
 impl Served {
     fn start(secured: &Secured) -> Self {
+        Self::start_with(secured, &[])
+    }
+
+    fn start_with(secured: &Secured, flags: &[&str]) -> Self {
         let file = |name: &str| secured.home.path().join(name).display().to_string();
         // The manager knows tokens of the API server, and no certificates of its authority.
         let user = User::new("jane", ["system:masters"]);
@@ -263,6 +267,7 @@ impl Served {
             "--manager-port",
             &secured.address.port().to_string(),
         ])
+        .args(flags)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -277,18 +282,20 @@ impl Served {
 
     /// Status and body of the answer to a request with this `Host`.
     fn ask(&self, method: &str, path: &str, host: &str) -> (u16, String) {
+        let (head, body) = self.exchange(&format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n"));
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+    }
+
+    /// Head and body of the answer to a request with these lines.
+    fn exchange(&self, lines: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let request = format!("{lines}connection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (
-            head.split(' ').nth(1).unwrap().parse().unwrap(),
-            body.to_owned(),
-        )
+        (head.to_lowercase(), body.to_owned())
     }
 }
 
@@ -356,6 +363,93 @@ async fn steersman_ui_shows_objects_without_a_leader_that_has_the_page() {
         assert!(body.contains("--ui"), "{body}");
     });
     secured.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_pages_of_an_allowed_origin_read_what_steersman_ui_serves() {
+    let secured = Secured::start(cluster().await, &[]).await;
+    tokio::task::block_in_place(|| {
+        let allowed = "https://headlamp.example.com";
+        let asked_by = |page: &Served, origin: &str| {
+            let host = &page.address;
+            let path = "/debug/ui/stuck/jobs/shop/import";
+            page.exchange(&format!(
+                "GET {path} HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\n"
+            ))
+        };
+        let page = Served::start_with(&secured, &["--allow-origin", allowed]);
+        let (head, body) = asked_by(&page, allowed);
+        assert!(
+            head.contains(&format!("access-control-allow-origin: {allowed}\r\n")),
+            "{head}"
+        );
+        assert!(head.contains("vary: origin"), "{head}");
+        assert_eq!(parsed(&body)["answers"][0]["object"]["name"], "import");
+        for other in ["https://evil.example.com", "null"] {
+            let (head, _) = asked_by(&page, other);
+            assert!(!head.contains("access-control"), "{other}: {head}");
+        }
+        let (head, _) = asked_by(&Served::start(&secured), allowed);
+        assert!(!head.contains("access-control"), "{head}");
+    });
+    secured.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steersman_ui_leaves_a_leader_that_stands_by() {
+    let cluster = cluster().await;
+    let here = gethostname::gethostname().into_string().unwrap();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
+        "spec": {"holderIdentity": format!("{here}_other"), "leaseDurationSeconds": 3600,
+            "acquireTime": "2126-01-01T00:00:00.000000Z", "renewTime": "2126-01-01T00:00:00.000000Z"},
+    });
+    cluster.create(lease).await.unwrap();
+    let mut secured = Secured::start(cluster, &["--ui"]).await;
+    secured
+        .program
+        .wait_for_line("Attempting to acquire leader lease");
+    let page = tokio::task::block_in_place(|| Served::start(&secured));
+    let view = || {
+        tokio::task::block_in_place(|| {
+            parsed(&page.ask("GET", "/debug/ui/leadership", &page.address).1)
+        })
+    };
+    // The command finds a manager on this machine, as the Lease tells, and it does not lead.
+    let standing_by = view();
+    assert_eq!(standing_by["about"]["leads"], false, "{standing_by}");
+
+    let elsewhere = json!({"spec": {"holderIdentity": "elsewhere_1"}});
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
+    let patch = "application/merge-patch+json";
+    let changed = secured
+        .cluster
+        .call(Method::PATCH, path, patch, elsewhere.to_string())
+        .await;
+    changed.unwrap();
+    let now = view();
+    assert_eq!(now["lease"]["holder"], "elsewhere_1", "{now}");
+    let why = now["withoutLeader"].as_str().unwrap_or_default();
+    assert!(why.contains("elsewhere"), "{now}");
+    drop(page);
+    secured.stop().await;
+}
+
+/// The plugin for Headlamp, as far as it needs no packages.
+#[test]
+fn the_headlamp_plugin_asks_and_shows() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ui/headlamp");
+    let tested = std::process::Command::new("node")
+        .args(["--test", "test/why.mjs"])
+        .current_dir(folder)
+        .output();
+    let Ok(tested) = tested else {
+        crate::support::skip("no Node.js");
+        return;
+    };
+    let said = String::from_utf8_lossy(&tested.stdout);
+    assert!(tested.status.success() && said.contains("pass 6"), "{said}");
 }
 
 /// Stories of people in a real browser. They say so where there is none.

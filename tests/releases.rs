@@ -1,33 +1,12 @@
 //! docs/releases.md agrees with the tables.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::fmt::Write;
-use std::path::Path;
 
-use parking_lot::Mutex;
 use steersman_releases::{ADDED, Effect, GATED, Gate, READ, Release, Spec, Stage};
 
-/// Tests run in parallel, and each may write the page.
-static PAGE: Mutex<()> = Mutex::new(());
+use crate::docs::keep_part;
 
-/// Asserts that the part of the page after `mark` is `wanted`. If `UPDATE_DOCS` is set, writes it.
-fn keep_part(mark: &str, wanted: &str) {
-    let _page = PAGE.lock();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/releases.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let mark = format!("<!-- {mark}: kept true by a test -->\n");
-    let (before, rest) = text.split_once(&mark).unwrap();
-    let (found, after) = rest.split_once("<!-- end -->").unwrap();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, format!("{before}{mark}{wanted}<!-- end -->{after}")).unwrap();
-        return;
-    }
-    assert_eq!(
-        found, wanted,
-        "run this test with UPDATE_DOCS=1 to update docs/releases.md"
-    );
-}
+const PAGE: &str = "docs/releases.md";
 
 /// The known releases, oldest first.
 fn releases() -> impl Iterator<Item = Release> {
@@ -83,7 +62,7 @@ fn the_page_lists_the_gates_that_the_manager_reads() {
         }
         writeln!(table, " {} |", effect(*of_gate)).unwrap();
     }
-    keep_part("gates", &table);
+    keep_part(PAGE, "gates", &table);
 }
 
 #[test]
@@ -106,7 +85,7 @@ fn the_page_lists_the_controllers_of_some_releases() {
         let gates: Vec<_> = gates.map(|gate| format!("`{gate}`")).collect();
         writeln!(table, " {} |", gates.join(", ")).unwrap();
     }
-    keep_part("controllers", &table);
+    keep_part(PAGE, "controllers", &table);
 }
 
 #[test]
@@ -126,5 +105,5 @@ fn the_page_counts_the_gates_of_each_release() {
         )
         .unwrap();
     }
-    keep_part("counts", &table);
+    keep_part(PAGE, "counts", &table);
 }

@@ -22,6 +22,7 @@ use steersman_values::clock::Clock;
 
 use super::control::{Access, Control};
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, Front, manager_config};
+use super::playground::say_warnings;
 use super::{Threads, duration, parent};
 use crate::config::Config;
 use crate::signals::Signals;
@@ -179,7 +180,8 @@ async fn prepare(
     ready: &str,
 ) -> Result<(), ApiServerError> {
     for manifest in manifests {
-        manifest.apply(cluster).await?;
+        let warnings = manifest.apply(cluster).await?;
+        say_warnings(manifest, &warnings, |line| complain!("{line}"));
     }
     writeln!(std::io::stdout(), "{ready}").map_err(ApiServerError::Ready)?;
     std::future::pending().await

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::block::{Block, fitting};
 use super::progress::{Images, Progress, State};
+use super::repeats::Repeats;
 use super::row::{Colour, Columns, cut, facts, image_changes, painted, printable, row};
 
 /// Interval between two draws. A resized terminal looks wrong for at most this time.
@@ -46,6 +47,8 @@ struct Shown {
     workloads: BTreeMap<Workload, Entry>,
     /// Lines to print at the next draw.
     said: Vec<String>,
+    /// Warnings and errors of the log so far.
+    repeats: Repeats,
     block: Block,
     /// Rows and terminal size of the last draw.
     last: (Vec<String>, (u16, u16)),
@@ -123,6 +126,14 @@ impl Display {
     /// Prints a line above the rows.
     pub(super) fn say(&self, line: &str) {
         self.say_in(&mut self.shown(), line.to_owned());
+    }
+
+    /// Prints a line of the log above the rows. Equal errors are counted.
+    fn log(&self, line: &str) {
+        let mut shown = self.shown();
+        if let Some(line) = shown.repeats.shown(line) {
+            self.say_in(&mut shown, line);
+        }
     }
 
     /// Queues a line for the next draw, or prints it at once if nothing is drawn.
@@ -366,7 +377,7 @@ pub(super) struct LogLines(pub(super) Arc<Display>);
 impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        self.0.say(text.strip_suffix('\n').unwrap_or(&text));
+        self.0.log(text.strip_suffix('\n').unwrap_or(&text));
         Ok(bytes.len())
     }
 

@@ -28,6 +28,7 @@ use super::display::{Display, LogLines};
 use super::document::Format;
 use super::duration;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
+use super::missing::MissingOk;
 use super::outcome::{Applied, Caches, Outcome, Unavailable};
 use super::progress::{
     Progress, assess, assess_cron_job, assess_daemon_set, assess_job, assess_stateful_set,
@@ -62,6 +63,10 @@ struct DevArgs {
     /// With --once: how long to wait for that.
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     timeout: GoDuration,
+    /// A Secret or ConfigMap that a program in the manifests would have made, such as
+    /// secret/argocd-redis: if it is missing, it is made with empty values; repeatable.
+    #[arg(long, requires = "apply", value_name = "KIND/NAME")]
+    missing_ok: Vec<MissingOk>,
     /// Open the page about the manager in a browser.
     #[arg(long)]
     open: bool,
@@ -159,9 +164,17 @@ async fn work(
 ) -> Result<(), DevError> {
     let mut refused = Vec::new();
     for manifest in manifests {
-        refused.extend(manifest.apply(cluster).await.err());
+        match manifest.apply(cluster).await {
+            Ok(warnings) => say_warnings(manifest, &warnings, |line| watch.display.say(line)),
+            Err(error) => refused.push(error),
+        }
     }
     ManifestError::all(refused)?;
+    for missing in &args.missing_ok {
+        for line in missing.stand_in(cluster, manifests).await {
+            watch.display.say(&line);
+        }
+    }
     let mut applied = Applied::default();
     for manifest in manifests {
         let key = ObjectKey::new(manifest.namespace(), manifest.name());
@@ -191,6 +204,17 @@ async fn work(
         say!("{}", format.document(&verdicts, cluster, error.as_deref()));
     }
     ended
+}
+
+/// The warnings of the server about one applied object, each as a line.
+pub(super) fn say_warnings(manifest: &Manifest, warnings: &[String], say: impl Fn(&str)) {
+    for warning in warnings {
+        say(&format!(
+            "Warning: {} {:?}: {warning}",
+            manifest.kind(),
+            manifest.name()
+        ));
+    }
 }
 
 /// Waits until the outcome of the applied objects is known, or for the time limit.

@@ -16,7 +16,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use clap::Parser;
 use futures::future::BoxFuture;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use jiff::Timestamp;
@@ -62,6 +62,9 @@ struct Args {
     /// Opens the page in a browser.
     #[arg(long)]
     open: bool,
+    /// Lets pages of this origin read the same, such as Headlamp at https://headlamp.example.com; repeatable.
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    allow_origin: Vec<HeaderValue>,
     /// Kubeconfig file; by default as kubectl.
     #[arg(long)]
     kubeconfig: Option<String>,
@@ -97,6 +100,23 @@ pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Scheme, host and port of a page. `null`, which a frame of any site may have, is none.
+fn origin(text: &str) -> Result<HeaderValue, String> {
+    let form = || "an origin is scheme and host, such as https://headlamp.example.com".to_owned();
+    let parsed: http::Uri = text.parse().map_err(|_| form())?;
+    let scheme = parsed.scheme_str().unwrap_or_default();
+    let authority = parsed.authority().map(http::uri::Authority::as_str);
+    let is_whole = authority.is_some_and(|authority| {
+        matches!(scheme, "http" | "https")
+            && !authority.contains('@')
+            && format!("{scheme}://{authority}") == text
+    });
+    if !is_whole {
+        return Err(form());
+    }
+    HeaderValue::from_str(&text.to_ascii_lowercase()).map_err(|_| form())
 }
 
 /// Serves until a signal.
@@ -187,7 +207,24 @@ struct Cluster {
     streams: stream::Limit,
 }
 
+/// The answer, with the header that lets a page of an allowed origin read it.
 async fn answer(cluster: Arc<Cluster>, request: Request) -> Response {
+    let allowed = cluster.args.allow_origin.clone();
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response = same_for_all(cluster, request).await;
+    if !allowed.is_empty() {
+        let vary = HeaderValue::from_static("origin");
+        response.headers_mut().insert(header::VARY, vary);
+    }
+    if let Some(origin) = origin.filter(|origin| allowed.contains(origin)) {
+        response
+            .headers_mut()
+            .insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    response
+}
+
+async fn same_for_all(cluster: Arc<Cluster>, request: Request) -> Response {
     // A page of another site must not use the rights of this user by a name of its own.
     if !is_loopback(&request) {
         return text(
@@ -284,6 +321,11 @@ impl Remote {
                 if let Some(seen) = leader.unverified() {
                     data["unverified"] = seen.to_string().into();
                 }
+                // A leader that lost the Lease may stand by at the same address.
+                let stands_by = data["about"]["leads"] == false;
+                if stands_by && self.cluster.args.manager.manager.is_none() {
+                    self.cluster.forget(&leader).await;
+                }
                 Ok(data)
             }
             Err(why) => {
@@ -357,5 +399,28 @@ mod tests {
         <Args as clap::CommandFactory>::command().debug_assert();
         let args = Args::try_parse_from(["ui", "--port", "8001", "--open"]).unwrap();
         assert_eq!((args.port, args.open), (8001, true));
+    }
+
+    #[test]
+    fn an_origin_has_scheme_and_host_alone() {
+        for good in ["https://headlamp.example.com", "http://localhost:4466"] {
+            assert_eq!(origin(good).unwrap(), good);
+        }
+        assert_eq!(
+            origin("https://Example.com").unwrap(),
+            "https://example.com"
+        );
+        for bad in [
+            "null",
+            "*",
+            "",
+            "file://",
+            "headlamp.example.com",
+            "https://example.com/",
+            "https://me@example.com",
+            "ftp://example.com",
+        ] {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -314,13 +314,13 @@ impl Manifest {
     }
 
     /// Creates the object, or merges it into the existing one. Unknown fields are errors, as with
-    /// `kubectl apply`.
-    pub async fn apply(&self, cluster: &DevCluster) -> Result<(), ManifestError> {
+    /// `kubectl apply`. Returns the warnings of the server.
+    pub async fn apply(&self, cluster: &DevCluster) -> Result<Vec<String>, ManifestError> {
         const STRICT: &str = "fieldValidation=Strict&fieldManager=steersman-dev";
         let collection = self.collection(cluster)?;
         let body = self.object.to_string();
         let created = cluster
-            .call(
+            .call_warned(
                 Method::POST,
                 &format!("{collection}?{STRICT}"),
                 "application/json",
@@ -331,16 +331,18 @@ impl Manifest {
             Err(status) if status.reason == "AlreadyExists" => {
                 let path = format!("{collection}/{}?{STRICT}", self.name());
                 cluster
-                    .call(Method::PATCH, &path, "application/merge-patch+json", body)
+                    .call_warned(Method::PATCH, &path, "application/merge-patch+json", body)
                     .await
             }
             other => other,
         };
-        applied.map(drop).map_err(|source| ManifestError::Rejected {
+        let applied = applied.map_err(|source| ManifestError::Rejected {
             file: self.file.clone(),
             object: format!("{} {:?}", self.kind(), self.name()),
             source,
-        })
+        });
+        let (_, warnings) = applied?;
+        Ok(warnings)
     }
 
     /// Path of the object's collection.

@@ -499,6 +499,18 @@ impl DevCluster {
         content_type: &str,
         body: impl Into<Bytes>,
     ) -> Result<Value, Status> {
+        let (value, _) = self.call_warned(method, path, content_type, body).await?;
+        Ok(value)
+    }
+
+    /// As [`DevCluster::call`], with the warnings of the server, as `kubectl` shows them.
+    pub async fn call_warned(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<(Value, Vec<String>), Status> {
         let mut request = Request::builder().method(method).uri(path);
         if !content_type.is_empty() {
             request = request.header(http::header::CONTENT_TYPE, content_type);
@@ -516,6 +528,8 @@ impl DevCluster {
             .await
             .map_err(reset)?;
         let code = response.status().as_u16();
+        let warnings = response.headers().get_all(http::header::WARNING);
+        let warnings = warnings.iter().filter_map(warning_of).collect();
         let bytes = match response.into_body().collect().await {
             Ok(collected) => collected.to_bytes(),
             Err(never) => match never {},
@@ -523,11 +537,18 @@ impl DevCluster {
         let value = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
         if code < 400 {
-            Ok(value)
+            Ok((value, warnings))
         } else {
             Err(status_of(code, &value))
         }
     }
+}
+
+/// The text of a header such as `299 - "v1 Endpoints is deprecated"`.
+fn warning_of(header: &http::HeaderValue) -> Option<String> {
+    let quoted = header.to_str().ok()?.strip_prefix("299 - \"")?;
+    let text = quoted.strip_suffix('"')?;
+    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
 fn collection_path(entry: &Registered, namespace: &str) -> String {

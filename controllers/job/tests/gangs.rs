@@ -65,7 +65,7 @@ async fn a_gang_gets_one_workload_and_one_pod_group() {
     world.running_pods(2).await;
     let [workloads, groups] = ["workloads", "podgroups"].map(|plural| names(&world, plural));
     assert_eq!((workloads.len(), groups.len()), (1, 1));
-    assert_eq!(groups_of_pods(&world), [&groups[0], &groups[0]]);
+    assert_eq!(groups_of_pods(&world), vec![groups[0].clone(); 2]);
     let owners = |pod: &Value| pod["metadata"]["ownerReferences"].as_array().unwrap().len();
     assert!(
         world
@@ -92,7 +92,7 @@ async fn a_gang_gets_one_workload_and_one_pod_group() {
         .until("a replacement", |state| state.pods.len() == 3)
         .await;
     assert_eq!(names(&world, "workloads"), workloads);
-    assert_eq!(groups_of_pods(&world), vec![&groups[0]; 3]);
+    assert_eq!(groups_of_pods(&world), vec![groups[0].clone(); 3]);
 }
 
 /// Upstream: "fall back" cases of `TestEnsureWorkloadAndPodGroup`.

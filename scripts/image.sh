@@ -14,8 +14,9 @@ cd "$(dirname "$0")/.."
 # Each folder has builds of its own; otherwise --twice would build once.
 unset CARGO_TARGET_DIR
 
-# All 52 controllers took 23.5 MiB when the limit was set; 16 are the goal.
-most_bytes=$((25 * 1024 * 1024))
+# All 52 controllers, with why, the page and the table of releases, took 27.1 MiB when the limit was set;
+# 16 are the goal.
+most_bytes=$((29 * 1024 * 1024))
 twice=
 given=
 options=()

@@ -227,8 +227,10 @@ mod tests {
         for columns in [60, 80, 120] {
             let text = help(&ControllerRegistry::builtin(), &commands, Some(columns));
             for line in text.lines().filter(|line| line.chars().count() > columns) {
-                // A word such as the name of a gate has no place to break.
-                assert_eq!(line.split_whitespace().count(), 1, "{columns}: {line}");
+                // A word such as the name of a gate has no place to break, and a flag stays beside its type.
+                let is_flag = line.trim_start().starts_with("--");
+                let most = if is_flag { 2 } else { 1 };
+                assert!(line.split_whitespace().count() <= most, "{columns}: {line}");
             }
         }
         let wide = help(&ControllerRegistry::builtin(), &commands, None);

@@ -203,13 +203,7 @@ async fn answered_version(client: &ApiClient) -> Option<Version> {
 
 /// The best version in which the API server has ClusterTrustBundles.
 async fn served_version(client: &ApiClient) -> Result<Option<Version>, ApiError> {
-    let versions = [
-        (Version::Beta, "v1beta1"),
-        // The client finds this version of the same type by itself.
-        (Version::Beta, "v1"),
-        (Version::Alpha, "v1alpha1"),
-    ];
-    for (version, name) in versions {
+    for (version, name) in [(Version::Beta, "v1beta1"), (Version::Alpha, "v1alpha1")] {
         match client.get_path(ApiPath::of_version(GROUP, name)?).await {
             Ok(answer) if has_bundles(&answer) => return Ok(Some(version)),
             Ok(_) => {}

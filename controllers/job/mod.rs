@@ -8,8 +8,6 @@
 //!   tracking finalizer keeps a pod until the status counts it ([`tracking`]).
 //! - A sync creates and deletes pods only after the cache shows all earlier writes for the same
 //!   Job ([`PodControl`]).
-//! - With the feature gate `WorkloadWithJob`, a Job whose pods have to run together owns a Workload and
-//!   a PodGroup ([`gang`]).
 //! - A Job never leaves its end again: a sync ignores a cached status that is older than its own.
 //!
 //! Upstream: `pkg/controller/job`. Differences, besides those of [`PodControl`]:
@@ -24,7 +22,6 @@ mod conditions;
 mod end_state;
 pub(crate) mod explain;
 mod finalizers;
-mod gang;
 mod gates;
 mod handlers;
 mod indexes;
@@ -50,10 +47,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_objects::{JOB_TRACKING, Job, ObjectKey, Pod, PodGroup, Workload};
+use steersman_objects::{JOB_TRACKING, Job, ObjectKey, Pod};
 use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::SharedInformer;
 use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::pod_control::PodControl;
@@ -68,7 +64,7 @@ use self::handlers::Handlers;
 use self::memory::JobMemory;
 use self::metrics::JobMetrics;
 use self::orphans::{OrphanKey, OrphanSyncer};
-use self::sync::{Gangs, JobSyncer, by_job, by_workload};
+use self::sync::JobSyncer;
 
 /// The Job controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -77,12 +73,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Runs the pods of each Job until its work is done, and counts their ends",
     identity: NAME,
-    reads: &[
-        Read::of::<Job>(),
-        Read::by_controller::<Pod>(),
-        Read::of::<Workload>().with(features::WORKLOAD_WITH_JOB),
-        Read::of::<PodGroup>().with(features::WORKLOAD_WITH_JOB),
-    ],
+    reads: &[Read::of::<Job>(), Read::by_controller::<Pod>()],
     rules: RULES,
     init,
 };
@@ -96,12 +87,6 @@ const RULES: &[Rule] = &[
     // references with `blockOwnerDeletion`.
     Rule::new(&["batch"], &["jobs/finalizers"], &["update"]),
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
-    // Only with the feature gate WorkloadWithJob.
-    Rule::new(
-        &["scheduling.k8s.io"],
-        &["podgroups", "workloads"],
-        &["create"],
-    ),
     Rule::EVENTS,
 ];
 
@@ -115,10 +100,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         syncer,
         orphans,
         orphan_syncer,
-        awaited,
     } = parts(ctx)?;
     Ok(Box::new(JobController {
-        awaited,
         queue: keyed.queue(),
         runner: keyed.runner(syncer),
         orphans,
@@ -133,11 +116,7 @@ struct Parts {
     syncer: JobSyncer,
     orphans: WorkQueue<OrphanKey>,
     orphan_syncer: OrphanSyncer,
-    awaited: Option<Awaited>,
 }
-
-/// Caches of types that API servers may lack, which nothing else waits for.
-type Awaited = (SharedInformer<Workload>, SharedInformer<PodGroup>);
 
 /// Builds the parts of the controller, and registers its handlers.
 fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
@@ -164,18 +143,6 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     });
     let written = keyed.writes_to(&jobs);
     let gates = JobGates::of(&ctx.features);
-    let awaited = ctx.features.is_on(features::WORKLOAD_WITH_JOB).then(|| {
-        let workloads = ctx.informers.shared::<Workload>();
-        (workloads, ctx.informers.shared::<PodGroup>())
-    });
-    let gangs = awaited.as_ref().map(|(workloads, groups)| Gangs {
-        client: client.clone(),
-        recorder: recorder.clone(),
-        workloads: by_job(workloads),
-        groups: by_workload(groups),
-        workloads_written: keyed.writes_to(workloads),
-        groups_written: keyed.writes_to(groups),
-    });
     let handlers = Handlers {
         gates,
         jobs: jobs.store(),
@@ -207,14 +174,12 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         clock: ctx.clock.clone(),
         metrics,
         clears_start_time: ctx.features.is_on(gate),
-        gangs,
     };
     Ok(Parts {
         keyed,
         syncer,
         orphans,
         orphan_syncer,
-        awaited,
     })
 }
 
@@ -227,7 +192,6 @@ where
 
 /// Both queues of the controller, each with `workers` workers.
 struct JobController {
-    awaited: Option<Awaited>,
     queue: WorkQueue<ObjectKey>,
     runner: Arc<Runner<JobSyncer>>,
     orphans: WorkQueue<OrphanKey>,
@@ -238,7 +202,6 @@ struct JobController {
 impl Controller for JobController {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let Self {
-            awaited,
             queue,
             runner,
             orphans,
@@ -246,16 +209,6 @@ impl Controller for JobController {
             workers,
         } = *self;
         Box::pin(async move {
-            if let Some((workloads, groups)) = awaited {
-                let synced = async {
-                    workloads.wait_synced().await;
-                    groups.wait_synced().await;
-                };
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = synced => {}
-                }
-            }
             let jobs = run_workers(NAME, queue, workers, runner, stop.clone());
             let orphans = run_workers(NAME, orphans, workers, orphan_syncer, stop);
             tokio::join!(jobs, orphans);

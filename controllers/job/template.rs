@@ -45,14 +45,6 @@ impl Template {
         })
     }
 
-    /// The template of pods of this PodGroup; unchanged without one.
-    pub(super) fn in_group(mut self, group: Option<&str>) -> Self {
-        if let Some(name) = group {
-            self.pod["spec"]["schedulingGroup"] = json!({"podGroupName": name});
-        }
-        self
-    }
-
     /// The body of a pod without an index.
     pub(super) fn body(&self) -> Box<RawValue> {
         raw(&self.pod)

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::Admission;
-use steersman_devcluster::definitions::definition;
 use steersman_options::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
@@ -24,13 +23,6 @@ async fn world(gate: Gate, is_on: bool) -> World {
         ..Admission::default()
     })
     .await;
-    // The embedded API server lacks these types.
-    for kind in ["Workload", "PodGroup"] {
-        let group = "scheduling.k8s.io";
-        world
-            .create(definition(group, kind, &["v1alpha2"], "Namespaced"))
-            .await;
-    }
     let controllers = [
         daemonset::DESCRIPTOR,
         deployment::DESCRIPTOR,
@@ -443,20 +435,6 @@ async fn pods_beside_a_terminating_one(world: &World) -> Value {
     json!([is_replaced, job["status"]["terminating"]])
 }
 
-/// Whether the pods of a Job that have to run together name a PodGroup of the Job.
-async fn pods_in_a_group(world: &World) -> Value {
-    let spec = json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2});
-    create_job(world, spec).await;
-    let state = world.until("two pods", |state| state.pods.len() == 2).await;
-    let group = &state.pods[0]["spec"]["schedulingGroup"]["podGroupName"];
-    let groups = world.cluster.objects("podgroups");
-    let names: Vec<&Value> = groups
-        .iter()
-        .map(|group| &group["metadata"]["name"])
-        .collect();
-    json!(names == [group] && world.cluster.objects("workloads").len() == 1)
-}
-
 /// The zones in the hints of an endpoint whose Service prefers its node.
 async fn zones_of_hints(world: &World) -> Value {
     let node = json!({
@@ -575,9 +553,6 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                 ),
                 features::PREFER_SAME_TRAFFIC_DISTRIBUTION => {
                     (zones_of_hints(&world).await, json!("z"), Value::Null)
-                }
-                features::WORKLOAD_WITH_JOB => {
-                    (pods_in_a_group(&world).await, json!(true), json!(false))
                 }
                 other => panic!("this test lacks a case for {}", other.name),
             };

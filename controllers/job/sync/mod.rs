@@ -4,7 +4,6 @@
 //! Upstream: `syncJob` and the parts of `manageJob` and `trackJobStatusAndRemoveFinalizers` that
 //! write.
 
-mod gang;
 mod pods;
 mod status;
 
@@ -27,7 +26,6 @@ use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
-pub(super) use self::gang::{GangError, Gangs, by_job, by_workload};
 pub(super) use self::status::Write;
 use super::conditions::{self, SUSPENDED};
 use super::end_state;
@@ -47,13 +45,6 @@ pub(super) enum SyncError {
     /// The cache is in doubt, and the live read to confirm it failed.
     #[error("check the cache: {0}")]
     Check(#[source] LiveError),
-    /// The Workload or the PodGroup of a gang could not be made.
-    #[error("ensuring Workload and PodGroup for Job {job}: {source}")]
-    Gang {
-        job: ObjectKey,
-        #[source]
-        source: GangError,
-    },
     /// Pods could not be created or deleted.
     #[error("{0}")]
     Pods(#[source] PodsError),
@@ -92,8 +83,6 @@ pub(super) struct JobSyncer {
     /// Whether a suspended Job loses its start time: the gate
     /// `MutableSchedulingDirectivesForSuspendedJobs`.
     pub(super) clears_start_time: bool,
-    /// With the gate `WorkloadWithJob`.
-    pub(super) gangs: Option<Gangs>,
 }
 
 impl ObjectSyncer for JobSyncer {
@@ -134,9 +123,7 @@ impl ObjectSyncer for JobSyncer {
             // The usual causes are a quota, a webhook, or an overlapping selector. An operator has
             // to resolve them, so the error is logged.
             SyncError::Claim(_) | SyncError::Pods(_) => Retry::BackOff,
-            SyncError::Check(_) | SyncError::Gang { .. } | SyncError::Track(_) => {
-                Retry::after_request(request)
-            }
+            SyncError::Check(_) | SyncError::Track(_) => Retry::after_request(request),
         }
     }
 }
@@ -200,7 +187,6 @@ impl JobSyncer {
         let candidates = self.control.candidates(owner);
         let claimed = self.control.claim(owner, candidates).await;
         let claimed = claimed.map_err(SyncError::Claim)?;
-        let group = self.group_of(key, job, &claimed).await?;
         let mut snapshot = Snapshot::new(job, self.job_pods(key, job, &claimed));
 
         let now = self.clock.now();
@@ -251,8 +237,7 @@ impl JobSyncer {
             let is_managed = action.is_some();
             if let Some(action) = action {
                 *label = label_of(&action);
-                let group = group.as_deref();
-                failure = self.act(owner, &snapshot, action, group, &mut counts).await;
+                failure = self.act(owner, &snapshot, action, &mut counts).await;
             }
             if counts.refused > 0 {
                 snapshot.expect_no_replacements();
@@ -289,23 +274,6 @@ impl JobSyncer {
         }
         let expires = self.control.expectations().expires_in(key);
         Ok(expires.map_or(Requeue::Never, Requeue::After))
-    }
-
-    /// The PodGroup for new pods of `job`, if they have one.
-    async fn group_of(
-        &self,
-        key: &ObjectKey,
-        job: &Job,
-        pods: &[Arc<Pod>],
-    ) -> Result<Option<String>, SyncError> {
-        let Some(gangs) = &self.gangs else {
-            return Ok(None);
-        };
-        let group = gangs.group_of(key, job, !pods.is_empty()).await;
-        group.map_err(|source| SyncError::Gang {
-            job: key.clone(),
-            source,
-        })
     }
 
     /// The claimed pods with the state of their finalizers.

@@ -13,14 +13,12 @@ use crate::job::snapshot::Snapshot;
 use crate::job::template::Template;
 
 impl JobSyncer {
-    /// Creates or deletes pods, and keeps `counts` up to date. New pods belong to the PodGroup `group`.
-    /// Returns the first failure.
+    /// Creates or deletes pods, and keeps `counts` up to date. Returns the first failure.
     pub(super) async fn act(
         &self,
         owner: Owner<'_, Job>,
         snapshot: &Snapshot<'_>,
         action: Action,
-        group: Option<&str>,
         counts: &mut Counts,
     ) -> Option<PodsError> {
         match action {
@@ -36,9 +34,7 @@ impl JobSyncer {
             }
             Action::Create(pods) => {
                 tracing::debug!(creating = pods.len(), "Too few pods running");
-                self.create(owner, snapshot, &pods, group, counts)
-                    .await
-                    .err()
+                self.create(owner, snapshot, &pods, counts).await.err()
             }
         }
     }
@@ -48,12 +44,10 @@ impl JobSyncer {
         owner: Owner<'_, Job>,
         snapshot: &Snapshot<'_>,
         pods: &Pods,
-        group: Option<&str>,
         counts: &mut Counts,
     ) -> Result<(), PodsError> {
         let job = owner.object;
         let template = Template::of(job).map_err(PodsError::Template)?;
-        let template = template.in_group(group);
         let creations = match pods {
             Pods::Count(count) => {
                 let body = template.body();

@@ -1,6 +1,5 @@
 //! Syncs of Jobs against the in-memory API server.
 
-mod gangs;
 mod latency;
 mod single_syncs;
 mod stale;

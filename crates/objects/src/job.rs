@@ -4,7 +4,6 @@
 //! from `spec.template`. Upstream: `Job` of `k8s.io/api/batch/v1`.
 
 use jiff::Timestamp;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -64,8 +63,6 @@ pub struct JobSpec {
     pub template_labels: Labels,
     /// Whether kubelets restart failed containers (`restartPolicy: OnFailure` in the template).
     pub restarts_on_failure: bool,
-    /// Whether the template names a PodGroup (`schedulingGroup`).
-    pub has_scheduling_group: bool,
 }
 
 /// `spec.completionMode`.
@@ -199,7 +196,6 @@ struct TemplateMetaWire<'a> {
 struct TemplateSpecWire<'a> {
     #[serde(borrow)]
     restart_policy: Option<Text<'a>>,
-    scheduling_group: Option<IgnoredAny>,
 }
 
 impl Default for JobSpec {
@@ -235,7 +231,6 @@ impl From<SpecWire<'_>> for JobSpec {
             managed_by: wire.managed_by,
             template_labels: Labels::new(wire.template.metadata.labels.iter()),
             restarts_on_failure: restart_policy.as_deref() == Some("OnFailure"),
-            has_scheduling_group: wire.template.spec.scheduling_group.is_some(),
         }
     }
 }

@@ -140,10 +140,7 @@ pub(crate) use pod::{WireNodeSelector, WirePlacement, WireRequirement, WireTempl
 pub use pod_disruption_budget::{
     BudgetCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
-pub use pod_group::{
-    PodGroup, PodGroupSpec, PodGroupTemplate, PodGroupTemplateRef, Workload, WorkloadController,
-    WorkloadSpec, WorkloadTemplateRef,
-};
+pub use pod_group::PodGroup;
 pub use pool_status_request::{
     PoolStatusCondition, ResourcePoolStatusRequest, ResourcePoolStatusRequestSpec,
     ResourcePoolStatusRequestStatus,

@@ -82,11 +82,9 @@ pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
 /// The operators `Gt` and `Lt` of tolerations compare numbers.
 pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
-/// A Job whose pods have to run together owns a Workload and a PodGroup.
-pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 21] = [
+pub const ALL: [Gate; 20] = [
     DRA_ADMIN_ACCESS,
     DRA_EXTENDED_RESOURCE,
     DRA_PRIORITIZED_LIST,
@@ -107,7 +105,6 @@ pub const ALL: [Gate; 21] = [
     PREFER_SAME_TRAFFIC_DISTRIBUTION,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,
-    WORKLOAD_WITH_JOB,
 ];
 
 /// The state of the gates in [`ALL`]. Cheap to clone.

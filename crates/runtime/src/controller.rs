@@ -73,10 +73,8 @@ impl Descriptor {
     }
 
     /// Requests all caches of the controller from `informers`.
-    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
-        for read in self.reads {
-            read.watch(informers, features);
-        }
+    pub fn watch(&self, informers: &InformerFactory) {
+        self.reads.iter().for_each(|read| read.watch(informers));
     }
 }
 

@@ -9,8 +9,6 @@ use std::marker::PhantomData;
 
 use steersman_objects::Object;
 
-use steersman_options::features::{FeatureGates, Gate};
-
 use crate::informer::InformerFactory;
 use crate::owner::ByController;
 use crate::rbac::Rule;
@@ -19,8 +17,6 @@ use crate::rbac::Rule;
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
     rule: Rule,
-    /// The feature gate that the read needs.
-    gate: Option<Gate>,
     watch: fn(&InformerFactory),
 }
 
@@ -30,7 +26,6 @@ impl Read {
         let watch = |informers: &InformerFactory| drop(informers.shared::<O>());
         Self {
             rule: Inform::<O>::RULE,
-            gate: None,
             watch,
         }
     }
@@ -42,16 +37,7 @@ impl Read {
         };
         Self {
             rule: Inform::<O>::RULE,
-            gate: None,
             watch,
-        }
-    }
-
-    /// The same, only with the feature gate `gate`. The right does not depend on it.
-    pub const fn with(self, gate: Gate) -> Self {
-        Self {
-            gate: Some(gate),
-            ..self
         }
     }
 
@@ -61,7 +47,6 @@ impl Read {
     pub const fn listed<O: Object>() -> Self {
         Self {
             rule: Inform::<O>::RULE,
-            gate: None,
             watch: |_| {},
         }
     }
@@ -71,12 +56,9 @@ impl Read {
         self.rule
     }
 
-    /// Requests the cache with its indexes from `informers`, unless its gate is off. A second call has
-    /// no effect.
-    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
-        if self.gate.is_none_or(|gate| features.is_on(gate)) {
-            (self.watch)(informers);
-        }
+    /// Requests the cache with its indexes from `informers`. A second call has no effect.
+    pub fn watch(&self, informers: &InformerFactory) {
+        (self.watch)(informers);
     }
 }
 

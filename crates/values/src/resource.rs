@@ -90,10 +90,9 @@ impl fmt::Display for ResourceType {
 /// the same fields, as far as controllers use them.
 ///
 /// Upstream: `k8s.io/api` of 1.33 to 1.37.
-static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 9] = [
+static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 8] = [
     (&POD_GROUPS, &["v1alpha3"]),
     (&POD_CERTIFICATE_REQUESTS, &["v1", "v1alpha1"]),
-    (&CLUSTER_TRUST_BUNDLES, &["v1"]),
     (&STORAGE_VERSION_MIGRATIONS, &["v1"]),
     (&VOLUME_ATTRIBUTES_CLASSES, &["v1beta1"]),
     (&RESOURCE_CLAIMS, &["v1beta2"]),
@@ -184,14 +183,6 @@ pub static POD_GROUPS: ResourceType = ResourceType::new(
     "v1alpha2",
     "PodGroup",
     "podgroups",
-    true,
-);
-/// scheduling.k8s.io/v1alpha2 workloads. API servers have them only on request.
-pub static WORKLOADS: ResourceType = ResourceType::new(
-    "scheduling.k8s.io",
-    "v1alpha2",
-    "Workload",
-    "workloads",
     true,
 );
 /// coordination.k8s.io/v1 leases.

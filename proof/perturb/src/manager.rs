@@ -71,15 +71,14 @@ impl Manager {
             queue_metrics: QueueMetrics::register(&registry).expect("the registry is new"),
             registry,
         });
-        let context = (scenario.configure)(context);
         for controller in scenario.controllers {
-            controller.watch(&context.informers, &context.features);
+            controller.watch(&context.informers);
         }
         context.informers.start(&context.tasks, &context.stop);
         let stop = CancellationToken::new();
         let ended = watch::Sender::new(None);
         Self {
-            context,
+            context: (scenario.configure)(context),
             scenario,
             lease,
             work: Tasks::default(),

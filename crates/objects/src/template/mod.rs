@@ -137,13 +137,6 @@ pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
     safe_encoded(fnv.0)
 }
 
-/// The hash of a text, as a part of names. Upstream: `fnv.New32a` and `SafeEncodeString`.
-pub fn hash_of_text(text: &str) -> String {
-    let mut fnv = Fnv1a::default();
-    fnv.bytes(text.as_bytes());
-    safe_encoded(fnv.0)
-}
-
 /// `hash` in decimal, in an alphabet without vowels. Upstream: `SafeEncodeString`.
 pub fn safe_encoded(hash: u32) -> String {
     // Upstream maps all characters. These are its letters for the digits 0 to 9.

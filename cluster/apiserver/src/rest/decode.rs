@@ -118,25 +118,10 @@ pub(super) fn object(
         None => check_kind(resource, &value)?,
     }
     let unknown = complete(resource, &mut value)?;
-    // A custom object is parsed whole before its unknown fields are pruned.
-    let found: Vec<(String, bool)> = match resource.custom {
-        Some(_) => {
-            let duplicates = duplicate_keys.into_iter().map(|path| (path, true));
-            duplicates
-                .chain(unknown.into_iter().map(|path| (path, false)))
-                .collect()
-        }
-        None if duplicate_keys.is_empty() => {
-            unknown.into_iter().map(|path| (path, false)).collect()
-        }
-        None => duplicates::in_order(&String::from_utf8_lossy(body), unknown, duplicate_keys),
-    };
-    let field_errors = found
+    let field_errors = unknown
         .iter()
-        .map(|(path, is_duplicate)| match *is_duplicate {
-            true => duplicate_field(path),
-            false => unknown_field(path),
-        })
+        .map(unknown_field)
+        .chain(duplicate_keys.iter().map(duplicate_field))
         .collect();
     let warnings = strictness.warnings_or_error(field_errors, |errors| {
         let kind = &resource.kind;

@@ -17,56 +17,10 @@ pub(super) fn parse(json: &str) -> Result<(Value, Vec<String>), serde_json::Erro
         parent: None,
         step: Step::Top,
         duplicates: &duplicates,
-        order: None,
     }
     .deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, duplicates.into_inner()))
-}
-
-/// Brings paths of unknown and duplicate fields of a built-in kind into the order of the body. `true`
-/// marks duplicate fields. A decoder skips unknown fields with all that is in them, so that duplicates
-/// there are left out.
-pub(super) fn in_order(
-    json: &str,
-    unknown: Vec<String>,
-    duplicate: Vec<String>,
-) -> Vec<(String, bool)> {
-    let is_skipped = |path: &String| {
-        unknown.iter().any(|outer| {
-            path.strip_prefix(outer.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
-    };
-    let mut found: Vec<(String, bool)> = Vec::new();
-    for path in duplicate {
-        let entry = (path, true);
-        if !is_skipped(&entry.0) && !found.contains(&entry) {
-            found.push(entry);
-        }
-    }
-    found.extend(unknown.into_iter().map(|path| (path, false)));
-    if found.iter().all(|(_, is_duplicate)| !is_duplicate) || found.iter().all(|(_, is)| *is) {
-        return found;
-    }
-    let order = RefCell::default();
-    let top = Place {
-        parent: None,
-        step: Step::Top,
-        duplicates: &RefCell::default(),
-        order: Some(&order),
-    };
-    let parsed = top.deserialize(&mut serde_json::Deserializer::from_str(json));
-    if parsed.is_err() {
-        return found;
-    }
-    let order: Vec<String> = order.into_inner();
-    found.sort_by_cached_key(|(path, is_duplicate)| {
-        let mut places = order.iter().enumerate().filter(|(_, other)| *other == path);
-        let place = places.nth(usize::from(*is_duplicate));
-        place.map_or(usize::MAX, |(place, _)| place)
-    });
-    found
 }
 
 /// Position in the document. Only duplicate keys need the text of their path.
@@ -75,8 +29,6 @@ struct Place<'a> {
     parent: Option<&'a Place<'a>>,
     step: Step<'a>,
     duplicates: &'a RefCell<Vec<String>>,
-    /// Collects the paths of all keys.
-    order: Option<&'a RefCell<Vec<String>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -161,9 +113,6 @@ impl<'de> Visitor<'de> for Place<'_> {
                 step: Step::Key(&key),
                 ..self
             };
-            if let Some(order) = place.order {
-                order.borrow_mut().push(place.path());
-            }
             let value = fields.next_value_seed(place)?;
             if map.contains_key(&key) {
                 self.duplicates.borrow_mut().push(place.path());
@@ -178,18 +127,6 @@ impl<'de> Visitor<'de> for Place<'_> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn unknown_and_duplicate_fields_follow_the_body() {
-        let text = r#"{"d": 1, "u": 1, "d": 2, "v": {"x": 1, "x": 2}, "e": 1, "e": 2}"#;
-        let (_, duplicates) = parse(text).unwrap();
-        let found = in_order(text, vec!["v".to_owned(), "u".to_owned()], duplicates);
-        let found: Vec<(&str, bool)> = found.iter().map(|(path, is)| (&**path, *is)).collect();
-        assert_eq!(
-            found,
-            [("u", false), ("d", true), ("v", false), ("e", true)]
-        );
-    }
 
     #[test]
     fn duplicate_keys_are_reported_with_their_paths() {

@@ -731,20 +731,3 @@ async fn an_apply_refuses_unknown_fields_inside_values_with_one_manager() {
         .await
         .unwrap();
 }
-
-#[tokio::test(start_paused = true)]
-async fn an_empty_list_that_is_always_written_has_a_manager() {
-    let cluster = DevCluster::full(clock());
-    let role = |name: &str, rules: Value| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": name, "namespace": "default"}, "rules": rules,
-        })
-    };
-    let owned = |object: &Value| object["metadata"]["managedFields"][0]["fieldsV1"].clone();
-    let empty = cluster.create(role("empty", json!([]))).await.unwrap();
-    assert_eq!(owned(&empty), json!({"f:rules": {}}));
-    assert_eq!(empty["rules"], Value::Null);
-    let missing = cluster.create(role("missing", Value::Null)).await.unwrap();
-    assert_eq!(missing["metadata"].get("managedFields"), None);
-}

@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::custom::Custom;
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
-use crate::schema::empties::Empties;
 use crate::{defaults, schema, tables, validate};
 
 impl Resource {
@@ -36,14 +35,6 @@ impl Resource {
         match self.custom() {
             Some(custom) => custom.prune(object),
             None => schema::shape::prune_unknown(&self.kind, object),
-        }
-    }
-
-    /// The empty lists and maps in the body of a built-in kind. Custom kinds keep theirs.
-    pub(crate) fn empties(&self, object: &Value) -> Empties {
-        match self.custom() {
-            Some(_) => Empties::default(),
-            None => Empties::of(&self.kind, object),
         }
     }
 

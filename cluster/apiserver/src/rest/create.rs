@@ -11,12 +11,10 @@ use serde_json::{Map, Value};
 use super::address::Reservation;
 use super::decode::Strictness;
 use super::devices::date_taints;
-use super::managers::{Given, Tracking};
-use super::{Answer, Call, Server, certificates, decode, metadata, owners};
+use super::managers::Tracking;
+use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
 use crate::admission::{Operation, Request};
-use crate::fielderror::FieldError;
 use crate::route::Target;
-use crate::schema::empties::Empties;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
@@ -183,7 +181,7 @@ impl Server {
         tracking: Tracking<'_>,
     ) -> Result<Option<Reservation<'_>>, Status> {
         let resource = target.resource();
-        let given = Given::take(resource, object);
+        let given = managers::take(object);
         let versioned = !metadata::text(object, "resourceVersion").is_empty();
         metadata::begin(
             resource,
@@ -211,7 +209,7 @@ impl Server {
         }
         let mut admitted = Ok(());
         resource.complete_new(object, |object| {
-            admitted = self.manage_new(resource, object, &given, tracking, &call.origin.calls);
+            admitted = self.manage_new(resource, object, given, tracking, &call.origin.calls);
             if admitted.is_err() {
                 return;
             }
@@ -240,11 +238,6 @@ impl Server {
             .transpose()?;
         let mut errors = self.admin_access(target, object);
         errors.extend(resource.errors(object));
-        errors = with_empties(errors, object, &given.empties, |sent| {
-            let mut errors = self.admin_access(target, sent);
-            errors.extend(resource.errors(sent));
-            errors
-        });
         if !errors.is_empty() {
             return Err(Status::invalid(
                 resource.named_kind(),
@@ -259,27 +252,6 @@ impl Server {
         }
         self.permit(target, object)?;
         Ok(reserved)
-    }
-}
-
-/// The errors with the empty lists and maps that the client sent. `validate` finds the errors of an
-/// object again.
-pub(super) fn with_empties(
-    errors: Vec<FieldError>,
-    object: &Value,
-    empties: &Empties,
-    validate: impl FnOnce(&Value) -> Vec<FieldError>,
-) -> Vec<FieldError> {
-    if errors.is_empty() || empties.is_empty() {
-        return errors;
-    }
-    let shown = validate(&empties.all_in(object));
-    let fields = |errors: &[FieldError]| -> Vec<String> {
-        errors.iter().map(|error| error.field.clone()).collect()
-    };
-    match fields(&shown) == fields(&errors) {
-        true => shown,
-        false => errors,
     }
 }
 

@@ -12,7 +12,6 @@ use crate::calls::Calls;
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::{self, Author, Converted, Managed, Operation, Versions, is_reset};
 use crate::kinds::Resource;
-use crate::schema::empties::Empties;
 use crate::status::Status;
 
 /// Most bytes of a manager's name, as upstream's.
@@ -25,29 +24,6 @@ pub(super) enum Tracking<'a> {
     Update(&'a Author),
     /// The new object has its final entries already, after an apply.
     Decided,
-}
-
-/// Parts of a body that the normal form of its object does not have.
-#[derive(Default)]
-pub(super) struct Given {
-    /// The entries in the body.
-    managed_fields: Option<Value>,
-    pub(super) empties: Empties,
-}
-
-impl Given {
-    /// Takes the entries from a new object, and remembers its empty lists and maps.
-    pub(super) fn take(resource: &Resource, object: &mut Value) -> Self {
-        Self::with(take(object), resource, object)
-    }
-
-    /// The same for entries that were taken before.
-    pub(super) fn with(managed_fields: Option<Value>, resource: &Resource, object: &Value) -> Self {
-        Self {
-            managed_fields,
-            empties: resource.empties(object),
-        }
-    }
 }
 
 impl Call<'_> {
@@ -112,17 +88,15 @@ fn from_user_agent(user_agent: &str) -> String {
 }
 
 impl Server {
-    /// Sets the entries of a new object.
+    /// Sets the entries of a new object. `given` are the entries in the body.
     pub(super) fn manage_new(
         &self,
         resource: &Resource,
         object: &mut Value,
-        given: &Given,
+        given: Option<Value>,
         tracking: Tracking<'_>,
         calls: &Calls,
     ) -> Result<(), Status> {
-        let empties = &given.empties;
-        let given = given.managed_fields.clone();
         let managed_fields = match tracking {
             Tracking::Decided => given,
             Tracking::Update(_) if given.as_ref().is_some_and(is_reset) => None,
@@ -130,8 +104,7 @@ impl Server {
                 let managed = given.as_ref().and_then(Managed::parse).unwrap_or_default();
                 if self.tracks_creations || !managed.is_empty() {
                     let zero = resource.zero(object);
-                    let written = empties.written_in(object);
-                    let write = (&zero, written.as_ref().unwrap_or(object));
+                    let write = (&zero, &*object);
                     self.owned(resource, managed, write, author, calls)?
                 } else {
                     None
@@ -149,12 +122,10 @@ impl Server {
         resource: &Resource,
         new: &mut Value,
         old: &Value,
-        given: &Given,
+        given: Option<Value>,
         tracking: Tracking<'_>,
         calls: &Calls,
     ) -> Result<(), Status> {
-        let empties = &given.empties;
-        let given = given.managed_fields.clone();
         let before = old["metadata"].get("managedFields");
         let managed_fields = match tracking {
             Tracking::Decided => given,
@@ -165,9 +136,7 @@ impl Server {
                 if given.as_ref().is_some_and(is_reset) {
                     None
                 } else {
-                    let written = empties.written_in(new);
-                    let written = written.as_ref().unwrap_or(new);
-                    self.updated(resource, written, old, given.as_ref(), author, calls)?
+                    self.updated(resource, new, old, given.as_ref(), author, calls)?
                 }
             }
         };

@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Generation, Resource};
-use crate::schema::empties::Empties;
 
 /// Fields that an update copies from the stored object, instead of from the body.
 const KEPT: &[&str] = &["creationTimestamp", "generation", "selfLink"];
@@ -103,19 +102,6 @@ pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) ->
             };
             content(new) != content(old)
         }
-    }
-}
-
-/// Whether empty lists and maps in the body increase the generation. For these kinds, upstream
-/// compares by `reflect.DeepEqual`, to which an empty list differs from a missing one.
-pub(super) fn counts_empties(resource: &Resource, new: &Value, empties: &Empties) -> bool {
-    match &*resource.kind {
-        _ if resource.custom.is_some() => false,
-        "NetworkPolicy" => empties.lack_in(new, "spec"),
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            empties.lack_in(new, "webhooks")
-        }
-        _ => false,
     }
 }
 
@@ -238,44 +224,6 @@ mod tests {
                 grows,
                 "{plural} {pointer}"
             );
-        }
-    }
-
-    #[test]
-    fn empty_lists_increase_the_generation_of_network_policies_only() {
-        let registry = Registry::built_in();
-        let cases = [
-            (
-                "networking.k8s.io",
-                "networkpolicies",
-                json!({"spec": {"ingress": []}}),
-                true,
-            ),
-            (
-                "networking.k8s.io",
-                "networkpolicies",
-                json!({"spec": {"ingress": [{}]}}),
-                false,
-            ),
-            (
-                "networking.k8s.io",
-                "networkpolicies",
-                json!({"metadata": {"labels": {}}}),
-                false,
-            ),
-            (
-                "networking.k8s.io",
-                "ingresses",
-                json!({"spec": {"rules": []}}),
-                false,
-            ),
-        ];
-        for (group, plural, sent, counts) in cases {
-            let resource = &registry.find(group, "v1", plural).unwrap().resource;
-            let mut new = sent.clone();
-            resource.set_defaults(&mut new);
-            let empties = resource.empties(&sent);
-            assert_eq!(counts_empties(resource, &new, &empties), counts, "{sent}");
         }
     }
 }

@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::managers::{Given, Tracking};
-use super::{Call, Server, metadata};
+use super::managers::Tracking;
+use super::{Call, Server, managers, metadata};
 use crate::auth::{Attributes, ResourceRequest, Rule, User, Wanted, is_node};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::Author;
@@ -23,7 +23,7 @@ impl Server {
         author: &Author,
     ) -> Result<Value, Status> {
         let resource = call.target.resource();
-        let given = Given::take(resource, &mut review);
+        let given = managers::take(&mut review);
         let status = match &*resource.kind {
             "TokenReview" => self.review_token(&review)?,
             "SelfSubjectReview" => {
@@ -43,7 +43,7 @@ impl Server {
         };
         review["status"] = json!({});
         let tracking = Tracking::Update(author);
-        self.manage_new(resource, &mut review, &given, tracking, &call.origin.calls)?;
+        self.manage_new(resource, &mut review, given, tracking, &call.origin.calls)?;
         review["status"] = status;
         Ok(review)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::definitions::MANAGER;
-use super::managers::{Given, Tracking};
+use super::managers::Tracking;
 use super::{Server, metadata};
 use crate::admission::{Admission, system_classes};
 use crate::auth;
@@ -140,9 +140,7 @@ impl Server {
         };
         let tracking = Tracking::Update(&author);
         // Kinds of system objects are built in, so that no webhook converts them.
-        let given = Given::default();
-        let calls = Calls::default();
-        let managed = self.manage_new(&entry.resource, object, &given, tracking, &calls);
+        let managed = self.manage_new(&entry.resource, object, None, tracking, &Calls::default());
         if let Err(status) = managed {
             tracing::warn!(error = %status.message, "a system object has no managed fields");
         }

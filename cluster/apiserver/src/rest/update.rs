@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::create::{label_namespace, place, with_empties};
+use super::create::{label_namespace, place};
 use super::decode::{Strictness, duplicate_field, unknown_field};
 use super::devices::date_taints;
-use super::managers::{self, Given, Tracking};
+use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::{Answer, Call, Server, certificates, decode, metadata, owners};
@@ -191,10 +191,9 @@ impl Server {
         let resource = target.resource();
         let part = target.subresource.map(|part| part.name);
         check_identity(target, &new, old, writing)?;
-        let managed_fields = managers::take(&mut new);
+        let given = managers::take(&mut new);
         metadata::carry_over(&mut new, old);
         restore_other_fields(resource, part, &mut new, old);
-        let given = Given::with(managed_fields, resource, &new);
         if part.is_some() && resource.is("CertificateSigningRequest") {
             if part == Some("status") {
                 certificates::keep_decisions(&mut new, old);
@@ -215,7 +214,7 @@ impl Server {
             label_namespace(&mut new);
         }
         let tracking = writing.tracking;
-        self.manage_change(resource, &mut new, old, &given, tracking, writing.calls)?;
+        self.manage_change(resource, &mut new, old, given, tracking, writing.calls)?;
         if part.is_none() {
             self.admit_change(target, &mut new, old);
         }
@@ -256,10 +255,6 @@ impl Server {
             && !errors.contains(&error)
         {
             errors.insert(0, error);
-        } else {
-            errors = with_empties(errors, &new, &given.empties, |sent| {
-                resource.update_errors(part, sent, old)
-            });
         }
         if !errors.is_empty() {
             let name = metadata::text(&new, "name");
@@ -284,10 +279,7 @@ impl Server {
                 origin,
             })?;
         }
-        let counts_empties = metadata::counts_empties(resource, &new, &given.empties);
-        if part != Some("status")
-            && (counts_empties || metadata::generation_grows(resource, &new, old))
-        {
+        if part != Some("status") && metadata::generation_grows(resource, &new, old) {
             metadata::advance_generation(resource, &mut new);
         }
         // Holds the quotas until the commit has counted the change.

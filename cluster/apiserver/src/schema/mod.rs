@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 pub mod decode;
 pub(crate) mod descriptions;
-pub(crate) mod empties;
 pub(crate) mod internal;
 pub mod protobuf;
 pub mod shape;
@@ -287,11 +286,6 @@ impl Type {
             Type::Struct(index) => Some(&SCHEMA.types[*index]),
             _ => None,
         }
-    }
-
-    /// Whether values of the type have parts.
-    fn is_container(&self) -> bool {
-        matches!(self, Type::Struct(_) | Type::List(_) | Type::Map(_))
     }
 
     /// Whether the type contains a struct at any depth.

@@ -268,7 +268,8 @@ impl Plugin {
             .inspect_err(|error| self.metrics.not_started(error))
             .map_err(failed)?;
         let mut output = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
+        let mut stdout = child.stdout.take();
+        if let Some(stdout) = &mut stdout {
             let limited = &mut stdout.take(MAX_OUTPUT + 1);
             limited.read_to_end(&mut output).await.map_err(failed)?;
         }
@@ -276,6 +277,8 @@ impl Plugin {
         if is_too_long {
             child.start_kill().map_err(failed)?;
         }
+        // A closed output ends the program, so it closes after the signal. The metric counts that end.
+        drop(stdout);
         let status = child.wait().await.map_err(failed)?;
         self.metrics.ended(status);
         if is_too_long {

@@ -1,8 +1,10 @@
 //! Users with the RBAC rules of controllers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use steersman_apiserver::store::Object;
 use steersman_runtime::rbac::Rule;
 
 use super::DevCluster;
@@ -18,12 +20,12 @@ impl DevCluster {
     /// If the server refuses a role, or if a namespace of a rule is missing.
     pub fn allow(&self, user: &str, rules: &[Rule]) {
         let mut roles: BTreeMap<String, Vec<&Rule>> = BTreeMap::from([(String::new(), Vec::new())]);
-        let text = |role: &Value, field: &str| role["metadata"][field].as_str().map(str::to_owned);
-        let earlier = self.objects("roles");
-        let earlier = earlier
-            .iter()
-            .filter(|role| role["metadata"]["name"] == user);
-        roles.extend(earlier.filter_map(|role| Some((text(role, "namespace")?, Vec::new()))));
+        let earlier = self.named("roles", user);
+        roles.extend(
+            earlier
+                .iter()
+                .map(|role| (role.namespace().to_owned(), Vec::new())),
+        );
         for rule in rules {
             let namespace = rule.namespace.unwrap_or_default();
             roles.entry(namespace.to_owned()).or_default().push(rule);
@@ -31,18 +33,25 @@ impl DevCluster {
         for (namespace, rules) in roles {
             for object in role_and_binding(user, &namespace, &rules) {
                 let plural = object["kind"].as_str().unwrap_or_default().to_lowercase() + "s";
-                let is_there = |known: &Value| {
-                    ["name", "namespace"]
-                        .iter()
-                        .all(|field| text(known, field) == text(&object, field))
-                        && known["rules"] == object["rules"]
+                let is_there = |known: &Arc<Object>| {
+                    known.namespace() == namespace && known.to_value()["rules"] == object["rules"]
                 };
-                if !self.objects(&plural).iter().any(is_there) {
+                if !self.named(&plural, user).iter().any(is_there) {
                     self.load(object)
                         .expect("roles and bindings of this form are valid");
                 }
             }
         }
+    }
+
+    /// The objects of a plural resource with this name, without a look into the others: a test world
+    /// allows some fifty users, and each has roles.
+    fn named(&self, plural: &str, name: &str) -> Vec<Arc<Object>> {
+        let entry = self.server.registry.find_plural(plural);
+        let listed = entry.map(|entry| entry.store.list(&self.server.revisions, "").objects);
+        let mut found = listed.unwrap_or_default();
+        found.retain(|object| object.name() == name);
+        found
     }
 }
 

@@ -216,10 +216,13 @@ fn container(is_init: bool, status: &Value) -> Option<Result<Reason, Waits>> {
             ),
             "CrashLoopBackOff" => {
                 let end = last.map(exit).unwrap_or_else(|| said.to_owned());
-                let restarts = &status["restartCount"];
+                let restarts = match status["restartCount"].as_u64() {
+                    Some(1) => "once".to_owned(),
+                    count => format!("{} times", count.unwrap_or_default()),
+                };
                 (
                     Code::ContainerCrash,
-                    format!("{kind} {name} {end}; it was restarted {restarts} times"),
+                    format!("{kind} {name} {end}; it was restarted {restarts}"),
                     "owner of the container's program (kubectl logs --previous)",
                 )
             }
@@ -470,4 +473,34 @@ fn of_group(mut about: Explanation, names: &[String]) -> Explanation {
         );
     }
     about
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn restarts_of_a_crashing_container_are_counted_in_words() {
+        let texts = [Some(1), Some(12), None].map(|restarts| {
+            let status = json!({
+                "name": "app", "restartCount": restarts,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+            });
+            let Some(Ok(reason)) = container(false, &status) else {
+                panic!("a crash is a reason");
+            };
+            reason.message.rsplit("; ").next().unwrap().to_owned()
+        });
+        assert_eq!(
+            texts,
+            [
+                "it was restarted once",
+                "it was restarted 12 times",
+                "it was restarted 0 times"
+            ]
+        );
+    }
 }

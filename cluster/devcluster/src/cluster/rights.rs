@@ -44,8 +44,8 @@ impl DevCluster {
         }
     }
 
-    /// The objects of a plural resource with this name, without a look into the others: a test world
-    /// allows some fifty users, and each has roles.
+    /// All objects of a plural resource with this name, from every namespace. The others stay
+    /// unparsed: a test world allows some fifty users, and each has roles.
     fn named(&self, plural: &str, name: &str) -> Vec<Arc<Object>> {
         let entry = self.server.registry.find_plural(plural);
         let listed = entry.map(|entry| entry.store.list(&self.server.revisions, "").objects);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_apiserver::fielderror::FieldError;
-use steersman_apiserver::schema::{decode, shape};
+use steersman_apiserver::schema::{decode, typed_form};
 use steersman_apiserver::{defaults, patch, tables, validate};
 
 /// A request to one object or collection, with the answer of the real server.
@@ -138,7 +138,7 @@ const WRITES: [&str; 13] = [
 /// A created object before it is stored, with the server's metadata from the recorded answer.
 fn before_storage(step: &Step) -> Value {
     let mut object = step.body.clone();
-    shape::prune_unknown(step.kind(), &mut object);
+    typed_form::prune_unknown(step.kind(), &mut object);
     let metadata = object["metadata"].as_object_mut().unwrap();
     for name in SERVER_SET {
         if let Some(value) = step.answer["metadata"]
@@ -426,7 +426,7 @@ fn patched_objects_equal_the_recorded_ones() {
             let message = step.answer["message"].as_str().unwrap_or("");
             match result {
                 Ok(()) if step.status == 200 => {
-                    shape::prune_unknown(kind, &mut object);
+                    typed_form::prune_unknown(kind, &mut object);
                     defaults::apply(kind, &mut object);
                     let only_status = step.path.ends_with("/status");
                     if !only_status {
@@ -547,7 +547,7 @@ fn decoding_errors_equal_the_recorded_ones() {
             && step.status == 400
             && !list.contains("duplicate")
         {
-            let unknown = shape::prune_unknown(kind, &mut step.body.clone());
+            let unknown = typed_form::prune_unknown(kind, &mut step.body.clone());
             let mut got: Vec<String> = unknown
                 .iter()
                 .map(|path| format!("unknown field {path:?}"))

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::schema::Schema;
-use crate::schema::shape;
+use crate::schema::typed_form;
 
 /// The fields of every object, independent of its schema.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -16,7 +16,7 @@ pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_fields(schema, object, "", &mut unknown, true);
     if let Some(metadata) = object.get_mut("metadata") {
-        unknown.extend(shape::prune_metadata(metadata, "metadata"));
+        unknown.extend(typed_form::prune_metadata(metadata, "metadata"));
     }
     unknown.sort();
     unknown
@@ -75,8 +75,8 @@ fn prune_fields(
         };
         if is_resource && META_FIELDS.contains(&name.as_str()) {
             if name == "metadata" && !path.is_empty() {
-                unknown.extend(shape::prune_metadata(value, &here));
-                shape::normalize_metadata(value);
+                unknown.extend(typed_form::prune_metadata(value, &here));
+                typed_form::normalize_metadata(value);
             }
             return true;
         }
@@ -118,7 +118,7 @@ pub(super) fn drop_nulls(schema: &Schema, value: &mut Value) {
 /// Sets defaults. Idempotent.
 pub(super) fn set_defaults(schema: &Schema, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata") {
-        shape::normalize_metadata(metadata);
+        typed_form::normalize_metadata(metadata);
     }
     fill(schema, object);
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use steersman_objects::template::defaults::is_unset;
 
 use super::{TEMPLATE_GENERATION, apply, gates, qos_class};
-use crate::schema::shape;
+use crate::schema::typed_form;
 
 /// Kinds with a status subresource. A create request cannot set their status.
 const STATUS_SUBRESOURCE: [&str; 16] = [
@@ -117,7 +117,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         _ => return,
     }
     // The additions have no defaults of their own, and changes by webhooks got theirs already.
-    shape::normalize(kind, object);
+    typed_form::normalize(kind, object);
 }
 
 /// Adds the storage version to `status.storedVersions`, because objects can exist in it from now

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use steersman_objects::template::defaults::{self, Constant, Defaults, Rule};
 
 use crate::schema::quantity::Quantity;
-use crate::schema::{self, Struct, shape};
+use crate::schema::{self, Struct, typed_form};
 
 mod creation;
 mod gates;
@@ -32,14 +32,14 @@ static CONSTANTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::parse(include_str!("constants.txt")));
 
 /// Sets the defaults of an object of built-in kind `kind`, and brings it into the form that the
-/// server writes (see [`shape::normalize`]). Idempotent. Kinds without a shape stay unchanged.
+/// server writes (see [`typed_form::normalize`]). Idempotent. Kinds without a shape stay unchanged.
 pub fn apply(kind: &str, object: &mut Value) {
     let Some(shape) = schema::of_object(kind, object) else {
         return;
     };
     // Adds the mandatory structs, which get defaults, too.
-    shape::normalize(kind, object);
-    shape::normalize_changed(shape, object, fill);
+    typed_form::normalize(kind, object);
+    typed_form::normalize_changed(shape, object, fill);
 }
 
 /// The constants of a type, and the rule after them.

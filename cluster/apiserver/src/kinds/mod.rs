@@ -11,7 +11,7 @@ use crate::custom::Custom;
 use crate::status::Qualified;
 
 mod convert;
-mod fields;
+mod field_selectors;
 mod table;
 
 pub use convert::Conversion;

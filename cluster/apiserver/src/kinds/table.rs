@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::fields::{EVENT_FIELDS, POD_FIELDS, field};
+use super::field_selectors::{EVENT_FIELDS, POD_FIELDS, field};
 use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource, convert};
 
 const ALL: &[&str] = &[

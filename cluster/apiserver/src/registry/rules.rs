@@ -34,7 +34,7 @@ impl Resource {
     pub(crate) fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
         match self.custom() {
             Some(custom) => custom.prune(object),
-            None => schema::shape::prune_unknown(&self.kind, object),
+            None => schema::typed_form::prune_unknown(&self.kind, object),
         }
     }
 

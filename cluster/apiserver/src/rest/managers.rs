@@ -2,7 +2,7 @@
 //!
 //! author from the request -> difference of old and new object -> entries
 //!
-//! Sets and merges are in `crate::fields`. Upstream is `apimachinery/pkg/util/managedfields`.
+//! Sets and merges are in `crate::managed_fields`. Upstream is `apimachinery/pkg/util/managedfields`.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ use super::query::invalid_options;
 use super::{Call, Server, metadata};
 use crate::calls::Calls;
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::{self, Author, Converted, Managed, Operation, Versions, is_reset};
 use crate::kinds::Resource;
+use crate::managed_fields::{self, Author, Converted, Managed, Operation, Versions, is_reset};
 use crate::status::Status;
 
 /// Most bytes of a manager's name, as upstream's.
@@ -205,7 +205,7 @@ impl Server {
             false => (old, new),
         };
         let time = author.time(self.time());
-        match fields::updated(managed, versions, old, new, author.clone(), time) {
+        match managed_fields::updated(managed, versions, old, new, author.clone(), time) {
             Ok(managed) => Ok(managed.into_value()),
             Err(status) if calls.is_waiting() => Err(status),
             Err(status) => {

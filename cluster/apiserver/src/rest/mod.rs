@@ -32,7 +32,7 @@ mod accept;
 mod accounts;
 mod address;
 mod api_services;
-mod apply;
+mod apply_request;
 mod body;
 mod certificates;
 mod commit;
@@ -303,7 +303,7 @@ impl Server {
         let labels = Labels::of_objects(
             &target,
             verb,
-            decode::media_type(content_type) == apply::MEDIA_TYPE,
+            decode::media_type(content_type) == apply_request::MEDIA_TYPE,
             query.text("dryRun") == "All",
             user_agent,
         );
@@ -473,7 +473,7 @@ impl Server {
 
     /// `PATCH` of an object or a part of it: the media type tells an apply from a patch.
     fn patch_or_apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        if decode::media_type(call.content_type) == apply::MEDIA_TYPE {
+        if decode::media_type(call.content_type) == apply_request::MEDIA_TYPE {
             self.apply(call)
         } else {
             self.patch(call)

@@ -141,7 +141,7 @@ impl Patch {
             Kind::Merge => {
                 let mut result = result.clone();
                 // Stored metadata has the order in which the server set its fields.
-                schema::shape::normalize_metadata(&mut result["metadata"]);
+                schema::typed_form::normalize_metadata(&mut result["metadata"]);
                 patch::sort_merged(&mut result, &self.patch);
                 result.to_string()
             }

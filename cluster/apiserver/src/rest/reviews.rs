@@ -8,7 +8,7 @@ use super::managers::Tracking;
 use super::{Call, Server, managers, metadata};
 use crate::auth::{Attributes, ResourceRequest, Rule, User, Wanted, is_node};
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::Author;
+use crate::managed_fields::Author;
 use crate::status::{Qualified, Status};
 
 /// The reason that the rules of a node are incomplete: those of the Node authorizer depend on objects.

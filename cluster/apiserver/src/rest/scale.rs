@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::metadata;
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::FieldSet;
 use crate::kinds::Resource;
+use crate::managed_fields::FieldSet;
 use crate::status::{Qualified, Status};
 
 pub(super) const API_VERSION: &str = "autoscaling/v1";

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::managers::Tracking;
 use super::patching::Patch;
 use super::update::{NotWritten, Writing, check_name};
-use super::{Answer, Call, Server, apply, decode, metadata, scale};
+use super::{Answer, Call, Server, apply_request, decode, metadata, scale};
 use crate::defaults;
 use crate::kinds::Subresource;
 use crate::route::{Target, Verb};
@@ -57,7 +57,7 @@ impl Server {
         }
         let target = call.target;
         let put = decode::media_type(call.content_type);
-        if put == apply::MEDIA_TYPE {
+        if put == apply_request::MEDIA_TYPE {
             return self.apply_scale(call);
         }
         let (input, options) = if put.ends_with("patch+json") {

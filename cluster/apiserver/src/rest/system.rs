@@ -14,7 +14,7 @@ use super::{Server, metadata};
 use crate::admission::{Admission, system_classes};
 use crate::auth;
 use crate::calls::Calls;
-use crate::fields::{Author, Operation};
+use crate::managed_fields::{Author, Operation};
 use crate::registry::Registered;
 use crate::store::Change;
 

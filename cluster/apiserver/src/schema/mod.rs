@@ -2,7 +2,7 @@
 //! strategies and list types.
 //!
 //! The schemas are a table (`types.txt`), which follows upstream's Go types and their tags.
-//! [`shape`], [`decode`], [`protobuf`], patches and server-side apply walk objects along it, so
+//! [`typed_form`], [`decode`], [`protobuf`], patches and server-side apply walk objects along it, so
 //! that one table serves all of them.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ pub mod decode;
 pub(crate) mod descriptions;
 pub(crate) mod internal;
 pub mod protobuf;
-pub mod shape;
+pub mod typed_form;
 mod unions;
 
 pub use steersman_values::quantity;

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Number, Value, json};
 
 use super::unions::{SCHEMA, Union};
-use super::{FieldNumber, Struct, Type, shape};
+use super::{FieldNumber, Struct, Type, typed_form};
 
 /// The first bytes of every protobuf object of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
@@ -105,7 +105,7 @@ pub enum Malformed {
     Encoding(String),
 }
 
-/// The object in `body`, in the form of [`shape::normalize`]. `kind` applies if the envelope names
+/// The object in `body`, in the form of [`typed_form::normalize`]. `kind` applies if the envelope names
 /// no kind.
 pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     let message = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
@@ -140,7 +140,7 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     if let (Some(shape), Some(fields)) = (super::of_object(kind, &object), object.as_object_mut()) {
         read_struct(shape, 0, raw, fields, 1)?;
     }
-    shape::normalize(kind, &mut object);
+    typed_form::normalize(kind, &mut object);
     Ok(object)
 }
 

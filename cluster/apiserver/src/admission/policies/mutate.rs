@@ -18,8 +18,8 @@ use crate::Server;
 use crate::apimachinery::errors::text;
 use crate::cel::policy::{Expression, Mutation, Mutations, Policy};
 use crate::cel::value::{Constructed, Key, Val};
-use crate::fields;
 use crate::kinds::Resource;
+use crate::managed_fields;
 use crate::patch::{self, Unapplied};
 use crate::status::Status;
 
@@ -224,15 +224,15 @@ fn applied(
         configuration[field] = object[field].clone();
     }
     let shape = resource.shape(&configuration);
-    fields::declared(shape, &configuration).map_err(untyped)?;
-    let atomics = fields::atomics(shape, &configuration);
+    managed_fields::declared(shape, &configuration).map_err(untyped)?;
+    let atomics = managed_fields::atomics(shape, &configuration);
     if !atomics.is_empty() {
         return Err(format!(
             "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
             atomics.join(", ")
         ));
     }
-    let merged = fields::merged(shape, object, &configuration);
+    let merged = managed_fields::merged(shape, object, &configuration);
     match resource.decode_error(&merged) {
         Some(why) => Err(why),
         None => Ok(merged),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Conversion;
 use crate::schema::quantity::Quantity;
-use crate::schema::shape;
+use crate::schema::typed_form;
 
 /// The conversion of `autoscaling/v1`.
 pub(crate) static AUTOSCALERS: Conversion = Conversion {
@@ -104,7 +104,7 @@ fn to_v2(mut object: Value) -> Value {
         put(status, "currentMetrics", current);
         put(status, "conditions", list(CONDITIONS).unwrap_or_default());
     }
-    shape::normalize(KIND, &mut object);
+    typed_form::normalize(KIND, &mut object);
     object
 }
 
@@ -161,7 +161,7 @@ fn from_v2(mut object: Value) -> Value {
     for (name, text) in annotations {
         object["metadata"]["annotations"][name] = Value::from(text);
     }
-    shape::normalize(KIND, &mut object);
+    typed_form::normalize(KIND, &mut object);
     object
 }
 
@@ -450,7 +450,7 @@ mod tests {
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
         }
-        shape::normalize(KIND, &mut object);
+        typed_form::normalize(KIND, &mut object);
         object
     }
 

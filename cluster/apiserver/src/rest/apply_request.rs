@@ -2,7 +2,7 @@
 //!
 //! body -> fields of the configuration -> merge with the live object -> the same path as an update
 //!
-//! The merge itself is in `crate::fields`. Upstream is `apiserver/pkg/endpoints/handlers/patch.go`
+//! The merge itself is in `crate::managed_fields`. Upstream is `apiserver/pkg/endpoints/handlers/patch.go`
 //! and `apimachinery/pkg/util/managedfields`.
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::query::invalid_options;
 use super::update::{Writing, check_name};
 use super::{Answer, Call, Server, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::{
+use crate::kinds::Resource;
+use crate::managed_fields::{
     self, Applied, Author, Conflicts, FieldSet, Managed, NotApplied, Operation, Shape, Versions,
 };
-use crate::kinds::Resource;
 use crate::route::Target;
 use crate::schema;
 use crate::status::Status;
@@ -38,7 +38,7 @@ impl Server {
         } = ApplyOptions::of(call)?;
         let mut config = parse(&resource.api_version(), &resource.kind, &call.body)?;
         let given = config.clone();
-        let mut set = fields::declared(resource.shape(&config), &config)
+        let mut set = managed_fields::declared(resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         set.subtract_whole(&resource.reset_fields(part));
@@ -126,7 +126,7 @@ impl Server {
             force,
         } = ApplyOptions::of(call)?;
         let config = parse(scale::API_VERSION, scale::KIND, &call.body)?;
-        let declared = fields::declared(Shape::of_object(scale::KIND, &config), &config)
+        let declared = managed_fields::declared(Shape::of_object(scale::KIND, &config), &config)
             .map_err(|why| untyped(&config, &why))?;
         schema::decode::decode_check(scale::KIND, &config).map_err(Status::bad_request)?;
         check_name(call.target, &config)?;
@@ -181,7 +181,7 @@ impl Server {
                 NotApplied::Failed(status) => status,
             };
             let mut new = apply_to(old, &applied).map_err(seen)?;
-            if fields::compare(resource.shape(&new), old, &new)
+            if managed_fields::compare(resource.shape(&new), old, &new)
                 .removed
                 .intersection(&part)
                 == part
@@ -335,8 +335,8 @@ fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, NotApplied> {
         .as_ref()
         .and_then(Managed::parse)
         .unwrap_or_default();
-    let (mut object, managed) = fields::apply(&live, &managed, applied)?;
-    fields::follow_last_applied(&mut object, applied);
+    let (mut object, managed) = managed_fields::apply(&live, &managed, applied)?;
+    managed_fields::follow_last_applied(&mut object, applied);
     if let Some(managed_fields) = managed.into_value() {
         metadata::of(&mut object).insert("managedFields".to_owned(), managed_fields);
     }

@@ -9,7 +9,7 @@
 //! Upstream: `sigs.k8s.io/structured-merge-diff` and `k8s.io/apimachinery/pkg/util/managedfields`.
 
 mod apply;
-mod atomic;
+mod atomic_paths;
 mod compare;
 mod declared;
 mod managed;
@@ -22,7 +22,7 @@ mod tests;
 mod versions;
 
 pub(crate) use apply::{Applied, Conflicts, NotApplied, apply, follow_last_applied};
-pub(crate) use atomic::atomics;
+pub(crate) use atomic_paths::atomics;
 pub(crate) use compare::compare;
 pub(crate) use declared::declared;
 pub(crate) use managed::{Author, Managed, Operation, is_reset, updated};

@@ -23,9 +23,9 @@ use rustls::pki_types::ServerName;
 use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
+use super::ConnectError;
 use super::authority::Authority;
 use super::certificate::CertificateFiles;
-use super::failure::ConnectError;
 use super::pool::{Dial, Dialed, Io, Pings, Pool};
 use super::proxy;
 use super::read_ahead::ReadAhead;

@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
 
 use super::activity::UnderWay;
-use super::broken::{is_lost_connection, is_timeout};
-use super::error::TooLong;
+use super::errors::api::{self, TooLong};
+use super::errors::connection::{is_lost_connection, is_timeout};
 use super::hold::HeldBack;
 use super::lines::{LineError, Lines, MAX_LINE};
 use super::pool::{Lane, Sent};
@@ -32,7 +32,7 @@ use super::versions::{Versions, in_version};
 use super::witness::Write;
 use super::{
     ApiError, ApiPath, ClientMetrics, ClientSettings, JSON, PathError, Query, REQUESTS, SPANS,
-    Target, WriteGate, error, header_value,
+    Target, WriteGate, header_value,
 };
 use crate::rate::TokenBucket;
 use steersman_values::resource::ResourceType;
@@ -580,7 +580,7 @@ impl Exchange {
         self.metrics
             .received(call.method.as_str(), answer.body.len());
         let is_success = (200..300).contains(&answer.code);
-        if is_success && error::failure_in(&answer.body).is_none() {
+        if is_success && api::failure_in(&answer.body).is_none() {
             Ok(answer.body)
         } else {
             Err(failure(call, &answer))
@@ -738,8 +738,8 @@ fn pause_asked_for(code: u16, retry_after: Option<u32>) -> Option<Duration> {
 
 /// The error for an answer that is no success.
 fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
-    let status = error::failure_in(&answer.body).unwrap_or_else(|| {
-        error::stand_in(
+    let status = api::failure_in(&answer.body).unwrap_or_else(|| {
+        api::stand_in(
             answer.code,
             &call.method,
             call.target.as_ref(),

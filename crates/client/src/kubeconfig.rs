@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use kube::config::{AuthInfo, Cluster};
 use serde_json::{Map, Value};
 
-use super::failure::ConfigError;
+use super::ConfigError;
 
 /// The fields of a context, a cluster or a user.
 type Entry = Map<String, Value>;

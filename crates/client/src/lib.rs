@@ -12,18 +12,13 @@
 mod activity;
 mod address;
 mod authority;
-mod broken;
-mod category;
-mod cause;
 mod certificate;
 mod connect;
 #[cfg(test)]
 mod connect_tests;
-mod decision;
 pub mod discovery;
-mod error;
+mod errors;
 mod exchange;
-mod failure;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -65,11 +60,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 pub use activity::Activity;
-pub use category::Category;
 pub use connect::{anonymous, connect, connect_verifying, host};
-pub use decision::{Aggregate, Decision};
-pub use error::ApiError;
-pub use failure::{ConfigError, ConnectError};
+pub use errors::{Aggregate, ApiError, Category, ConfigError, ConnectError, Decision};
 pub use hold::HeldWrite;
 pub use load::{inline_authority, load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;

@@ -16,9 +16,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::ConfigError;
 use super::address::Address;
 use super::certificate;
-use super::failure::ConfigError;
 use super::kubeconfig::{Current, Kubeconfig};
 
 /// Loads the configuration as kube-controller-manager does. As upstream, it ignores the variable

@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::Intercept;
 use kube::client::ConfigExt;
 
-use super::failure::ConnectError;
+use super::ConnectError;
 
 /// Default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;

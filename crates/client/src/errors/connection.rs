@@ -3,11 +3,11 @@
 
 use std::error::Error as StdError;
 
-use super::pool::DialError;
+use crate::pool::DialError;
 
 /// True if an established connection broke, so that a GET can be repeated soon. False if the
 /// connection could not be opened: the caller's back-off handles that.
-pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+pub(crate) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if causes(error).any(|cause| cause.is::<DialError>()) {
         return false;
@@ -32,7 +32,7 @@ pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// True if a dial or a request timed out.
-pub(super) fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+pub(crate) fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|cause| {
         cause
             .downcast_ref::<std::io::Error>()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
 
-use super::{PathError, Target};
+use crate::{PathError, Target};
 
 /// A failed request. `Display` prints upstream's text: for an API error only its message. Logs
 /// should add [`ApiError::request`].
@@ -70,9 +70,9 @@ impl From<PathError> for ApiError {
 /// An answer, or a line of one, that is longer than its limit.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the API server {server} sent more than {} MiB at once", limit >> 20)]
-pub(super) struct TooLong {
-    pub(super) server: String,
-    pub(super) limit: usize,
+pub(crate) struct TooLong {
+    pub(crate) server: String,
+    pub(crate) limit: usize,
 }
 
 /// The text of `error` with those of its causes. The text of the HTTP client alone names only the
@@ -197,7 +197,7 @@ impl ApiError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
-            Self::Transport { source, .. } => super::broken::is_lost_connection(&**source),
+            Self::Transport { source, .. } => super::connection::is_lost_connection(&**source),
             Self::Timeout { .. } | Self::Fenced { .. } | Self::Decode { .. } | Self::Path(_) => {
                 false
             }
@@ -243,7 +243,7 @@ struct StatusHead<'a> {
 }
 
 /// Decodes `body` if it is a Status with `status: Failure`.
-pub(super) fn failure_in(body: &[u8]) -> Option<Status> {
+pub(crate) fn failure_in(body: &[u8]) -> Option<Status> {
     // Encoders write `kind` first, so the beginning is enough. Lists may have many megabytes and
     // must not be decoded twice.
     const HEAD: usize = 256;
@@ -257,7 +257,7 @@ pub(super) fn failure_in(body: &[u8]) -> Option<Status> {
 }
 
 /// The Status for an error answer without one, with upstream's texts (`NewGenericServerResponse`).
-pub(super) fn stand_in(
+pub(crate) fn stand_in(
     code: u16,
     method: &http::Method,
     target: Option<&Target<'_>>,

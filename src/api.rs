@@ -535,7 +535,7 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
-    use crate::options::Options;
+    use crate::command_line::Options;
     use crate::registry::ControllerRegistry;
 
     /// A client that receives these status codes in order, and then always the last one.

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use crate::options::{self, Command, Options};
+use crate::command_line::{self, Command, Options};
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) fn take(arguments: &mut Vec<String>, names: &[&str]) -> Result<Option
 
 /// Parses the flags of the manager; `None` if they ask for help or the version.
 pub(crate) fn manager_options(arguments: Vec<String>) -> Result<Option<Options>, String> {
-    match options::parse(arguments, |line| complain!("{line}")) {
+    match command_line::parse(arguments, |line| complain!("{line}")) {
         Ok(Command::Run(options)) => Ok(Some(*options)),
         Ok(Command::Help | Command::Version(_)) => Ok(None),
         Err(error) => Err(match &error.suggestion {

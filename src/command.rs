@@ -14,11 +14,11 @@ use steersman_values::clock::Clock;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
+use crate::command_line::{self, Command, Options};
 use crate::config::{Config, ConfigError, join_errors};
 use crate::follow::{self, Settle};
 use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
-use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
 use crate::server::ServerThread;
 use crate::signals::Signals;
@@ -41,7 +41,7 @@ pub(crate) fn run_beside(
     commands: &[(&str, &str)],
 ) -> ExitCode {
     panics::install_hook();
-    match options::parse(arguments, |line| complain!("{line}")) {
+    match command_line::parse(arguments, |line| complain!("{line}")) {
         Ok(Command::Help) => print(&help::help(
             &registry,
             commands,

@@ -5,7 +5,7 @@
 
 use serde_json::Value as Json;
 
-use crate::options::{Options, Value};
+use crate::command_line::{Options, Value};
 
 /// The source of a field's value.
 enum Source {

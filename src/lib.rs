@@ -16,6 +16,7 @@ mod beside;
 mod cardinality;
 mod check;
 mod command;
+pub mod command_line;
 pub mod config;
 mod configz;
 #[cfg(feature = "dev")]
@@ -26,7 +27,6 @@ mod features;
 mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
-mod gates;
 pub mod health;
 mod heap;
 mod help;
@@ -35,7 +35,6 @@ mod limits;
 pub mod logs;
 pub mod manager;
 mod metrics;
-pub mod options;
 pub mod registry;
 pub mod server;
 mod service_accounts;
@@ -49,12 +48,13 @@ mod tls;
 mod ui;
 pub mod version;
 mod why;
+mod write_gates;
 pub mod zpages;
 
 pub use api::{Connection, Delegate};
 pub use command::run;
+pub use command_line::Options;
 pub use config::Config;
 pub use manager::{Manager, RunError};
-pub use options::Options;
 pub use registry::ControllerRegistry;
 pub use subcommands::{main, main_as};

@@ -134,9 +134,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::command_line::Options;
     use crate::config::Release;
     use crate::exposition;
-    use crate::options::Options;
 
     fn features() -> Features {
         Features::new(&Options::default(), Release::NEWEST).unwrap()

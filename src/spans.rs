@@ -20,7 +20,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::options::Options;
+use crate::command_line::Options;
 use crate::version;
 
 /// Value of `--tracing-sampling-rate-per-million` that samples every trace.

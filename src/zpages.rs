@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use steersman_values::clock::Clock;
 
 use crate::access::{NOSNIFF, not_acceptable, text};
+use crate::command_line::Options;
 use crate::config::{Features, Release};
-use crate::options::Options;
 use crate::version;
 
 /// Separators between names and values in the texts. Upstream chooses one at random, so that

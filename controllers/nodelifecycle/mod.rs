@@ -31,17 +31,17 @@ mod health;
 mod labels;
 mod metrics;
 mod monitor;
+mod no_execute;
 mod pass;
 mod pods;
 mod recall;
 mod sync;
-mod tainter;
-mod tainting;
 mod taints;
 #[cfg(test)]
 mod tests;
 mod unknown;
 mod writes;
+mod zone_queue;
 mod zones;
 
 use std::future::Future;

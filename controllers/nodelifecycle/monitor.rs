@@ -330,11 +330,11 @@ impl Monitor {
                 TaintStep::None
             };
         };
-        let tainter = &mut self.zones.zone(zone, &self.config, now).tainter;
+        let queue = &mut self.zones.zone(zone, &self.config, now).queue;
         let Some((add, remove)) = taints::no_execute(ready) else {
             return match ready {
                 Ready::True => {
-                    tainter.remove(&node.meta.name);
+                    queue.remove(&node.meta.name);
                     TaintStep::remove_from(node, Premise::Ready(Some(ready)))
                 }
                 _ => TaintStep::None,
@@ -344,7 +344,7 @@ impl Monitor {
             return TaintStep::Swap { ready, add, remove };
         }
         if !add.is_on(node) {
-            tainter.add(&node.meta.name);
+            queue.add(&node.meta.name);
         }
         TaintStep::None
     }
@@ -419,32 +419,32 @@ impl Monitor {
             return Vec::new();
         }
         let zones = self.zones.iter();
-        let waiting = zones.filter(|(_, zone)| zone.tainter.first().is_some());
+        let waiting = zones.filter(|(_, zone)| zone.queue.first().is_some());
         waiting.map(|(key, _)| key.clone()).collect()
     }
 
     /// The node that waits first in the zone.
     pub(super) fn first_waiting(&mut self, zone: &ZoneKey) -> Option<Arc<str>> {
-        self.zones.get_mut(zone)?.tainter.first().cloned()
+        self.zones.get_mut(zone)?.queue.first().cloned()
     }
 
     /// Takes a token of the zone, if there is one.
     pub(super) fn try_take(&mut self, zone: &ZoneKey, now: Instant) -> bool {
         let zone = self.zones.get_mut(zone);
-        zone.is_some_and(|zone| zone.tainter.try_take(now))
+        zone.is_some_and(|zone| zone.queue.try_take(now))
     }
 
     /// Removes a waiting node.
     pub(super) fn stop_waiting(&mut self, zone: &ZoneKey, node: &str) {
         if let Some(zone) = self.zones.get_mut(zone) {
-            zone.tainter.remove(node);
+            zone.queue.remove(node);
         }
     }
 
     /// Moves a waiting node to the end, after a failed attempt.
     pub(super) fn wait_again(&mut self, zone: &ZoneKey, node: &Arc<str>) {
         if let Some(zone) = self.zones.get_mut(zone) {
-            zone.tainter.move_to_end(node);
+            zone.queue.move_to_end(node);
         }
     }
 

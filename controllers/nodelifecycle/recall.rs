@@ -20,8 +20,8 @@ pub(super) enum Around {
 pub(super) fn recall(node: &str, name: &str, zone: &Zone, around: Around) -> Option<Reason> {
     let ready = zone.count.ready;
     let size = zone.count.size();
-    let waiting = zone.tainter.len();
-    let rate = zone.tainter.rate();
+    let waiting = zone.queue.len();
+    let rate = zone.queue.rate();
     let zone_of = match name {
         "" => String::new(),
         name => format!(" of zone {}", name.replace(":\0:", "/")),
@@ -33,7 +33,7 @@ pub(super) fn recall(node: &str, name: &str, zone: &Zone, around: Around) -> Opt
             .who("administrator of the nodes and of the network between them and the control plane")
     };
     let slowed = |why: &str| Reason::new(Code::ZoneSlowed, NAME, format!("{nodes}: {why}"));
-    let waits = zone.tainter.has(node);
+    let waits = zone.queue.has(node);
     let reason = match around {
         Around::Everywhere => stopped("no node of the cluster is ready"),
         Around::Unknown => slowed("no node has reported to this leader yet, so no pod is evicted"),
@@ -59,7 +59,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::super::tainter::Tainter;
+    use super::super::zone_queue::ZoneQueue;
     use super::super::zones::{Count, ZoneState};
     use super::*;
 
@@ -67,10 +67,10 @@ mod tests {
     async fn a_waiting_node_learns_the_rate_of_its_zone() {
         let told = |rate: f32, waits: bool, around: Around| {
             let now = Instant::now();
-            let mut tainter = Tainter::new(0.1, now);
-            tainter.set_rate(rate, now);
+            let mut queue = ZoneQueue::new(0.1, now);
+            queue.set_rate(rate, now);
             if waits {
-                tainter.add(&Arc::from("n"));
+                queue.add(&Arc::from("n"));
             }
             let zone = Zone {
                 state: ZoneState::PartialDisruption,
@@ -78,7 +78,7 @@ mod tests {
                     ready: 2,
                     not_ready: 3,
                 },
-                tainter,
+                queue,
             };
             recall("n", "eu:\0:a", &zone, around).map(|reason| (reason.code, reason.message))
         };

@@ -1,6 +1,6 @@
 //! The zones of a cluster, their disruption, and the rate of NoExecute taints in each of them.
 //!
-//! counts of ready nodes -> state of each zone -> rate of its [`Tainter`]
+//! counts of ready nodes -> state of each zone -> rate of its [`ZoneQueue`]
 //!
 //! | state | rate |
 //! |---|---|
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::config::Config;
 use super::health::Ready;
-use super::tainter::Tainter;
+use super::zone_queue::ZoneQueue;
 
 /// Region and zone of a node; empty when its labels are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -133,7 +133,7 @@ pub(super) struct Zone {
     pub(super) state: ZoneState,
     /// The nodes that the last pass counted.
     pub(super) count: Count,
-    pub(super) tainter: Tainter,
+    pub(super) queue: ZoneQueue,
 }
 
 /// All zones with nodes.
@@ -148,7 +148,7 @@ impl Zones {
         self.zones.entry(key).or_insert_with(|| Zone {
             state: ZoneState::Initial,
             count: Count::default(),
-            tainter: Tainter::new(config.eviction_rate, now),
+            queue: ZoneQueue::new(config.eviction_rate, now),
         })
     }
 
@@ -160,17 +160,15 @@ impl Zones {
     /// Lets no node wait any longer.
     pub(super) fn clear_waiting(&mut self) {
         let zones = self.zones.values_mut();
-        zones.for_each(|zone| zone.tainter.clear());
+        zones.for_each(|zone| zone.queue.clear());
     }
 
     /// The time until a waiting node may get its taint; `None` if no zone with waiting nodes gets
     /// tokens.
     pub(super) fn next_token(&mut self, now: Instant) -> Option<Duration> {
         let zones = self.zones.values_mut();
-        let waiting = zones.filter(|zone| zone.tainter.first().is_some());
-        waiting
-            .filter_map(|zone| zone.tainter.next_token(now))
-            .min()
+        let waiting = zones.filter(|zone| zone.queue.first().is_some());
+        waiting.filter_map(|zone| zone.queue.next_token(now)).min()
     }
 
     /// All zones.
@@ -216,7 +214,7 @@ impl Zones {
                 _ if is_changed => zone.normal_rate(config),
                 _ => continue,
             };
-            zone.tainter.set_rate(rate, now);
+            zone.queue.set_rate(rate, now);
         }
         (disruption, gone)
     }

@@ -21,12 +21,12 @@
 
 mod batches;
 mod claims;
-mod current;
 mod error;
 pub(crate) mod explain;
 mod handlers;
 mod identity;
 mod metrics;
+mod new_leader;
 mod plan;
 mod pods;
 mod retention;
@@ -48,8 +48,8 @@ use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 
-use self::current::CurrentCheck;
 use self::metrics::StatefulSetMetrics;
+use self::new_leader::CurrentCheck;
 use self::revisions::KnownEqual;
 use self::sync::StatefulSetController;
 use self::writes::Writer;

@@ -30,10 +30,10 @@ use steersman_values::labels::Selector;
 use tokio::sync::OnceCell;
 
 use super::batches::in_batches;
-use super::current::CurrentCheck;
 use super::error::{PodError, SyncError};
 use super::identity::{self, is_member};
 use super::metrics::StatefulSetMetrics;
+use super::new_leader::CurrentCheck;
 use super::plan::{Action, Plan, Turn};
 use super::retention::PodIdentity;
 use super::revisions::{self, Found, KnownEqual};

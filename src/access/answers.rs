@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::Value;
 
-use crate::options::go_bool;
+use crate::command_line::go_bool;
 
 pub(crate) const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
 

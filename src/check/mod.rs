@@ -21,9 +21,9 @@ use jiff::Timestamp;
 use steersman_runtime::panics;
 
 use crate::beside::{self, Output};
+use crate::command_line::Options;
 use crate::config::{Config, ConfigError};
 use crate::logs::{self, LogFormat};
-use crate::options::Options;
 use crate::registry::ControllerRegistry;
 use crate::{command, limits};
 

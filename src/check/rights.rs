@@ -284,7 +284,7 @@ mod tests {
     use super::super::finding::Level::{Failure, Ok, Warning};
     use super::super::finding::tests::words;
     use super::*;
-    use crate::options::Options;
+    use crate::command_line::Options;
     use crate::registry::ControllerRegistry;
 
     fn config(controllers: &str, with_accounts: bool) -> Config {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use steersman_options::flags;
 
 use super::finding::Finding;
-use crate::options::{self, Command, Options};
+use crate::command_line::{self, Command, Options};
 
 const CHECK: &str = "running";
 
@@ -76,7 +76,7 @@ impl Pod {
         let mut lines = lines.filter(|line| line.iter().any(|word| word.starts_with("--")));
         let line = lines.next()?;
         let flags = line.into_iter().skip_while(|word| !word.starts_with('-'));
-        Some(match options::parse(flags, |_| {}) {
+        Some(match command_line::parse(flags, |_| {}) {
             Ok(Command::Run(options)) => Ok(*options),
             Ok(_) => Err("the pod only shows help or version".to_owned()),
             Err(error) => Err(error.to_string()),

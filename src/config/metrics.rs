@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::ConfigError;
-use crate::options::Options;
+use crate::command_line::Options;
 
 /// Allowed label values, by metric and label. Labels without an entry may have any value.
 pub type AllowedValues = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;

@@ -11,10 +11,10 @@ mod serving;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::command_line::Options;
 use crate::configz;
 pub use crate::features::{FeatureError, Features, Release, Releases};
 use crate::logs::LogFormat;
-use crate::options::Options;
 use crate::registry::{ControllerRegistry, Selection, UnknownController};
 use crate::spans;
 pub use metrics::{AllowedValues, MetricsSettings};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ConfigError;
-use crate::options::Options;
+use crate::command_line::Options;
 
 /// Settings of the server for health, metrics and configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,9 +30,9 @@ use super::signing::SigningFiles;
 use super::state::{self, Kept, StateError};
 use super::{duration, join, simulate};
 use crate::api::Connection;
+use crate::command_line::{self, Command, Options};
 use crate::config::{Config, join_errors};
 use crate::manager::{Manager, RunError};
-use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
 
 /// The flags that all embedded clusters share.
@@ -127,7 +127,7 @@ pub(super) fn manager_config(
         .chain(ranges.into_iter().flatten())
         .chain(signing.into_iter().flatten())
         .chain(flags.iter().cloned());
-    let options: Options = match options::parse(typed, |line| complain!("{line}")) {
+    let options: Options = match command_line::parse(typed, |line| complain!("{line}")) {
         Ok(Command::Run(options)) => *options,
         Ok(_) => {
             return Err(

@@ -16,7 +16,7 @@ use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use steersman_options::features::FeatureGates;
 use steersman_releases::{Effect, Gate, Spec, Stage, effect};
 
-use crate::options::{Options, go_bool};
+use crate::command_line::{Options, go_bool};
 pub use steersman_releases::Release;
 pub use versions::Releases;
 

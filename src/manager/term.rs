@@ -22,10 +22,10 @@ use tokio::sync::mpsc;
 use super::{Manager, RunError, jittered};
 use crate::api::{check_lock, wait_for_api_server};
 use crate::follow::Follower;
-use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 use crate::registry::Selection;
 use crate::why::ManagerInside;
+use crate::write_gates::Gates;
 
 /// Time limit of one attempt of a controller's request. kube-apiserver ends a request itself after
 /// a minute (`--request-timeout`). This limit is longer, because that answer names the cause and

@@ -493,8 +493,8 @@ mod tests {
     use tower::Service;
 
     use super::*;
+    use crate::command_line::Options;
     use crate::config::{Features, Release};
-    use crate::options::Options;
 
     fn endpoints() -> Endpoints {
         let slis = Registry::new();

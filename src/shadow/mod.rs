@@ -31,14 +31,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::api::Connection;
 use crate::beside::{self, Output};
+use crate::command_line::Options;
 use crate::config::{Config, join_errors};
 use crate::follow::{self, Settle};
 use crate::health::Progress;
+use crate::limits;
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
 use crate::registry::ControllerRegistry;
 use crate::signals::Signals;
-use crate::{limits, options::Options};
 
 use context::{Context, Origins};
 use ledger::{Difference, Ledger};

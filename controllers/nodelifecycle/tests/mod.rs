@@ -7,9 +7,9 @@ mod hours;
 mod model;
 mod monitor;
 mod stories;
-mod tainter;
 mod taints;
 mod world;
+mod zone_queue;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

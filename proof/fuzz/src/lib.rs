@@ -10,7 +10,7 @@ pub mod requests;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steersman::{fuzzing as fuzzing_of_manager, options};
+use steersman::{command_line, fuzzing as fuzzing_of_manager};
 use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
@@ -193,7 +193,7 @@ pub fn values(data: &[u8]) {
 /// The command line, one argument per part.
 pub fn flags(data: &[u8]) {
     let arguments = texts(data).take(32).map(str::to_owned);
-    if let Err(error) = options::parse(arguments, |warning| assert!(!warning.is_empty())) {
+    if let Err(error) = command_line::parse(arguments, |warning| assert!(!warning.is_empty())) {
         assert!(!error.to_string().is_empty());
     }
 }

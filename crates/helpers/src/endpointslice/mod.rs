@@ -12,13 +12,13 @@
 
 pub mod addresses;
 mod body;
+mod endpoints_subsets;
 mod hash;
 mod identity;
 mod pod_changes;
 pub mod pods;
 mod pods_by_label;
 mod ports;
-mod repack;
 mod selectors;
 mod slice_changes;
 mod totals;
@@ -29,11 +29,11 @@ mod written;
 use std::fmt;
 
 pub use body::{NewSlice, SliceBody, generate_name};
+pub use endpoints_subsets::repack;
 pub use identity::{EndpointKey, is_unchanged};
 pub use pod_changes::ServicesByPod;
 pub use pods_by_label::PodsByLabel;
 pub use ports::Ports;
-pub use repack::repack;
 pub use slice_changes::{SliceChanges, SlicesByService};
 pub use totals::{SliceCount, SliceTotals, Totals};
 pub use trigger_time::TriggerTimes;

@@ -218,7 +218,8 @@ mod tests {
     /// The packings of upstream 1.36.2, computed with its code.
     #[test]
     fn subsets_are_packed_like_upstream() {
-        let data: Data = serde_json::from_str(include_str!("repack-cases.json")).unwrap();
+        let data: Data =
+            serde_json::from_str(include_str!("endpoints_subsets-cases.json")).unwrap();
         assert_eq!(data.repack.len(), 25);
         for case in data.repack {
             let found = repack(&case.input);

@@ -16,7 +16,7 @@ const BURST: u32 = 1;
 
 /// Waiting nodes and the limiter of one zone.
 #[derive(Debug)]
-pub(super) struct Tainter {
+pub(super) struct ZoneQueue {
     /// Names of nodes in the order of their arrival.
     waiting: BTreeMap<u64, Arc<str>>,
     /// The position of each name in `waiting`.
@@ -27,8 +27,8 @@ pub(super) struct Tainter {
     bucket: Option<TokenBucket>,
 }
 
-impl Tainter {
-    /// A tainter for `rate` nodes per second. The first node waits for no token, even if the rate
+impl ZoneQueue {
+    /// A queue for `rate` nodes per second. The first node waits for no token, even if the rate
     /// is zero, as upstream.
     pub(super) fn new(rate: f32, now: Instant) -> Self {
         Self {

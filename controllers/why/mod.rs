@@ -12,6 +12,7 @@ mod stuck;
 
 use jiff::SignedDuration;
 use steersman_objects::{ReplicaSet, ReplicationController};
+use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{LEASES, ResourceType};
 use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
 
@@ -24,9 +25,8 @@ use crate::{
 pub use ask::{AskError, ask};
 pub use stuck::{KINDS, stuck};
 
-/// Namespace and name of the Lease of controller managers.
-const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
-/// A Lease that was not renewed for this many of its durations has no holder.
+/// A Lease that was not renewed for this many of its durations has no holder. Two, because a standby
+/// may wait a whole duration after the last renewal that it saw.
 const EXPIRED: i64 = 2;
 
 /// The controllers that sync objects of a type, apart from those that look at all objects.
@@ -245,7 +245,9 @@ fn manager(world: &World, of: &ResourceType, answer: &mut Explanation) {
 
 /// The reason if no controller manager holds the Lease.
 fn without_leader(world: &World) -> Option<Reason> {
-    let lease = world.get(&LEASES, LEASE.0, LEASE.1).found()?;
+    let lease = world
+        .get(&LEASES, DEFAULT_LEASE.0, DEFAULT_LEASE.1)
+        .found()?;
     let holder = lease.text("/spec/holderIdentity");
     let renewed = lease.time("/spec/renewTime");
     let limit = SignedDuration::from_secs(EXPIRED * lease.number("/spec/leaseDurationSeconds"));

@@ -15,6 +15,7 @@ use serde_json::Value;
 use steersman_client::{
     ApiClient, ApiPath, ClientMetrics, ClientSettings, HttpService, Target, user_agent,
 };
+use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{
     CONFIG_MAPS, LEASES, SELF_SUBJECT_ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS,
 };
@@ -32,8 +33,6 @@ use crate::follow::ServerVersion;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Reviews at the same time.
 const AT_ONCE: usize = 32;
-/// The Lease of a manager with default flags.
-const DEFAULT_LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
 
 /// The facts about a cluster. An unreadable one has the error.
 pub(super) struct Facts {

@@ -314,9 +314,7 @@ impl Manager {
             renew_deadline: settings.renew_deadline,
             retry_period: settings.retry_period,
         };
-        // Two attempts fit into the renew deadline, so one hanging request does not use it up.
-        let timeout = (settings.renew_deadline / 2).max(Duration::from_secs(1));
-        let client = self.clients.make_for_election(timeout);
+        let client = self.clients.make_for_election(config.request_limit());
         let recorder = EventRecorder::start(
             version::COMPONENT,
             client.clone(),

@@ -24,6 +24,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_controllers::why::ask;
+use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_why::ClientReader;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -46,8 +47,6 @@ const QPS: f32 = 50.0;
 const BURST: u32 = 200;
 /// Time limit for the head of a request, and between requests.
 const HEAD: Duration = Duration::from_secs(90);
-/// Namespace and name of the Lease of controller managers.
-const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
 
 /// Serves a page on 127.0.0.1 that shows the controller manager of a cluster at work.
 #[derive(Debug, Parser)]
@@ -348,7 +347,7 @@ impl Remote {
             View::Rollouts { namespace } => rollouts::view(&reader, namespace).await,
             View::Steps { of } => steps::view(&reader, of).await?,
             View::Nodes => nodes::view(&reader).await?,
-            _ => leadership::view(&reader, Some(LEASE), None, Value::Null).await,
+            _ => leadership::view(&reader, Some(DEFAULT_LEASE), None, Value::Null).await,
         };
         data["time"] = json!(now);
         if let Some(why) = why {

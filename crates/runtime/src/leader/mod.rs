@@ -58,6 +58,9 @@ pub const RENEWALS: &str = "steersman_runtime::leader::renewals";
 /// random part of up to this many retry periods.
 const JITTER_FACTOR: f64 = 1.2;
 
+/// Namespace and name of the Lease of a manager with default flags.
+pub const DEFAULT_LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
+
 /// The Lease, the identity of this candidate, and the durations of the election.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
@@ -122,7 +125,7 @@ impl ElectionConfig {
 
     /// Time limit of one request with its retries. It is half of the deadline, so that one request
     /// without an answer leaves time for another attempt.
-    fn request_limit(&self) -> Duration {
+    pub fn request_limit(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 

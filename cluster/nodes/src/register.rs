@@ -1,4 +1,5 @@
-//! Registers Node objects with their Leases, and writes their heartbeats.
+//! Registers Node objects with their Leases, and sends one heartbeat of each. The loop of heartbeats is
+//! in `heartbeat.rs`.
 //!
 //! Nodes have the status that upstream's kubelet (`pkg/kubelet/nodestatus`) writes, with all
 //! conditions healthy.

@@ -191,7 +191,7 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
         flag("node-eviction-rate", Float32, "0.1", Of("node-lifecycle-controller"), "nodes per second tainted for eviction in a healthy zone"),
         flag("node-monitor-grace-period", Duration, "50s", Of("node-lifecycle-controller"), "silence after which a Node is unhealthy"),
         flag("node-startup-grace-period", Duration, "1m0s", Of("node-lifecycle-controller"), "the same for a Node that just started"),
-        flag("secondary-node-eviction-rate", Float32, "0.01", Of("node-lifecycle-controller"), "nodes per second in an unhealthy zone"),
+        flag("secondary-node-eviction-rate", Float32, "0.01", Of("node-lifecycle-controller"), "nodes per second in an unhealthy zone of more than --large-cluster-size-threshold Nodes"),
         flag("unhealthy-zone-threshold", Float32, "0.55", Of("node-lifecycle-controller"), "share of not-ready Nodes (and at least 3) that makes a zone unhealthy"),
     ]),
     ("Persistentvolume-binder-controller", &[

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use steersman_objects::{Deployment, Pod, ReplicaSet, Strategy};
+use jiff::{SignedDuration, Timestamp};
+use steersman_objects::{Condition, Deployment, Pod, ReplicaSet, Strategy};
 use steersman_values::resource::{PODS, REPLICA_SETS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
 
@@ -55,7 +56,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     answer.since = progressing
         .filter(|_| is_rolling)
-        .and_then(|condition| condition.last_update_time)
+        .and_then(|condition| last_progress(&d, condition))
         .or_else(|| doc.condition("Available")?.time("/lastTransitionTime"));
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);
@@ -74,6 +75,18 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     deadline(world, &d, answer);
     follow(world, &owned, &d, &sets, answer);
+}
+
+/// Time of the last progress. The update that reports the failure is as much later as the deadline is
+/// long.
+fn last_progress(d: &Deployment, condition: &Condition) -> Option<Timestamp> {
+    let updated = condition.last_update_time?;
+    match d.spec.progress_deadline_seconds {
+        Some(seconds) if condition.reason == *reason::PROGRESS_DEADLINE_EXCEEDED => updated
+            .checked_sub(SignedDuration::from_secs(i64::from(seconds)))
+            .ok(),
+        _ => Some(updated),
+    }
 }
 
 /// The failed creation of the new ReplicaSet.
@@ -116,7 +129,8 @@ fn step(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
     }
     let surge = limits::max_surge(d);
     let least = limits::min_available(d);
-    let waits = if grows.is_none() && shrinks.resizes.is_empty() {
+    let has_old_pods = sets.old.iter().any(|rs| rs.status.replicas > 0);
+    let waits = if has_old_pods && grows.is_none() && shrinks.resizes.is_empty() {
         ": old pods stay until a new one is available"
     } else {
         ""

@@ -139,10 +139,12 @@ impl Explanation {
             || self.waits_for.iter().any(|other| other.has(code))
     }
 
-    /// The start of the oldest cause, else of the state.
+    /// The start of the oldest cause, else of the state, else of the state of an object that this one
+    /// waits for.
     pub fn oldest(&self) -> Option<Timestamp> {
         let causes = self.causes().filter_map(|(_, reason)| reason.since);
-        causes.chain(self.since).min()
+        let known = causes.chain(self.since).min();
+        known.or_else(|| self.waits_for.iter().filter_map(Self::oldest).min())
     }
 
     /// Puts causes before waits and facts, here and in all answers below, and drops repetitions.
@@ -173,5 +175,37 @@ impl Explanation {
         });
         self.waits_for = self.waits_for.into_iter().map(Self::sorted).collect();
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_that_of_the_oldest_cause_else_of_the_state_else_of_what_it_waits_for() {
+        let at = |second: i64| Some(Timestamp::from_second(second).unwrap());
+        let answer = |since: Option<Timestamp>| Explanation {
+            since,
+            ..Explanation::new(
+                Subject {
+                    api_version: "v1".to_owned(),
+                    kind: "Pod".to_owned(),
+                    namespace: "shop".to_owned(),
+                    name: "web".to_owned(),
+                },
+                "is Pending",
+            )
+        };
+        let cause = |since| Reason::new(Code::PodFailed, "kubelet", "it failed").since(since);
+        let mut below = answer(at(30));
+        below.add(cause(None));
+        let mut above = answer(None);
+        above.follow(below.clone());
+        assert_eq!(above.oldest(), at(30));
+        above.since = at(40);
+        assert_eq!(above.oldest(), at(40));
+        above.add(cause(at(20)));
+        assert_eq!(above.oldest(), at(20));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use steersman_objects::Pod;
 use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PODS};
@@ -22,6 +22,9 @@ const START: SignedDuration = SignedDuration::from_secs(60);
 const GROUPS: usize = 4;
 /// Names in the text about such a group.
 const NAMES: usize = 3;
+
+/// Text before the number of restarts. Pods that crash for the same reason differ in the number.
+const RESTARTED: &str = "; it was restarted ";
 
 /// Adds the reasons why `doc`, a pod that is not being deleted, is not ready.
 pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -216,15 +219,7 @@ fn container(is_init: bool, status: &Value) -> Option<Result<Reason, Waits>> {
             ),
             "CrashLoopBackOff" => {
                 let end = last.map(exit).unwrap_or_else(|| said.to_owned());
-                let restarts = match status["restartCount"].as_u64() {
-                    Some(1) => "once".to_owned(),
-                    count => format!("{} times", count.unwrap_or_default()),
-                };
-                (
-                    Code::ContainerCrash,
-                    format!("{kind} {name} {end}; it was restarted {restarts}"),
-                    "owner of the container's program (kubectl logs --previous)",
-                )
+                return Some(Ok(crash(kind, status, &end)));
             }
             "CreateContainerConfigError"
             | "CreateContainerError"
@@ -242,16 +237,39 @@ fn container(is_init: bool, status: &Value) -> Option<Result<Reason, Waits>> {
     if let Some(end) = status.pointer("/state/terminated")
         && end["exitCode"] != 0
     {
-        let message = format!("{kind} {name} {}", exit(end));
-        let reason = Reason::new(Code::ContainerCrash, KUBELET, message);
-        return Some(Ok(
-            reason.who("owner of the container's program (kubectl logs)")
-        ));
+        return Some(Ok(crash(kind, status, &exit(end))));
     }
     if is_init && status.pointer("/state/running").is_some() && status["started"] != true {
         return Some(Err(Waits));
     }
     None
+}
+
+/// A container whose program ended with an error. One that runs between two restarts, one that waits
+/// for its restart and one that has just ended have the same reason.
+fn crash(kind: &str, status: &Value, end: &str) -> Reason {
+    let name = name(status);
+    let (restarts, logs) = match status["restartCount"].as_u64() {
+        None | Some(0) => (String::new(), "kubectl logs"),
+        Some(1) => (format!("{RESTARTED}once"), "kubectl logs --previous"),
+        Some(count) => (
+            format!("{RESTARTED}{count} times"),
+            "kubectl logs --previous",
+        ),
+    };
+    let message = format!("{kind} {name} {end}{restarts}");
+    Reason::new(Code::ContainerCrash, KUBELET, message)
+        .who(format!("owner of the container's program ({logs})"))
+}
+
+/// The crash before the last restart of a container that is not ready yet. An older one says nothing
+/// about today: the kubelet forgets the restarts of a container that runs for ten minutes.
+fn crashed_before(status: &Value, now: Timestamp) -> Option<Reason> {
+    let end = status.pointer("/lastState/terminated")?;
+    let at: Timestamp = end["finishedAt"].as_str()?.parse().ok()?;
+    let is_recent = now.duration_since(at) < START * 10;
+    (is_recent && end["exitCode"] != 0 && status["ready"] != true)
+        .then(|| crash("container", status, &exit(end)))
 }
 
 fn silent_node(world: &World, doc: &Doc) -> Option<Reason> {
@@ -386,6 +404,14 @@ fn unready(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.add(reason);
         return;
     }
+    if let Some(crash) = doc
+        .items("/status/containerStatuses")
+        .iter()
+        .find_map(|status| crashed_before(status, world.now))
+    {
+        answer.add(crash.since(since));
+        return;
+    }
     let message = match ready.as_ref().map(|ready| ready.text("/message")) {
         None | Some("") => "the pod runs and is not ready",
         Some(message) => message,
@@ -424,11 +450,8 @@ pub fn unavailable(world: &World, pods: &[Doc], min_ready: i32) -> Vec<Explanati
             .reasons
             .iter()
             .map(|reason| {
-                format!(
-                    "{:?} {}",
-                    reason.code,
-                    reason.message.replace(doc.name(), "")
-                )
+                let message = reason.message.split(RESTARTED).next().unwrap_or_default();
+                format!("{:?} {}", reason.code, message.replace(doc.name(), ""))
             })
             .chain(about.waits_for.iter().map(|other| other.state.clone()))
             .collect();
@@ -482,6 +505,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_container_between_two_crashes_has_the_reason_of_the_last_one() {
+        let status = |ready: bool, code: i32| {
+            json!({
+                "name": "app", "restartCount": 2, "ready": ready, "state": {"running": {}},
+                "lastState": {"terminated": {
+                    "exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z",
+                }},
+            })
+        };
+        let after = |minutes: i64| {
+            let ended: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+            ended + SignedDuration::from_mins(minutes)
+        };
+        let crash = crashed_before(&status(false, 3), after(9)).unwrap();
+        assert_eq!(crash.code, Code::ContainerCrash);
+        assert_eq!(
+            crash.message,
+            "container app ended with exit code 3 (Error); it was restarted 2 times"
+        );
+        for (status, now) in [
+            (status(false, 3), after(10)),
+            (status(true, 3), after(9)),
+            (status(false, 0), after(9)),
+        ] {
+            assert_eq!(
+                crashed_before(&status, now).map(|crash| crash.message),
+                None
+            );
+        }
+    }
+
+    #[test]
     fn restarts_of_a_crashing_container_are_counted_in_words() {
         let texts = [Some(1), Some(12), None].map(|restarts| {
             let status = json!({
@@ -499,7 +554,7 @@ mod tests {
             [
                 "it was restarted once",
                 "it was restarted 12 times",
-                "it was restarted 0 times"
+                "container app ended with exit code 1 (Error)"
             ]
         );
     }

@@ -75,7 +75,7 @@ export function timeline(data, state) {
   return [
     head("Timeline", `The last ${all.length} writes of the controllers${filter ? `, ${shown.length} match` : ""}`, state),
     withheld(data),
-    all.length === 0 && empty("No writes.", "The controllers have not changed anything since the start, or this manager stands by."),
+    all.length === 0 && empty("No writes.", "No controller wrote since the start, or this manager stands by."),
     all.length > 0 && shown.length === 0 && empty("No match.", "No write has all words of the filter."),
     shown.length > 0 && rows(shown, [44, 84], write, "Writes"),
   ];
@@ -91,7 +91,7 @@ function write(one) {
     h("span", { class: "by" }, one.by),
     h("span", { class: "object" }, h("span", { class: "verb", title: one.verb, "aria-label": one.verb }, VERBS[one.verb]), " ",
       isEvent ? h("span", {}, kind("Event"), one.sync) :
-        [kind(one.resource + (one.subresource ? `/${one.subresource}` : "")), one.verb === "delete" ? object : h("a", { href: linkTo("why", type, one.namespace, one.name) }, object)]),
+        [kind(one.resource + (one.subresource ? `/${one.subresource}` : "")), one.verb === "delete" || !one.name ? object : h("a", { href: linkTo("why", type, one.namespace, one.name) }, object)]),
     h("span", { class: "message", title: one.message }, failed && h("b", { class: "bad" }, one.code ? `refused (${one.code}) ` : "no answer "),
       isEvent ? [h("b", {}, one.reason), " ", one.message] : one.sync && sub(`for ${one.sync}`)));
 }

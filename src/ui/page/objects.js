@@ -17,7 +17,7 @@ function cause(answer, depth = 0) {
 }
 
 const since = (answer) => {
-  const times = [answer.since, ...(answer.reasons ?? []).map((reason) => reason.since)].filter(Boolean);
+  const times = [answer.since, ...(answer.reasons ?? []).map((one) => one.since), ...(answer.waitsFor ?? []).map(since)].filter(Boolean);
   return times.sort()[0];
 };
 

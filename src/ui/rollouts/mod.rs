@@ -17,6 +17,9 @@ const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision
 /// The images of a pod template.
 const CONTAINERS: &str = "/spec/template/spec/containers";
 
+/// The reason of the condition `Progressing` after the end of a roll-out.
+const ENDED: &str = "NewReplicaSetAvailable";
+
 /// One workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "camelCase")]
@@ -224,11 +227,14 @@ fn deployment_state(doc: &Doc, desired: i64) -> (&'static str, String) {
     let progressing = doc.condition("Progressing");
     let is_observed =
         doc.number("/status/observedGeneration") >= doc.number("/metadata/generation");
-    let told = progressing
-        .as_ref()
-        .filter(|_| is_observed)
-        .map(|condition| condition.text("/message").to_owned())
-        .unwrap_or_default();
+    // The condition tells of the last roll-out that ended, while a complete one loses pods.
+    let told = match (refused_pods(doc), &progressing) {
+        (Some(refusal), _) => refusal,
+        (None, Some(condition)) if condition.text("/reason") != ENDED => {
+            condition.text("/message").to_owned()
+        }
+        _ => String::new(),
+    };
     let has_failed = progressing
         .is_some_and(|condition| condition.text("/reason") == "ProgressDeadlineExceeded");
     let count = |name: &str| doc.number(&format!("/status/{name}"));
@@ -291,9 +297,20 @@ fn limits(doc: &Doc, desired: i64) -> (Option<i64>, Option<i64>, String) {
     )
 }
 
+/// The words of the API server about a pod that it refuses.
+fn refused_pods(doc: &Doc) -> Option<String> {
+    let condition = doc.condition("ReplicaFailure")?;
+    (condition.text("/status") == "True").then(|| condition.text("/message").to_owned())
+}
+
 fn deadline(doc: &Doc) -> Option<Timestamp> {
     let seconds = number_or(doc, "/spec/progressDeadlineSeconds", 600);
-    let updated = doc.condition("Progressing")?.time("/lastUpdateTime")?;
+    let progressing = doc.condition("Progressing")?;
+    // No deadline runs after the end of a roll-out, even if pods are missing later.
+    if progressing.text("/reason") == ENDED {
+        return None;
+    }
+    let updated = progressing.time("/lastUpdateTime")?;
     // Kubernetes counts this value as no deadline.
     (seconds < i64::from(i32::MAX))
         .then(|| updated.checked_add(SignedDuration::from_secs(seconds)).ok())

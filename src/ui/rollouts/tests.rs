@@ -70,6 +70,34 @@ fn a_deployment_shows_new_and_old_pods_between_its_limits() {
 }
 
 #[test]
+fn no_deadline_runs_after_the_end_of_a_rollout() {
+    let ended = json!({
+        "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable",
+        "message": "has successfully progressed", "lastUpdateTime": "2026-11-28T12:00:10Z",
+    });
+    let refused = json!({
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+        "message": "failed calling webhook",
+    });
+    let mended =
+        json!({"type": "ReplicaFailure", "status": "False", "message": "failed calling webhook"});
+    for (conditions, message) in [
+        (json!([ended]), ""),
+        (json!([ended, refused]), "failed calling webhook"),
+        (json!([ended, mended]), ""),
+    ] {
+        let status = json!({
+            "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+            "conditions": conditions,
+        });
+        let doc = a_deployment(4, rolling("25%", "25%"), status);
+        let found = deployment(&doc, &[a_set("web-b", "2", 2, 2)]);
+        assert_eq!((found.state, found.deadline), ("progressing", None));
+        assert_eq!(found.message, message);
+    }
+}
+
+#[test]
 fn limits_round_as_the_controller_does() {
     // (replicas, surge, unavailable, most, fewest)
     let cases = [

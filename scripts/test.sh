@@ -12,12 +12,35 @@ if [ -z "${KUBECTL:-}" ] || [ -z "${PYTHON:-}" ]; then
   scripts/venv.sh
   export KUBECTL="${KUBECTL:-$PWD/.venv/bin/kubectl}" PYTHON="${PYTHON:-$PWD/.venv/bin/python}"
 fi
+if [ $# != 0 ]; then
+  exec cargo test --workspace "$@"
+fi
 
 # Stories record the rights that their requests need. After all of them, a check finds unused rights.
 STEERSMAN_RIGHTS="$(mktemp -d)"
 export STEERSMAN_RIGHTS
-trap 'rm -r "$STEERSMAN_RIGHTS"' EXIT
-cargo test --workspace "$@"
-if [ $# = 0 ]; then
-  cargo test --workspace --lib every_rule_is_needed_by_a_story -- --ignored
+log="$(mktemp)"
+black_box=
+clean_up() {
+  [ -z "$black_box" ] || kill "$black_box" 2>/dev/null || true
+  rm -rf "$STEERSMAN_RIGHTS" "$log"
+}
+trap clean_up EXIT
+
+# Black-box tests wait for processes during half of their time. All other tests are built and run beside
+# them, with the CPU time that they leave.
+cargo test --workspace --test main --no-run
+cargo test --workspace --test main --no-fail-fast >"$log" 2>&1 &
+black_box=$!
+others=passed
+nice -n 19 cargo test --workspace --lib --bins --examples --test '[!m]*' || others=failed
+[ $others = failed ] || nice -n 19 cargo test --workspace --doc || others=failed
+result=passed
+wait "$black_box" || result=failed
+black_box=
+cat "$log"
+if [ $others = failed ] || [ $result = failed ]; then
+  echo "test: black-box tests $result, others $others" >&2
+  exit 1
 fi
+cargo test --workspace --lib every_rule_is_needed_by_a_story -- --ignored

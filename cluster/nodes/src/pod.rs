@@ -58,6 +58,17 @@ pub(super) struct SimPod {
     pub(super) waiting: bool,
     /// Reported statuses of its containers, init containers and ephemeral containers.
     pub(super) reported: Vec<Reported>,
+    /// Its readiness gates; `None` without any.
+    gates: Option<Box<Gates>>,
+}
+
+/// The readiness gates of a pod, which are conditions that another program sets.
+#[derive(Debug)]
+struct Gates {
+    /// The types of the conditions.
+    kinds: Vec<Box<str>>,
+    /// The message of its condition `Ready`, if that is false.
+    told: Option<Box<str>>,
 }
 
 /// A container of the spec.
@@ -230,6 +241,7 @@ struct SpecWire {
     ephemeral_containers: Box<[Container]>,
     restart_policy: Box<str>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
+    readiness_gates: Vec<GateWire>,
     scheduler_name: Box<str>,
     service_account_name: Box<str>,
     volumes: Vec<VolumeWire>,
@@ -237,6 +249,12 @@ struct SpecWire {
     topology_spread_constraints: Vec<SpreadWire>,
     priority: i32,
     preemption_policy: Box<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GateWire {
+    condition_type: Box<str>,
 }
 
 impl SpecWire {
@@ -357,6 +375,37 @@ impl SimPod {
         !self.containers.is_empty() && self.containers.iter().all(is_ready)
     }
 
+    /// The words of the kubelet about readiness gates that are not fulfilled; `None` if all are. Upstream:
+    /// `GeneratePodReadyCondition` in `pkg/kubelet/status/generate.go`.
+    pub(super) fn unfulfilled_gates(&self) -> Option<String> {
+        let gates = self.gates.as_ref()?;
+        let unfulfilled = gates.kinds.iter().filter_map(|kind| {
+            let condition = self
+                .pod
+                .conditions
+                .iter()
+                .find(|state| state.kind == **kind);
+            match condition {
+                None => Some(format!(
+                    "corresponding condition of pod readiness gate \"{kind}\" does not exist."
+                )),
+                Some(state) if state.status != *"True" => Some(format!(
+                    "the status of pod readiness gate \"{kind}\" is not \"True\", but {}",
+                    &*state.status
+                )),
+                Some(_) => None,
+            }
+        });
+        let all: Vec<String> = unfulfilled.collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// Whether the condition `Ready` already tells which readiness gates are not fulfilled.
+    pub(super) fn tells_of_gates(&self) -> bool {
+        let told = self.gates.as_ref().and_then(|gates| gates.told.as_deref());
+        told.is_some_and(|told| self.unfulfilled_gates().is_some_and(|now| now == told))
+    }
+
     /// The end of its containers; `None` if they run for ever.
     pub(super) fn ending(&self) -> Option<&Ending> {
         self.ending_of_inits()
@@ -427,10 +476,21 @@ impl Object for SimPod {
         };
         let init_containers = split(spec.init_containers);
         let containers = split(spec.containers);
-        let unscheduled =
-            wire.status.conditions.into_iter().find(|condition| {
-                *condition.kind == *"PodScheduled" && *condition.status == *"False"
-            });
+        let conditions = wire.status.conditions;
+        let told_of = |kind: &str| -> Option<Box<str>> {
+            let mut all = conditions.iter();
+            let found = all.find(|one| *one.kind == *kind && *one.status == *"False")?;
+            Some(found.message.clone())
+        };
+        let kinds: Vec<Box<str>> = spec
+            .readiness_gates
+            .into_iter()
+            .map(|gate| gate.condition_type)
+            .collect();
+        let gates = (!kinds.is_empty()).then(|| {
+            let told = told_of("Ready");
+            Box::new(Gates { kinds, told })
+        });
         let waiting = wire
             .status
             .container_statuses
@@ -447,7 +507,7 @@ impl Object for SimPod {
             constraints,
             rules: rules.map(Arc::new),
             needs: needs.into(),
-            unscheduled: unscheduled.map(|condition| condition.message),
+            unscheduled: told_of("PodScheduled"),
             schedulable,
             containers,
             init_containers,
@@ -455,6 +515,7 @@ impl Object for SimPod {
             restart_policy: spec.restart_policy,
             waiting,
             reported,
+            gates,
         })
     }
 

@@ -112,8 +112,9 @@ impl State {
             }
             Phase::Running if pod.is_debugged() => Self::Debugged,
             Phase::Running if pod.waiting => Self::Waiting,
-            Phase::Running if view.is_ready() => Self::Ready,
-            // A kubelet repeats its report if another program has changed the condition.
+            Phase::Running if view.is_ready() && pod.unfulfilled_gates().is_none() => Self::Ready,
+            Phase::Running if pod.has_ready_containers() && pod.tells_of_gates() => Self::Ready,
+            // A kubelet repeats its report if another program has changed a condition.
             Phase::Running if pod.has_ready_containers() => Self::Running,
             Phase::Running if pod.is_settled() => Self::Ready,
             Phase::Running => Self::Running,

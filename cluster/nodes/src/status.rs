@@ -450,11 +450,19 @@ fn conditions(
         }
         fields
     };
-    let readiness = |kind: &str| {
+    let readiness = |kind: &str, reason: Option<&str>, message: Option<&String>| {
         let mut fields = condition(kind, reason.is_none());
         fields["reason"] = json!(reason);
         fields["message"] = json!(message);
         fields
+    };
+    let unfulfilled = match reason {
+        None => pod.unfulfilled_gates(),
+        Some(_) => None,
+    };
+    let ready = match &unfulfilled {
+        Some(gates) => readiness("Ready", Some("ReadinessGatesNotReady"), Some(gates)),
+        None => readiness("Ready", reason, message.as_ref()),
     };
     // Pods without init containers are initialized from the start.
     let is_initialized = incomplete.is_empty();
@@ -474,8 +482,8 @@ fn conditions(
     json!([
         condition("PodReadyToStartContainers", has_started && !has_ended),
         initialized,
-        readiness("Ready"),
-        readiness("ContainersReady")
+        ready,
+        readiness("ContainersReady", reason, message.as_ref())
     ])
 }
 

@@ -147,6 +147,58 @@ async fn a_dead_node_is_silent_and_leaves_its_pods_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_is_ready_after_its_readiness_gates_are_fulfilled() {
+    let cluster = one_node().await;
+    let mut gated = pod("a");
+    gated["spec"]["readinessGates"] =
+        json!([{"conditionType": "example.com/a"}, {"conditionType": "example.com/b"}]);
+    cluster.create(gated).await.unwrap();
+    let told = |pod: &Value| -> Option<(String, String, String)> {
+        let conditions = pod["status"]["conditions"].as_array()?;
+        let ready = conditions.iter().find(|one| one["type"] == "Ready")?;
+        let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+        Some((text("status"), text("reason"), text("message")))
+    };
+    let waits = |message: &str| {
+        let reason = "ReadinessGatesNotReady".to_owned();
+        Some(("False".to_owned(), reason, message.to_owned()))
+    };
+    let missing = |gate: &str| {
+        format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")
+    };
+    let both = format!("{}, {}", missing("example.com/a"), missing("example.com/b"));
+    let seen = wait(&cluster, |pod| told(pod) == waits(&both)).await;
+    assert_eq!(condition(&seen, "ContainersReady").0, "True");
+
+    let set = async |a: &str, b: &str| {
+        let mut conditions = cluster.objects("pods")[0]["status"]["conditions"].clone();
+        let all = conditions.as_array_mut().unwrap();
+        all.retain(|one| !one["type"].as_str().unwrap().starts_with("example.com/"));
+        for (kind, status) in [("example.com/a", a), ("example.com/b", b)] {
+            all.push(json!({"type": kind, "status": status}));
+        }
+        let path = format!("{PATH}/status");
+        let body = json!({"status": {"conditions": conditions}});
+        cluster.patch(&path, body).await.unwrap();
+    };
+    set("True", "False").await;
+    let refused = "the status of pod readiness gate \"example.com/b\" is not \"True\", but False";
+    wait(&cluster, |pod| told(pod) == waits(refused)).await;
+    set("True", "True").await;
+    wait(&cluster, |pod| condition_is(pod, "True")).await;
+    set("False", "True").await;
+    let refused = "the status of pod readiness gate \"example.com/a\" is not \"True\", but False";
+    wait(&cluster, |pod| told(pod) == waits(refused)).await;
+    // A settled pod gets no further reports.
+    let version = cluster.objects("pods")[0]["metadata"]["resourceVersion"].clone();
+    pass(600).await;
+    assert_eq!(
+        cluster.objects("pods")[0]["metadata"]["resourceVersion"],
+        version
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_was_marked_as_not_ready_is_ready_again() {
     let cluster = one_node().await;
     cluster.create(pod("a")).await.unwrap();

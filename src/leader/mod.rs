@@ -27,6 +27,7 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use steersman_client::{ApiClient, ApiPath, ClientMetrics, ClientSettings, Target, user_agent};
+use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{LEASES, PODS};
 
 use forward::Forward;
@@ -35,7 +36,7 @@ use verify::{Proof, Verifier};
 use crate::tls::Fingerprint;
 
 /// Namespace of the Lease and of the pods of managers.
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = DEFAULT_LEASE.0;
 
 /// Flags about the leader, for commands that ask it.
 #[derive(Debug, Clone, clap::Args)]
@@ -113,9 +114,8 @@ impl Leader {
     ) -> Result<Self, String> {
         let mut config = caller.config.clone();
         config.cluster_url = address(url)?;
-        let server = config.cluster_url.host().unwrap_or_default();
-        let server = server.trim_matches(['[', ']']).to_owned();
-        if server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
+        let server = host_of(&config.cluster_url).to_owned();
+        if is_loopback(&config.cluster_url) {
             config.proxy_url = None;
         }
         config.tls_server_name = None;
@@ -124,6 +124,15 @@ impl Leader {
             connect(caller, config, verifier)
         };
         let verifier = Verifier::new(proof(caller.config, flags, &[Some(&server), host])?);
+
+        // The manager of `steersman dev` has no certificate, and answers everybody on this machine.
+        if config.cluster_url.scheme_str() == Some("http") {
+            return Ok(Self {
+                client: connect(&steersman_client::anonymous(&config), &verifier)?,
+                unverified: None,
+                _forward: forward,
+            });
+        }
 
         // Any answer proves the identity of the server.
         let stranger = connect(&steersman_client::anonymous(&config), &verifier)?;
@@ -210,12 +219,28 @@ fn connect(
     ))
 }
 
-/// The address in `--manager`. Without TLS, nothing protects credentials and answers.
+fn host_of(uri: &Uri) -> &str {
+    uri.host().unwrap_or_default().trim_matches(['[', ']'])
+}
+
+fn is_loopback(uri: &Uri) -> bool {
+    host_of(uri)
+        .parse::<IpAddr>()
+        .is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The address in `--manager`. Without TLS, nothing protects credentials and answers on their way to
+/// another machine.
 fn address(url: &str) -> Result<Uri, String> {
-    let wrong = "--manager wants https://HOST:PORT, without a user and a password";
+    let wrong = "--manager wants https://HOST:PORT, or http://127.0.0.1:PORT of `steersman dev`, without a user and a password";
     let uri: Uri = url.parse().map_err(|_| wrong.to_owned())?;
     let has_user = uri.authority().is_some_and(|at| at.as_str().contains('@'));
-    if uri.scheme_str() != Some("https") || uri.host().is_none() || has_user {
+    let is_safe = match uri.scheme_str() {
+        Some("https") => uri.host().is_some(),
+        Some("http") => is_loopback(&uri),
+        _ => false,
+    };
+    if !is_safe || has_user {
         return Err(wrong.to_owned());
     }
     Ok(uri)
@@ -226,7 +251,7 @@ async fn holder(api: &ApiClient) -> Result<String, String> {
     let lease = Target {
         resource: &LEASES,
         namespace: Some(NAMESPACE),
-        name: Some("kube-controller-manager"),
+        name: Some(DEFAULT_LEASE.1),
         subresource: None,
     };
     let lease = api

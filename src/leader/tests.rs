@@ -77,6 +77,31 @@ struct Seen {
     has_certificate: bool,
 }
 
+/// Records and answers the requests of one connection.
+async fn answer_all(
+    stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin),
+    has_certificate: bool,
+    log: &Mutex<Vec<Seen>>,
+) {
+    let mut head = Vec::new();
+    while let Ok(byte) = stream.read_u8().await {
+        head.push(byte);
+        if !head.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
+        let body = answer_to(&text);
+        log.lock().push(Seen {
+            head: text,
+            has_certificate,
+        });
+        let length = body.len();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+}
+
 /// A server that records all requests. It has a Lease and a pod, and answers others with `{}`.
 struct Recorder {
     url: String,
@@ -110,24 +135,7 @@ impl Recorder {
                         return;
                     };
                     let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-                    let mut head = Vec::new();
-                    while let Ok(byte) = stream.read_u8().await {
-                        head.push(byte);
-                        if !head.ends_with(b"\r\n\r\n") {
-                            continue;
-                        }
-                        let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
-                        let body = answer_to(&text);
-                        log.lock().push(Seen {
-                            head: text,
-                            has_certificate,
-                        });
-                        let length = body.len();
-                        let answer =
-                            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
-                        stream.write_all(answer.as_bytes()).await.unwrap();
-                        stream.flush().await.unwrap();
-                    }
+                    answer_all(&mut stream, has_certificate, &log).await;
                 });
             }
         });
@@ -309,6 +317,33 @@ async fn a_hostile_server_gets_no_secret() {
 }
 
 #[tokio::test]
+async fn a_manager_without_tls_is_asked_without_credentials() {
+    let home = tempfile::tempdir().unwrap();
+    let cluster = Authority::new("cluster");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let flags = flags(&format!("http://{}", listener.local_addr().unwrap()));
+    let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let log = Arc::clone(&log);
+            tokio::spawn(async move { answer_all(&mut stream, false, &log).await });
+        }
+    });
+    for (kind, secret) in secrets(home.path()) {
+        let unverified = ask(&cluster, &secret, &flags).await;
+        assert_eq!(unverified, Ok(None), "{kind}");
+    }
+    let seen = seen.lock();
+    assert!(seen.iter().any(|seen| seen.head.contains("/debug/why")));
+    for seen in &*seen {
+        let is_bare = !seen.head.contains(SECRET) && !seen.head.contains("authorization:");
+        assert!(is_bare, "{}", seen.head);
+    }
+}
+
+#[tokio::test]
 async fn a_verified_server_gets_the_credentials() {
     let home = tempfile::tempdir().unwrap();
     let cluster = Authority::new("cluster");
@@ -434,10 +469,14 @@ async fn a_port_forward_reaches_the_leader_and_ends_with_the_command() {
 }
 
 #[test]
-fn a_manager_is_asked_by_https_alone() {
+fn a_manager_of_another_machine_is_asked_by_https_alone() {
     let cases = [
         ("https://10.0.0.1:10257", true),
         ("http://10.0.0.1:10257", false),
+        ("http://127.0.0.1:10257", true),
+        ("http://[::1]:10257", true),
+        ("http://127.0.0.1.example.com", false),
+        ("http://jane:hunter2@127.0.0.1", false),
         ("10.0.0.1:10257", false),
         ("https://jane:hunter2@10.0.0.1", false),
         ("", false),

@@ -42,14 +42,17 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 names.join(", ")
             );
         }
-        answer.add(
-            Reason::new(code, NAME, message)
-                .who("owner of the CronJob")
-                .since(last),
-        );
+        let who = if code == Code::RunForbidden {
+            "see the Job; or owner of the CronJob (concurrencyPolicy)"
+        } else {
+            "owner of the CronJob"
+        };
+        answer.add(Reason::new(code, NAME, message).who(who).since(last));
     }
     match decision.action {
         Action::Rest => {}
+        // The next run is forbidden too, as long as the Job is active.
+        Action::Wait(_) if answer.has(Code::RunForbidden) => {}
         Action::Wait(delay) => {
             let next = delay.and_then(|delay| world.now.checked_add(delay).ok());
             let message = match next {

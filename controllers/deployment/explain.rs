@@ -75,6 +75,30 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     deadline(world, &d, answer);
     follow(world, &owned, &d, &sets, answer);
+    if is_rolling {
+        deadlock(&d, &sets, answer);
+    }
+}
+
+/// Texts of the scheduler about nodes that only another pod excludes.
+const TAKEN: [&str; 2] = ["anti-affinity", "free ports for the requested pod ports"];
+
+/// Adds the cause if the new pods need nodes of old ones, which maxUnavailable 0 keeps.
+fn deadlock(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
+    let has_old_pods = sets.old.iter().any(|rs| rs.status.replicas > 0);
+    if !has_old_pods || limits::min_available(d) < d.spec.replicas {
+        return;
+    }
+    let is_taken = |cause: &Reason| {
+        cause.code == Code::PodUnscheduled && TAKEN.iter().any(|text| cause.message.contains(text))
+    };
+    if !answer.causes().any(|(_, cause)| is_taken(cause)) {
+        return;
+    }
+    let message = "the new pod fits no node beside an old one (pod anti-affinity or host port), and maxUnavailable 0 keeps the old pods until it is available";
+    let who =
+        "owner of the Deployment (maxUnavailable 1), or administrator of the nodes (one more)";
+    answer.add(Reason::new(Code::RolloutDeadlock, NAME, message).who(who));
 }
 
 /// Time of the last progress. The update that reports the failure is as much later as the deadline is

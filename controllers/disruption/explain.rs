@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steersman_objects::{Pod, PodDisruptionBudget};
-use steersman_values::resource::PODS;
+use steersman_values::resource::{POD_DISRUPTION_BUDGETS, PODS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, pod};
 
 use super::disrupted;
@@ -48,7 +48,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         healthy: disrupted::healthy(&pods, &review.pending, world.now),
     };
     let allowed = numbers.disruptions_allowed();
-    answer.state = format!("allows {allowed} disruptions");
+    let number = usize::try_from(allowed).unwrap_or(0);
+    answer.state = format!("allows {}", steersman_why::count(number, "disruption"));
+    overlap(world, doc, &pods, answer);
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);
     }
@@ -112,5 +114,36 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         for about in pod::unavailable(world, &docs, 0) {
             answer.follow(about);
         }
+    }
+}
+
+/// Adds the other budgets that select one of `pods`, the pods of `doc`. The API server refuses to evict
+/// such a pod, whatever the budgets allow.
+fn overlap(world: &World, doc: &Doc, pods: &[Arc<Pod>], answer: &mut Explanation) {
+    let all = world.list(&POD_DISRUPTION_BUDGETS, doc.namespace());
+    for other in all.unwrap_or_default() {
+        let view = other.view::<PodDisruptionBudget>();
+        let (Some(view), true) = (view, other.name() != doc.name()) else {
+            continue;
+        };
+        let Ok(selector) = &view.spec.selector else {
+            continue;
+        };
+        let mut both = pods.iter().filter(|pod| selector.matches(&pod.meta.labels));
+        let Some(first) = both.next() else {
+            continue;
+        };
+        let message = format!(
+            "budget {} selects {} of these pods too, such as {}: the API server evicts no pod with several budgets",
+            other.name(),
+            both.count() + 1,
+            first.meta.name
+        );
+        let who = format!(
+            "owners of the budgets {} and {} (narrow a selector, or delete one)",
+            doc.name(),
+            other.name()
+        );
+        answer.add(Reason::new(Code::BudgetsOverlap, "kube-apiserver", message).who(who));
     }
 }

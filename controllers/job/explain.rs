@@ -137,7 +137,8 @@ fn decide(
         Action::Steady => {
             let active = snapshot.active.len();
             let ready = snapshot.ready;
-            let message = format!("{active} pods run, {ready} of them ready");
+            let pods = steersman_why::count(active, "pod");
+            let message = format!("{pods} under way, {ready} of them ready");
             answer.add(Reason::new(Code::JobPodsActive, NAME, message));
         }
         Action::Delete(victims) => {

@@ -58,7 +58,13 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.add(Reason::new(Code::SyncQueued, NAME, message));
         }
         Ok(Step::Provision) => provision(world, doc, &claim, &stored, answer),
-        Ok(Step::Wait(notice)) => waits(&claim, notice.map(|notice| notice.message), answer),
+        Ok(Step::Wait(notice)) => {
+            let message = notice.map(|notice| notice.message);
+            match volumes.iter().find(|volume| is_taken(volume, doc)) {
+                Some(volume) => taken(doc, volume, message.unwrap_or_default(), answer),
+                None => waits(&claim, message, answer),
+            }
+        }
         Ok(Step::Lose(notice)) => {
             let who = "owner of the data: restore the volume, or delete the claim";
             answer.add(Reason::new(Code::VolumeLost, NAME, notice.message).who(who));
@@ -69,6 +75,40 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
             );
         }
     }
+}
+
+/// Whether `claim` asks for `volume`, which belongs to another claim.
+fn is_taken(volume: &Doc, claim: &Doc) -> bool {
+    let owner = volume.text("/spec/claimRef/uid");
+    volume.name() == claim.text("/spec/volumeName") && !owner.is_empty() && owner != claim.uid()
+}
+
+/// Adds the claim to which `volume` belongs.
+fn taken(doc: &Doc, volume: &Doc, message: String, answer: &mut Explanation) {
+    let name = volume.name();
+    let namespace = volume.text("/spec/claimRef/namespace");
+    let claim = volume.text("/spec/claimRef/name");
+    let is_former = namespace == doc.namespace() && claim == doc.name();
+    let (message, who) = if is_former {
+        (
+            format!(
+                "{message} spec.claimRef of the volume has the UID of an earlier claim of this name, which is gone"
+            ),
+            format!("administrator of volume {name} (remove spec.claimRef)"),
+        )
+    } else {
+        (
+            format!("{message} It belongs to claim {namespace}/{claim}"),
+            format!(
+                "owner of the claim (another volumeName), or of PersistentVolumeClaim {namespace}/{claim}"
+            ),
+        )
+    };
+    answer.add(
+        Reason::new(Code::NoMatchingVolume, NAME, message.trim_start())
+            .who(who)
+            .since(doc.time("/metadata/creationTimestamp")),
+    );
 }
 
 fn users(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
@@ -190,7 +230,11 @@ pub(crate) fn volume(world: &World, doc: &Doc, answer: &mut Explanation) {
         let message =
             "the claim is gone and the policy is Retain, so nothing binds the volume again";
         let who = "owner of the data (delete the volume, or remove spec.claimRef)";
-        answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
+        answer.add(
+            Reason::new(Code::NoMatchingVolume, NAME, message)
+                .who(who)
+                .since(doc.time("/status/lastPhaseTransitionTime")),
+        );
     }
 }
 

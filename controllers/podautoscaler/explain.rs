@@ -73,11 +73,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .since(limited.time("/lastTransitionTime")),
         );
     } else if !answer.is_stuck() && status.current_replicas == status.desired_replicas {
-        answer.add(Reason::new(
-            Code::WithinTolerance,
-            NAME,
-            "the metrics ask for the current size",
-        ));
+        answer.add(Reason::new(Code::WithinTolerance, NAME, steady(doc)));
     }
     let group = target
         .api_version
@@ -148,4 +144,37 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
             .who(who)
             .since(active.time("/lastTransitionTime")),
     );
+}
+
+/// Why the size stays: the utilization of each resource beside its target. A ratio within the tolerance
+/// changes no size, so a value above the target can be right.
+fn steady(doc: &Doc) -> String {
+    let current = doc.items("/status/currentMetrics");
+    let values: Vec<String> = doc
+        .items("/spec/metrics")
+        .iter()
+        .filter_map(|metric| {
+            let (kind, source) = match metric["type"].as_str()? {
+                "Resource" => ("resource", &metric["resource"]),
+                "ContainerResource" => ("containerResource", &metric["containerResource"]),
+                _ => return None,
+            };
+            let target = source["target"]["averageUtilization"].as_i64()?;
+            let is_same = |seen: &&serde_json::Value| {
+                seen[kind]["name"] == source["name"]
+                    && seen[kind]["container"] == source["container"]
+            };
+            let seen = current.iter().find(is_same)?;
+            let value = seen[kind]["current"]["averageUtilization"].as_i64()?;
+            let name = source["name"].as_str()?;
+            Some(format!("{name} {value}% beside a target of {target}%"))
+        })
+        .collect();
+    if values.is_empty() {
+        return "the metrics ask for the current size".to_owned();
+    }
+    format!(
+        "the metrics ask for the current size: {}; a ratio within the tolerance (10% by default) changes nothing",
+        values.join(", ")
+    )
 }

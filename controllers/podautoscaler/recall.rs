@@ -52,7 +52,12 @@ pub(super) fn recall(
         );
         (message, holding.at.checked_add(span).ok())
     } else {
-        let message = format!("the last sizes in the window of {seconds} s are {list}");
+        let is_one = recent.iter().all(|old| old.replicas == highest);
+        let message = if is_one {
+            format!("all sizes that were computed in the last {seconds} s are {highest}")
+        } else {
+            format!("the last sizes in the window of {seconds} s are {list}")
+        };
         (message, None)
     };
     let code = if is_held {

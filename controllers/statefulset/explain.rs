@@ -26,8 +26,13 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let slots = Slots::new(&set, &pods);
     let status = &set.status;
     let wanted = slots.len();
-    let is_updated = status.current_revision == status.update_revision
-        || i64::from(status.updated_replicas) == wanted;
+    // After a roll-back both revisions are equal, while a pod may still have the one between.
+    let has_replaced = slots
+        .occupied()
+        .any(|pod| !status.update_revision.is_empty() && revision(pod) != status.update_revision);
+    let is_updated = !has_replaced
+        && (status.current_revision == status.update_revision
+            || i64::from(status.updated_replicas) == wanted);
     let is_settled = i64::from(status.available_replicas) == wanted && slots.condemned.is_empty();
     answer.state = format!(
         "has {} of {wanted} pods available, {} updated",
@@ -55,8 +60,15 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let doc_of = |pod: &Pod| docs.iter().find(|doc| *doc.name() == *pod.meta.name);
     if let Some(slot) = blocking(&plan) {
         slot_blocks(world, doc, &plan, &slot, answer);
-        if let Some(pod) = slot.pod().and_then(|pod| doc_of(pod)) {
-            answer.follow(world.explain(&PODS, pod));
+        if let Some(pod) = slot.pod()
+            && let Some(doc) = doc_of(pod)
+        {
+            let about = world.explain(&PODS, doc);
+            if about.is_stuck() && is_replaced(&plan, pod) {
+                replaced(pod, &about, answer);
+            } else {
+                answer.follow(about);
+            }
         }
     }
     if !slots.condemned.is_empty() {
@@ -76,6 +88,41 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if !is_updated {
         update(&plan, answer);
     }
+}
+
+/// Whether the update replaces `pod`, once its turn comes.
+fn is_replaced(plan: &Plan<'_>, pod: &Pod) -> bool {
+    let first = match &plan.set.spec.update_strategy {
+        UpdateStrategy::OnDelete => return false,
+        UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
+            i64::from(partition.unwrap_or(0))
+        }
+    };
+    plan.is_ordered()
+        && ordinal(&pod.meta.name).is_some_and(|ordinal| ordinal >= first)
+        && revision(pod) != plan.update_revision
+}
+
+/// Adds the pod that nobody mends, because the template has been changed since, and that keeps the
+/// update from its turn. Upstream documents it as a forced rollback.
+fn replaced(pod: &Pod, about: &Explanation, answer: &mut Explanation) {
+    let name = &pod.meta.name;
+    let trouble = about
+        .causes()
+        .last()
+        .map(|(_, cause)| cause.message.clone())
+        .unwrap_or_default();
+    let message = format!(
+        "pod {name} has the replaced revision {} and is not ready ({trouble}); the update in order waits for it",
+        revision(pod)
+    );
+    let who = format!("owner of the StatefulSet (kubectl delete pod {name})");
+    answer.add(
+        Reason::new(Code::RevisionBroken, NAME, message)
+            .who(who)
+            .field("pod", &**name)
+            .since(about.oldest()),
+    );
 }
 
 /// The first slot at which an ordered sync stops. A parallel one stops at no slot, so the first

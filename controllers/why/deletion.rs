@@ -7,7 +7,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World};
 use crate::{garbagecollector, job, persistentvolume, protection};
 
 /// Finalizers of other components, by their start, and the component.
-const FOREIGN: [(&str, &str); 13] = [
+const FOREIGN: [(&str, &str); 12] = [
     (
         "service.kubernetes.io/load-balancer-cleanup",
         "cloud-controller-manager",
@@ -18,10 +18,6 @@ const FOREIGN: [(&str, &str); 13] = [
     ),
     ("external-attacher/", "CSI external-attacher"),
     ("snapshot.storage.kubernetes.io/", "snapshot-controller"),
-    (
-        "customresourcecleanup.apiextensions.k8s.io",
-        "kube-apiserver, which deletes the custom resources first",
-    ),
     (
         "resources-finalizer.argocd.argoproj.io",
         "Argo CD application controller",
@@ -62,6 +58,11 @@ const OWN: [(&str, &str); 6] = [
         "legacy-serviceaccount-token-cleaner-controller",
     ),
 ];
+
+/// The finalizer of a definition, which the API server removes after the last custom resource.
+const CUSTOM_RESOURCES: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Custom resources that one answer looks into.
+const SHOWN: usize = 3;
 
 /// Time after the end of the grace period for which the kubelet may still report.
 const PATIENCE: i64 = 60;
@@ -106,7 +107,49 @@ fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
             persistentvolume::explain::volume_in_use(world, doc, answer)
         }
         JOB_TRACKING => job::explain::tracking(world, doc, answer),
+        CUSTOM_RESOURCES => custom_resources(world, doc, answer),
         _ => other(doc, name, answer),
+    }
+}
+
+/// The custom resources that are left of `doc`, a definition that is being deleted.
+fn custom_resources(world: &World, doc: &Doc, answer: &mut Explanation) {
+    const BY: &str = "kube-apiserver";
+    let of = world.resource(doc.text("/spec/group"), doc.text("/spec/names/plural"));
+    let of = of.found();
+    let left = of.as_ref().and_then(|of| world.list(of, ""));
+    let left = left.unwrap_or_default();
+    let Some(of) = of.filter(|_| !left.is_empty()) else {
+        let message =
+            format!("finalizer {CUSTOM_RESOURCES}: the custom resources are deleted first");
+        answer.add(Reason::new(Code::GracePeriod, BY, message).since(doc.deleted()));
+        return;
+    };
+    let names: Vec<String> = left
+        .iter()
+        .take(SHOWN)
+        .map(|object| match object.namespace() {
+            "" => object.name().to_owned(),
+            namespace => format!("{namespace}/{}", object.name()),
+        })
+        .collect();
+    let more = match left.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!(
+        "finalizer {CUSTOM_RESOURCES}: {} left: {}{more}",
+        steersman_why::count(left.len(), "custom resource"),
+        names.join(", ")
+    );
+    let who = "owners of these objects; the finalizer of the definition goes by itself after them";
+    answer.add(
+        Reason::new(Code::ContentRemains, BY, message)
+            .who(who)
+            .since(doc.deleted()),
+    );
+    for object in left.iter().take(SHOWN) {
+        answer.follow(world.explain(&of, object));
     }
 }
 

@@ -195,7 +195,13 @@ fn node(doc: &Doc, answer: &mut Explanation) {
     let is_ready = ready
         .as_ref()
         .is_some_and(|ready| ready.text("/status") == "True");
-    answer.state = if is_ready { "is ready" } else { "is not ready" }.to_owned();
+    let is_cordoned = doc.at("/spec/unschedulable").is_some_and(|is| *is == true);
+    answer.state = match (is_ready, is_cordoned) {
+        (true, false) => "is ready",
+        (true, true) => "is ready, and takes no new pods (cordoned)",
+        (false, _) => "is not ready",
+    }
+    .to_owned();
     if let Some(ready) = ready.filter(|_| !is_ready) {
         let message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
         let reason =

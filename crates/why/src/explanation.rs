@@ -133,6 +133,27 @@ impl Explanation {
         Box::new(own.chain(others))
     }
 
+    /// The cause with its object to which the others lead: the first one of the deepest answer with a
+    /// cause.
+    pub fn root_cause(&self) -> Option<(&Subject, &Reason)> {
+        self.deepest(0).map(|(_, subject, cause)| (subject, cause))
+    }
+
+    fn deepest(&self, depth: usize) -> Option<(usize, &Subject, &Reason)> {
+        let mut own = self.reasons.iter();
+        let own = own.find(|reason| reason.code.role() == Role::Cause);
+        let own = own.map(|reason| (depth, &self.object, reason));
+        let below = self
+            .waits_for
+            .iter()
+            .filter_map(|other| other.deepest(depth + 1));
+        own.into_iter().chain(below).reduce(
+            |best, other| {
+                if other.0 > best.0 { other } else { best }
+            },
+        )
+    }
+
     /// Whether one of the reasons has this code.
     pub fn has(&self, code: Code) -> bool {
         self.reasons.iter().any(|reason| reason.code == code)
@@ -151,6 +172,7 @@ impl Explanation {
     #[must_use]
     pub fn sorted(mut self) -> Self {
         let knows_cause = self.knows_cause();
+        let waits = !self.waits_for.is_empty();
         let others = self
             .reasons
             .iter()
@@ -158,7 +180,7 @@ impl Explanation {
             .count();
         self.reasons.retain(|reason| match reason.code {
             Code::NotObserved => !knows_cause,
-            Code::RetryScheduled => others == 0 || reason.attempts > 0,
+            Code::RetryScheduled => (others == 0 && !waits) || reason.attempts > 0,
             _ => true,
         });
         let mut seen = Vec::new();
@@ -205,7 +227,11 @@ mod tests {
         assert_eq!(above.oldest(), at(30));
         above.since = at(40);
         assert_eq!(above.oldest(), at(40));
-        above.add(cause(at(20)));
+        assert_eq!(above.root_cause().unwrap().1.message, "it failed");
+        above.add(Reason::new(Code::PodFailed, "kubelet", "it is above").since(at(20)));
         assert_eq!(above.oldest(), at(20));
+        assert_eq!(above.root_cause().unwrap().1.message, "it failed");
+        above.waits_for.clear();
+        assert_eq!(above.root_cause().unwrap().1.message, "it is above");
     }
 }

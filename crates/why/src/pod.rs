@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use steersman_objects::Pod;
-use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PODS};
+use steersman_objects::scheduling::NodeSelector;
+use steersman_objects::{Node, Pod};
+use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 
 use crate::{Code, Doc, Explanation, Reason, World, warning};
 
@@ -88,8 +89,8 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
         .collect();
     if !gates.is_empty() {
         let message = format!("scheduling gates hold the pod: {}", gates.join(", "));
-        let reason =
-            Reason::new(Code::PodGated, SCHEDULER, message).who("controller that set the gate");
+        let who = "program that removes the gate; if none runs, owner of the pod template (schedulingGates)";
+        let reason = Reason::new(Code::PodGated, SCHEDULER, message).who(who);
         answer.add(reason.since(doc.time("/metadata/creationTimestamp")));
         return;
     }
@@ -100,10 +101,15 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
                 "" => condition.text("/reason"),
                 message => message,
             };
-            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message)
-                .who("owner of the pod template, or administrator of the nodes");
-            answer.add(reason.since(condition.time("/lastTransitionTime")));
+            let known = answer.causes().count();
             claims(world, doc, answer);
+            let who = if answer.causes().count() > known {
+                "see its claim"
+            } else {
+                "owner of the pod template, or administrator of the nodes"
+            };
+            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, nodes_in(message)).who(who);
+            answer.add(reason.since(condition.time("/lastTransitionTime")));
         }
         _ if created.is_some_and(|at| world.now.duration_since(at) > START) => {
             let scheduler = match doc.text("/spec/schedulerName") {
@@ -117,6 +123,65 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
         }
         _ => answer.add(starting("the pod waits for the scheduler")),
     }
+}
+
+/// The part of the scheduler's message that tells about nodes. The rest tells that an eviction of other
+/// pods would not help.
+fn nodes_in(message: &str) -> &str {
+    ["no new claims to deallocate", "preemption: "]
+        .iter()
+        .filter_map(|rest| message.find(rest))
+        .min()
+        .map_or(message, |at| message[..at].trim_end_matches([' ', ',']))
+}
+
+/// Adds the nodes that reach the volume of `claim`, if its volume limits them.
+fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
+    let name = claim.text("/spec/volumeName");
+    if name.is_empty() {
+        return;
+    }
+    let Some(volume) = world.get(&PERSISTENT_VOLUMES, "", name).found() else {
+        return;
+    };
+    let required = volume.at("/spec/nodeAffinity/required");
+    let selector: Option<NodeSelector> =
+        required.and_then(|required| serde_json::from_str(&required.to_string()).ok());
+    let (Some(selector), Some(nodes)) = (selector, world.list(&NODES, "")) else {
+        return;
+    };
+    let reaches = |node: &&Doc| {
+        let view = node.view::<Node>();
+        view.is_some_and(|view| selector.matches(&view))
+    };
+    let near: Vec<&Doc> = nodes.iter().filter(reaches).collect();
+    let is_cordoned = |node: &Doc| node.at("/spec/unschedulable").is_some_and(|is| *is == true);
+    let names: Vec<&str> = near.iter().take(NAMES).map(|node| node.name()).collect();
+    let names = match near.len().saturating_sub(NAMES) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    };
+    let bound = format!("claim {} is bound to volume {name}", claim.name());
+    let (code, message, who) = if near.is_empty() {
+        (
+            Code::VolumeUnreachable,
+            format!("{bound}, which no node reaches (spec.nodeAffinity of the volume)"),
+            "administrator of the nodes, such as a node in the zone of the volume".to_owned(),
+        )
+    } else if near.iter().all(|node| is_cordoned(node)) {
+        (
+            Code::VolumeUnreachable,
+            format!("{bound}, and the nodes that reach it are cordoned: {names}"),
+            format!(
+                "administrator of the nodes (kubectl uncordon {})",
+                near[0].name()
+            ),
+        )
+    } else {
+        let message = format!("{bound}, which these nodes alone reach: {names}");
+        (Code::VolumeTopology, message, String::new())
+    };
+    answer.add(Reason::new(code, SCHEDULER, message).who(who));
 }
 
 /// Follows the claims of the pod that stand still themselves.
@@ -142,6 +207,7 @@ fn claims(world: &World, doc: &Doc, answer: &mut Explanation) {
             if about.is_stuck() {
                 answer.follow(about);
             }
+            reach(world, &claim, answer);
         }
     }
 }

@@ -178,7 +178,7 @@ impl Report {
                 .oldest()
                 .map(|since| age(self.time.as_second() - since.as_second()));
             let since = since.unwrap_or_else(|| "?".to_owned());
-            let _ = match answer.causes().last() {
+            let _ = match answer.root_cause() {
                 Some((object, cause)) if *object != answer.object => writeln!(
                     text,
                     "{since:>8}  {}: {}: {}",

@@ -1,6 +1,7 @@
 //! All stories, by question.
 
 mod batch;
+mod blind;
 mod deletion;
 mod manager;
 mod network;
@@ -11,13 +12,14 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 6] = [
+    let groups: [&[Story]; 7] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
         storage::STORIES,
         network::STORIES,
         manager::STORIES,
+        blind::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

@@ -15,9 +15,9 @@ if [ ${#targets[@]} -eq 0 ]; then
 fi
 
 export RUSTC_WORKSPACE_WRAPPER="$PWD/proof/fuzz/rustc"
-# All packages and an example, so that crates of others have the features that they have in tests, and are
+# All packages are selected, so that crates of others have the features that they have in tests, and are
 # compiled once for both.
-cargo build --quiet --workspace --features steersman-fuzz/libfuzzer --bin 'fuzz-*' --example pod_cache
+cargo build --quiet --workspace --features steersman-fuzz/libfuzzer --bin 'fuzz-*'
 directory=${CARGO_TARGET_DIR:-target}
 fuzz() {
   mkdir -p "$directory/fuzz/$1"

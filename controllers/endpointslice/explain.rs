@@ -18,6 +18,45 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.state = "is of type ExternalName, which has no endpoints".to_owned();
         return;
     }
+    endpoints(world, doc, &service, answer);
+    if &*service.spec.service_type == "LoadBalancer" {
+        load_balancer(world, doc, answer);
+    }
+}
+
+/// Adds the reason if no load balancer has given the Service an address.
+fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
+    if !doc.items("/status/loadBalancer/ingress").is_empty() || doc.deleted().is_some() {
+        return;
+    }
+    let created = doc.time("/metadata/creationTimestamp");
+    if created.is_none_or(|at| world.now.duration_since(at).as_secs() < 60) {
+        return;
+    }
+    let (by, message) = match doc.text("/spec/loadBalancerClass") {
+        "" => (
+            "service-lb-controller".to_owned(),
+            "type LoadBalancer: no cloud and no other load balancer has given an address"
+                .to_owned(),
+        ),
+        class => (
+            class.to_owned(),
+            format!("type LoadBalancer: the load balancer of class {class} has given no address"),
+        ),
+    };
+    let who = match doc.text("/spec/loadBalancerClass") {
+        "" => "operator of the cloud controller manager or of a load balancer such as MetalLB"
+            .to_owned(),
+        class => format!(
+            "operator of the load balancer {class}, or owner of the Service (loadBalancerClass)"
+        ),
+    };
+    let reason = Reason::new(Code::LoadBalancerPending, by, message);
+    answer.add(reason.who(who).since(created));
+}
+
+/// Adds the reasons about the endpoints of `service`.
+fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanation) {
     if service.spec.selector.is_empty() {
         answer.state = "has no selector".to_owned();
         let message = "spec.selector is empty, so no controller makes its EndpointSlices";
@@ -57,10 +96,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         count(selected.len(), "pod")
     );
     if selected.is_empty() {
-        nothing_selected(doc, pods, &service, answer);
+        nothing_selected(doc, pods, service, answer);
         return;
     }
-    ports(&service, &selected, answer);
+    ports(service, &selected, answer);
     if ready > ready_in_slices {
         let message =
             format!("{ready} pods are ready, and the EndpointSlices have {ready_in_slices}");

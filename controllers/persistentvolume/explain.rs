@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use steersman_objects::{ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use steersman_runtime::informer::Store;
+use steersman_values::quantity::Quantity;
 use steersman_values::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
 };
@@ -12,6 +13,9 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
 use super::NAME;
 use super::claim::{Step, step};
 use super::known::Volumes;
+
+/// Volumes that nearly fit, in one answer.
+const NEAREST: usize = 2;
 
 /// Adds the reasons why `doc`, a claim, is not bound.
 pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -22,6 +26,7 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
     answer.state = format!("is {phase}");
     if phase == "Bound" {
         resize(doc, answer);
+        enlarge(world, doc, answer);
         return;
     }
     answer.since = doc.time("/metadata/creationTimestamp");
@@ -57,12 +62,12 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
             let message = format!("the claim gets the default class {class} next");
             answer.add(Reason::new(Code::SyncQueued, NAME, message));
         }
-        Ok(Step::Provision) => provision(world, doc, &claim, &stored, answer),
+        Ok(Step::Provision) => provision(world, doc, &claim, &stored, volumes, answer),
         Ok(Step::Wait(notice)) => {
             let message = notice.map(|notice| notice.message);
             match volumes.iter().find(|volume| is_taken(volume, doc)) {
                 Some(volume) => taken(doc, volume, message.unwrap_or_default(), answer),
-                None => waits(&claim, message, answer),
+                None => waits(doc, &claim, volumes, message, answer),
             }
         }
         Ok(Step::Lose(notice)) => {
@@ -123,7 +128,52 @@ fn users(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod
     pods.filter_map(Doc::view::<Pod>).filter(uses).collect()
 }
 
-fn waits(claim: &PersistentVolumeClaim, message: Option<String>, answer: &mut Explanation) {
+/// The free volumes that fit `claim` in all but one point, in words.
+fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
+    let size = |doc: &Doc, pointer: &str| Quantity::parse(doc.text(pointer));
+    let mode = |doc: &Doc| match doc.text("/spec/volumeMode") {
+        "" => "Filesystem".to_owned(),
+        mode => mode.to_owned(),
+    };
+    let wanted = size(claim, "/spec/resources/requests/storage");
+    let is_free = |volume: &&Doc| volume.at("/spec/claimRef").is_none();
+    let near = volumes.iter().filter(is_free).filter_map(|volume| {
+        let mut problems = Vec::new();
+        let class = volume.text("/spec/storageClassName");
+        if class != claim.text("/spec/storageClassName") {
+            problems.push(format!("is of class {class:?}"));
+        }
+        let modes = volume.texts("/spec/accessModes");
+        for lacking in claim.texts("/spec/accessModes") {
+            if !modes.contains(&lacking) {
+                problems.push(format!("has no access mode {lacking}"));
+            }
+        }
+        if size(volume, "/spec/capacity/storage") < wanted {
+            problems.push(format!("has {}", volume.text("/spec/capacity/storage")));
+        }
+        if mode(volume) != mode(claim) {
+            problems.push(format!("has volumeMode {}", mode(volume)));
+        }
+        match &problems[..] {
+            [only] => Some(format!("volume {} {only}", volume.name())),
+            _ => None,
+        }
+    });
+    let near: Vec<String> = near.take(NEAREST).collect();
+    match &near[..] {
+        [] => String::new(),
+        near => format!("; nearest: {}", near.join(", ")),
+    }
+}
+
+fn waits(
+    doc: &Doc,
+    claim: &PersistentVolumeClaim,
+    volumes: &[Doc],
+    message: Option<String>,
+    answer: &mut Explanation,
+) {
     let message = message.unwrap_or_else(|| {
         format!(
             "volume {} of the claim does not exist",
@@ -135,6 +185,7 @@ fn waits(claim: &PersistentVolumeClaim, message: Option<String>, answer: &mut Ex
     } else {
         let who =
             "creator of a PersistentVolume that fits, or owner of the claim (storageClassName)";
+        let message = format!("{message}{}", nearest(doc, volumes));
         answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
     }
 }
@@ -145,23 +196,28 @@ fn provision(
     doc: &Doc,
     claim: &PersistentVolumeClaim,
     classes: &Store<StorageClass>,
+    volumes: &[Doc],
     answer: &mut Explanation,
 ) {
     let name = claim.class();
     let Some(class) = classes.get(&ObjectKey::new("", name)) else {
-        let message =
-            format!("StorageClass {name} does not exist, and no volume of that class fits");
+        let message = format!(
+            "StorageClass {name} does not exist, and no volume of that class fits{}",
+            nearest(doc, volumes)
+        );
         let who = format!("creator of StorageClass {name}, or owner of the claim");
         answer.add(Reason::new(Code::ClassMissing, NAME, message).who(who));
         return;
     };
     let provisioner = &class.provisioner;
     if &**provisioner == "kubernetes.io/no-provisioner" {
-        let message =
-            format!("class {name} provisions no volumes, and no PersistentVolume of it fits");
+        let message = format!(
+            "class {name} provisions no volumes, and no PersistentVolume of it fits{}",
+            nearest(doc, volumes)
+        );
         answer.add(
             Reason::new(Code::NoMatchingVolume, NAME, message)
-                .who("creator of a PersistentVolume that fits"),
+                .who("creator of a PersistentVolume that fits, or owner of the claim"),
         );
         return;
     }
@@ -178,6 +234,47 @@ fn provision(
     };
     let mut reason = Reason::new(Code::ProvisionerPending, &**provisioner, message)
         .who(format!("operator of the provisioner {provisioner}"))
+        .since(since);
+    if let Some(event) = failed {
+        reason.last_try = event.at;
+        reason.attempts = event.count;
+    }
+    answer.add(reason);
+}
+
+/// Adds the reason if a bound claim asks for more than it has, and nobody has told why.
+fn enlarge(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let wanted = doc.text("/spec/resources/requests/storage");
+    let has = doc.text("/status/capacity/storage");
+    let sizes = (Quantity::parse(wanted), Quantity::parse(has));
+    let (Some(more), Some(less)) = sizes else {
+        return;
+    };
+    if more <= less || answer.is_stuck() {
+        return;
+    }
+    let driver = doc.text("/metadata/annotations/volume.kubernetes.io~1storage-provisioner");
+    let failed = warning(world, doc, &["VolumeResizeFailed"]);
+    let message = match &failed {
+        Some(event) => format!("asks for {wanted} and has {has}: {}", event.message.trim()),
+        None => format!("asks for {wanted} and has {has}; the storage driver resizes the volume"),
+    };
+    let since = failed
+        .as_ref()
+        .and_then(|event| event.first)
+        .or(doc.changed());
+    let is_late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
+    let code = if failed.is_some() || is_late {
+        Code::ResizePending
+    } else {
+        Code::SyncQueued
+    };
+    let who = match driver {
+        "" => "operator of the storage driver".to_owned(),
+        driver => format!("operator of the storage driver {driver}"),
+    };
+    let mut reason = Reason::new(code, "external-resizer", message)
+        .who(who)
         .since(since);
     if let Some(event) = failed {
         reason.last_try = event.at;

@@ -70,6 +70,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let message = format!("{}: {}", limited.text("/reason"), limited.text("/message"));
         answer.add(
             Reason::new(Code::ScalingLimited, NAME, message)
+                .who("owner of the autoscaler (minReplicas, maxReplicas)")
                 .since(limited.time("/lastTransitionTime")),
         );
     } else if !answer.is_stuck() && status.current_replicas == status.desired_replicas {

@@ -13,7 +13,7 @@ mod stuck;
 use jiff::SignedDuration;
 use steersman_objects::{ReplicaSet, ReplicationController};
 use steersman_runtime::leader::DEFAULT_LEASE;
-use steersman_values::resource::{LEASES, ResourceType};
+use steersman_values::resource::{HORIZONTAL_POD_AUTOSCALERS, LEASES, ResourceType};
 use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
 
 use crate::{
@@ -25,6 +25,13 @@ use crate::{
 pub use ask::{AskError, ask};
 pub use stuck::{KINDS, stuck};
 
+/// Types that an autoscaler can scale.
+const SCALABLE: [&str; 4] = [
+    "deployments",
+    "replicasets",
+    "replicationcontrollers",
+    "statefulsets",
+];
 /// A Lease that was not renewed for this many of its durations has no holder. Two, because a standby
 /// may wait a whole duration after the last renewal that it saw.
 const EXPIRED: i64 = 2;
@@ -104,8 +111,36 @@ pub fn about(world: &World, of: &ResourceType, namespace: &str, name: &str) -> O
     if doc.deleted().is_none() {
         garbagecollector::explain::owners(world, &doc, &mut answer);
     }
+    scaled_by(world, of, &doc, &mut answer);
     manager(world, of, &mut answer);
     Some(answer.sorted())
+}
+
+/// Adds the autoscaler that sets the replicas of `doc`. Changes of replicas by other means are undone.
+fn scaled_by(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation) {
+    if !SCALABLE.contains(&&*of.plural) {
+        return;
+    }
+    let all = world.list(&HORIZONTAL_POD_AUTOSCALERS, doc.namespace());
+    let targets = |hpa: &&Doc| {
+        hpa.text("/spec/scaleTargetRef/kind") == of.kind
+            && hpa.text("/spec/scaleTargetRef/name") == doc.name()
+    };
+    for hpa in all.unwrap_or_default().iter().filter(targets) {
+        let limited = hpa
+            .condition("ScalingLimited")
+            .filter(|limited| limited.text("/status") == "True")
+            .map(|limited| format!(", {}", limited.text("/message")))
+            .unwrap_or_default();
+        let message = format!(
+            "HorizontalPodAutoscaler {} sets the replicas (at most {}){limited}",
+            hpa.name(),
+            hpa.number("/spec/maxReplicas")
+        );
+        let who = format!("owner of HorizontalPodAutoscaler {}", hpa.name());
+        let by = podautoscaler::DESCRIPTOR.name;
+        answer.add(Reason::new(Code::ScaledBy, by, message).who(who));
+    }
 }
 
 /// An object that is gone has no further reason, unless its namespace is gone too.
@@ -202,6 +237,20 @@ fn node(doc: &Doc, answer: &mut Explanation) {
         (false, _) => "is not ready",
     }
     .to_owned();
+    let taints: Vec<String> = doc
+        .items("/spec/taints")
+        .iter()
+        .map(|taint| {
+            let text = |field: &str| taint[field].as_str().unwrap_or_default();
+            match text("value") {
+                "" => format!("{}:{}", text("key"), text("effect")),
+                value => format!("{}={value}:{}", text("key"), text("effect")),
+            }
+        })
+        .collect();
+    if !taints.is_empty() {
+        answer.state = format!("{}; taints: {}", answer.state, taints.join(", "));
+    }
     if let Some(ready) = ready.filter(|_| !is_ready) {
         let message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
         let reason =

@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 use steersman_values::resource::{
-    CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, JOBS, NAMESPACES,
-    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
-    ResourceType, SERVICES, STATEFUL_SETS,
+    CRON_JOBS, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS,
+    JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS,
+    REPLICATION_CONTROLLERS, ResourceType, SERVICES, STATEFUL_SETS,
 };
 use steersman_why::{Code, Doc, Explanation, World};
 
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
-pub const KINDS: [&ResourceType; 13] = [
+pub const KINDS: [&ResourceType; 14] = [
     &NAMESPACES,
     &DEPLOYMENTS,
     &STATEFUL_SETS,
@@ -24,6 +24,7 @@ pub const KINDS: [&ResourceType; 13] = [
     &PERSISTENT_VOLUMES,
     &SERVICES,
     &HORIZONTAL_POD_AUTOSCALERS,
+    &CUSTOM_RESOURCE_DEFINITIONS,
 ];
 
 /// The answers about all objects of `namespace` that stand still, oldest first. An empty namespace

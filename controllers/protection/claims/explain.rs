@@ -22,18 +22,22 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let users: Vec<&Doc> = pods.iter().filter(holds).collect();
     let since = doc.deleted();
     if users.is_empty() {
-        let late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
-        let code = if late {
-            Code::Finalizer
+        // The failure of the controller is known.
+        if answer.causes().any(|(_, cause)| cause.by == NAME) {
+            return;
+        }
+        let late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 30);
+        let (code, left, who) = if late {
+            (
+                Code::Finalizer,
+                "the controller has not removed the finalizer",
+                "operator of the controller manager: it does not run, lacks rights, is refused or is behind",
+            )
         } else {
-            Code::SyncQueued
+            (Code::SyncQueued, "the finalizer is removed next", "")
         };
-        let message = "finalizer kubernetes.io/pvc-protection: no pod uses the claim, and the finalizer is removed next";
-        let who = if late {
-            "operator of the controller manager"
-        } else {
-            ""
-        };
+        let message =
+            format!("finalizer kubernetes.io/pvc-protection: no pod uses the claim, and {left}");
         answer.add(Reason::new(code, NAME, message).who(who).since(since));
         return;
     }

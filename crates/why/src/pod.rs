@@ -95,6 +95,7 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     let created = doc.time("/metadata/creationTimestamp");
+    device_claims(world, doc, answer);
     match doc.condition("PodScheduled") {
         Some(condition) if condition.text("/status") == "False" => {
             let message = match condition.text("/message") {
@@ -103,14 +104,19 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             };
             let known = answer.causes().count();
             claims(world, doc, answer);
+            if message.contains("free ports") {
+                ports(world, doc, answer);
+            }
             let who = if answer.causes().count() > known {
-                "see its claim"
+                "see the other causes"
             } else {
                 "owner of the pod template, or administrator of the nodes"
             };
             let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, nodes_in(message)).who(who);
             answer.add(reason.since(condition.time("/lastTransitionTime")));
         }
+        // The scheduler waits for the claims.
+        _ if answer.has(Code::DeviceClaimMissing) => {}
         _ if created.is_some_and(|at| world.now.duration_since(at) > START) => {
             let scheduler = match doc.text("/spec/schedulerName") {
                 "" => "default-scheduler",
@@ -122,6 +128,77 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.add(reason.since(created));
         }
         _ => answer.add(starting("the pod waits for the scheduler")),
+    }
+}
+
+/// Adds the resource claims of the pod that do not exist, and the missing templates of others.
+fn device_claims(world: &World, doc: &Doc, answer: &mut Explanation) {
+    const GROUP: &str = "resource.k8s.io";
+    for claim in doc.items("/spec/resourceClaims") {
+        let named = |field: &str| claim[field].as_str().unwrap_or_default().to_owned();
+        let (plural, kind, object) = match &*named("resourceClaimTemplateName") {
+            "" => (
+                "resourceclaims",
+                "ResourceClaim",
+                named("resourceClaimName"),
+            ),
+            template => (
+                "resourceclaimtemplates",
+                "ResourceClaimTemplate",
+                template.to_owned(),
+            ),
+        };
+        let Some(of) = world.resource(GROUP, plural).found() else {
+            continue;
+        };
+        let namespace = doc.namespace();
+        if world.get(&of, namespace, &object).is_absent() {
+            let message = format!(
+                "resource claim {} needs {kind} {namespace}/{object}, which does not exist",
+                name(claim)
+            );
+            let reason = Reason::new(Code::DeviceClaimMissing, SCHEDULER, message)
+                .who(format!("creator of {kind} {namespace}/{object}"));
+            answer.add(reason.since(doc.time("/metadata/creationTimestamp")));
+        }
+    }
+}
+
+/// The host ports of a pod.
+fn host_ports(pod: &Doc) -> Vec<i64> {
+    let containers = pod.items("/spec/containers").iter();
+    let ports = containers.filter_map(|container| container["ports"].as_array());
+    ports
+        .flatten()
+        .filter_map(|port| port["hostPort"].as_i64())
+        .collect()
+}
+
+/// Adds the pods that have a host port of `doc`, on its node if its affinity names one.
+fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
+    const ITS_NODE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+    let wanted = host_ports(doc);
+    let only = doc.text(ITS_NODE);
+    let holders = world.list(&PODS, "").unwrap_or_default().iter();
+    let holders = holders.filter(|pod| {
+        let node = pod.text("/spec/nodeName");
+        let is_over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
+        !node.is_empty() && !is_over && (only.is_empty() || node == only)
+    });
+    let taken = holders.filter_map(|pod| {
+        let port = host_ports(pod)
+            .into_iter()
+            .find(|port| wanted.contains(port))?;
+        Some((pod, port))
+    });
+    for (pod, port) in taken.take(NAMES) {
+        let holder = format!("pod {}/{}", pod.namespace(), pod.name());
+        let message = format!(
+            "host port {port} of {} belongs to {holder}",
+            pod.text("/spec/nodeName")
+        );
+        let who = format!("owner of {holder}, or of the pod template (hostPort)");
+        answer.add(Reason::new(Code::PortTaken, SCHEDULER, message).who(who));
     }
 }
 
@@ -509,7 +586,9 @@ pub fn unavailable(world: &World, pods: &[Doc], min_ready: i32) -> Vec<Explanati
         if about.reasons.is_empty() && pod.is_ready() && !pod.meta.is_terminating() {
             let next = pod.next_availability_check(min_ready, world.now);
             let next = next.and_then(|delay| world.now.checked_add(delay).ok());
-            let message = format!("the pod is ready, and counts as available after {min_ready} s");
+            let message = format!(
+                "the pod is ready, and counts as available after {min_ready} s (minReadySeconds)"
+            );
             about.add(Reason::new(Code::MinReadySeconds, "", message).next(next));
         }
         let key: Vec<String> = about

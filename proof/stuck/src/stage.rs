@@ -153,11 +153,26 @@ impl Stage {
     pub async fn ask(&self, story: &Story, with_leader: bool) -> Result<Report, StageError> {
         let (kind, name) = story.about;
         let question = Question::object(kind, "default", name);
+        self.answer(story, with_leader, &question).await
+    }
+
+    /// The leader's list of all objects that stand still.
+    pub async fn list(&self, story: &Story) -> Result<Report, StageError> {
+        let namespace = String::new();
+        self.answer(story, true, &Question::All { namespace }).await
+    }
+
+    async fn answer(
+        &self,
+        story: &Story,
+        with_leader: bool,
+        question: &Question,
+    ) -> Result<Report, StageError> {
         // Without controllers there is no manager to ask.
         let has_leader = with_leader && story.run != Run::Nothing;
         let inside = has_leader.then(|| Arc::clone(&self.inside));
         let reader = ClientReader::new((self.clients)("why"));
-        Ok(ask(&reader, self.cluster.clock().now(), inside, &question).await?)
+        Ok(ask(&reader, self.cluster.clock().now(), inside, question).await?)
     }
 
     /// The texts that `kubectl describe` shows of the object: its status and the Events about it.

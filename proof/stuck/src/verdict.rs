@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use steersman_controllers::why::KINDS;
 use steersman_why::{Code, Report, Role};
 
 use crate::{QUESTIONS, Stage, StageError, Story, Truth};
@@ -16,6 +17,8 @@ pub struct Verdict {
     pub with_leader: Result<(), String>,
     /// Whether an answer from API objects alone names it.
     pub without_leader: Result<(), String>,
+    /// Whether the list of all that stands still has the object, or rightly lacks it.
+    pub listed: Result<(), String>,
     /// The leader's answer as text.
     pub text: String,
 }
@@ -25,6 +28,7 @@ pub async fn tell(story: &Story) -> Result<Verdict, StageError> {
     let stage = Stage::of(story).await?;
     let with_leader = stage.ask(story, true).await?;
     let without_leader = stage.ask(story, false).await?;
+    let list = stage.list(story).await?;
     let described = stage.described(story, &with_leader);
     let describe = match story.truth {
         Truth::Cause(_, message, _) | Truth::Inside(_, message, _) => {
@@ -36,6 +40,7 @@ pub async fn tell(story: &Story) -> Result<Verdict, StageError> {
         describe,
         with_leader: judge(story, &with_leader),
         without_leader: judge(story, &without_leader),
+        listed: judge_list(story, &with_leader, &list),
         text: with_leader.text(),
     })
 }
@@ -69,6 +74,28 @@ fn judge(story: &Story, report: &Report) -> Result<(), String> {
         Truth::Moves(code) if !has(code) => Err(format!("no {code:?}:\n{}", told())),
         Truth::Moves(_) | Truth::Fine => Ok(()),
     }
+}
+
+/// Whether `list` has the object of `story` exactly if it stands still. Kinds that no list searches, and
+/// objects that a person has suspended, are in no list.
+fn judge_list(story: &Story, about: &Report, list: &Report) -> Result<(), String> {
+    let Some(object) = about.answers.first().map(|answer| &answer.object) else {
+        return Ok(());
+    };
+    let is_listed = list.answers.iter().any(|answer| answer.object == *object);
+    let is_searched = KINDS.iter().any(|of| *of.kind == *object.kind);
+    let should_be = match story.truth {
+        Truth::Cause(code, ..) | Truth::Inside(code, ..) => is_searched && code != Code::Suspended,
+        Truth::Moves(_) | Truth::Fine => false,
+    };
+    if is_listed == should_be {
+        return Ok(());
+    }
+    Err(format!(
+        "{} in the list should be {should_be}, and is {is_listed}:\n{}",
+        object.long(),
+        list.text()
+    ))
 }
 
 /// The table of the documentation.

@@ -52,6 +52,9 @@ fn why_names_the_cause_of_each_story() {
         {
             wrong.push(format!("without leader: {head}: {difference}"));
         }
+        if let Err(difference) = &verdict.listed {
+            wrong.push(format!("in the list: {head}: {difference}"));
+        }
         told_stories.push((story, verdict));
     }
     assert!(

@@ -1,4 +1,4 @@
-//! The states of a blind test in which `why` named no cause, a wrong one, or half of it. The person who
+//! The states of two blind tests in which `why` named no cause, a wrong one, or half of it. The person who
 //! staged them knew the other stories and the person who asked did not know the causes.
 
 use steersman_why::Code;
@@ -219,5 +219,197 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {tier: front}}}
         )],
         about: ("pdb", "web"),
         truth: Truth::Cause(Code::BudgetsOverlap, "budget front", "narrow a selector"),
+    },
+    Story {
+        question: 1,
+        title: "nobody removes the finalizer of a claim without users",
+        run: Run::Without("persistentvolumeclaim-protection-controller"),
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: cache}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"#,
+            ),
+            Step::Wait(5),
+            Step::Delete("persistentvolumeclaims", "default", "cache"),
+        ],
+        about: ("pvc", "cache"),
+        truth: Truth::Cause(
+            Code::Finalizer,
+            "has not removed the finalizer",
+            "operator of the controller manager",
+        ),
+    },
+    Story {
+        question: 2,
+        title: "an autoscaler undoes the replicas that a person sets",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api}}
+    spec: {containers: [{name: main, image: registry/api:1}]}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: backend}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: api}
+  minReplicas: 1
+  maxReplicas: 2
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
+"#,
+            ),
+            Step::Wait(30),
+            Step::Patch(
+                "deployments",
+                "default",
+                "api",
+                r#"{"spec":{"replicas":4}}"#,
+            ),
+        ],
+        about: ("deployment", "api"),
+        truth: Truth::Moves(Code::ScaledBy),
+    },
+    Story {
+        question: 8,
+        title: "the template of a resource claim does not exist",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: v1
+kind: Pod
+metadata: {name: train}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-a100}]
+  containers: [{name: main, image: registry/train:1, resources: {claims: [{name: gpu}]}}]
+"#,
+        )],
+        about: ("pod", "train"),
+        truth: Truth::Cause(
+            Code::DeviceClaimMissing,
+            "one-a100",
+            "ResourceClaimTemplate default/one-a100",
+        ),
+    },
+    Story {
+        question: 9,
+        title: "another pod has the host port on one node",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: v1
+kind: Pod
+metadata: {name: proxy}
+spec:
+  nodeName: node-0
+  containers: [{name: main, image: registry/proxy:1, ports: [{containerPort: 9100, hostPort: 9100}]}]
+"#,
+            ),
+            Step::Wait(10),
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      containers: [{name: main, image: registry/agent:1, ports: [{containerPort: 9100, hostPort: 9100}]}]
+"#,
+            ),
+        ],
+        about: ("daemonset", "agent"),
+        truth: Truth::Cause(
+            Code::PortTaken,
+            "host port 9100 of node-0",
+            "pod default/proxy",
+        ),
+    },
+    Story {
+        question: 11,
+        title: "no load balancer of the class runs",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: apps/v1
+kind: Deployment
+metadata: {name: front}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: front}}
+  template:
+    metadata: {labels: {app: front}}
+    spec: {containers: [{name: main, image: registry/front:1}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: front}
+spec:
+  type: LoadBalancer
+  loadBalancerClass: metallb.io/metallb
+  selector: {app: front}
+  ports: [{port: 80}]
+"#,
+        )],
+        about: ("service", "front"),
+        truth: Truth::Cause(
+            Code::LoadBalancerPending,
+            "metallb.io/metallb",
+            "operator of the load balancer metallb.io/metallb",
+        ),
+    },
+    Story {
+        question: 13,
+        title: "the volume of the class lacks the access mode",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: manual}
+provisioner: kubernetes.io/no-provisioner
+volumeBindingMode: Immediate
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec: {capacity: {storage: 5Gi}, accessModes: [ReadWriteOnce], storageClassName: manual, hostPath: {path: /data}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: uploads}
+spec: {storageClassName: manual, accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+"#,
+        )],
+        about: ("pvc", "uploads"),
+        truth: Truth::Cause(
+            Code::NoMatchingVolume,
+            "volume disk has no access mode ReadWriteMany",
+            "owner of the claim",
+        ),
+    },
+    Story {
+        question: 13,
+        title: "the storage driver cannot enlarge the volume",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pg", "namespace": "default", "uid": "33333333-3333-3333-3333-333333333333", "annotations": {"volume.kubernetes.io/storage-provisioner": "ssd.csi.example.com"}}, "spec": {"storageClassName": "ssd", "volumeName": "pv-1", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "40Gi"}}}, "status": {"phase": "Bound", "capacity": {"storage": "10Gi"}}}
+---
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "pg.1", "namespace": "default"}, "type": "Warning", "reason": "VolumeResizeFailed", "message": "resize volume pv-1 failed: rpc error: quota of the pool is used up", "count": 3, "involvedObject": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "pg", "uid": "33333333-3333-3333-3333-333333333333"}, "firstTimestamp": "2026-11-28T11:50:00Z", "lastTimestamp": "2026-11-28T11:59:00Z"}
+"#,
+        )],
+        about: ("pvc", "pg"),
+        truth: Truth::Cause(
+            Code::ResizePending,
+            "quota of the pool is used up",
+            "ssd.csi.example.com",
+        ),
     },
 ];

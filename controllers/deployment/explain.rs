@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use steersman_objects::{Condition, Deployment, Pod, ReplicaSet, Strategy};
 use steersman_values::resource::{PODS, REPLICA_SETS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
@@ -76,7 +77,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     deadline(world, &d, answer);
     follow(world, &owned, &d, &sets, answer);
     if is_rolling {
-        deadlock(&d, &sets, answer);
+        deadlock(doc, &d, &sets, answer);
     }
 }
 
@@ -84,9 +85,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 const TAKEN: [&str; 2] = ["anti-affinity", "free ports for the requested pod ports"];
 
 /// Adds the cause if the new pods need nodes of old ones, which maxUnavailable 0 keeps.
-fn deadlock(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
+fn deadlock(doc: &Doc, d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
     let has_old_pods = sets.old.iter().any(|rs| rs.status.replicas > 0);
-    if !has_old_pods || limits::min_available(d) < d.spec.replicas {
+    if !has_old_pods || limits::min_available(d) < d.spec.replicas || !excludes_itself(doc) {
         return;
     }
     let is_taken = |cause: &Reason| {
@@ -99,6 +100,38 @@ fn deadlock(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
     let who =
         "owner of the Deployment (maxUnavailable 1), or administrator of the nodes (one more)";
     answer.add(Reason::new(Code::RolloutDeadlock, NAME, message).who(who));
+}
+
+/// Whether two pods of the template never share a node, by anti-affinity or a host port. Otherwise, other
+/// pods may be what takes the nodes.
+fn excludes_itself(doc: &Doc) -> bool {
+    const TERMS: &str = "/spec/template/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let label = |key: &str| doc.at("/spec/template/metadata/labels")?.get(key);
+    let selects = |term: &Value| {
+        let selector = &term["labelSelector"];
+        let labels = selector["matchLabels"].as_object();
+        let has_labels =
+            labels.is_none_or(|labels| labels.iter().all(|(key, value)| label(key) == Some(value)));
+        let expressions = selector["matchExpressions"].as_array();
+        let has_values = expressions.is_none_or(|expressions| {
+            expressions.iter().all(|one| {
+                let values = one["values"].as_array();
+                let own = one["key"].as_str().and_then(label);
+                one["operator"] == "In"
+                    && own.is_some_and(|own| values.is_some_and(|values| values.contains(own)))
+            })
+        });
+        selector.is_object() && has_labels && has_values
+    };
+    let has_host_port = |container: &Value| {
+        let ports = container["ports"].as_array();
+        ports.is_some_and(|ports| ports.iter().any(|port| port["hostPort"].is_number()))
+    };
+    doc.items(TERMS).iter().any(selects)
+        || doc
+            .items("/spec/template/spec/containers")
+            .iter()
+            .any(has_host_port)
 }
 
 /// Time of the last progress. The update that reports the failure is as much later as the deadline is

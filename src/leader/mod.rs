@@ -76,6 +76,9 @@ pub(crate) fn kubectl() -> String {
     std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned())
 }
 
+/// The text of [`steersman_client`] for an answer 404 without a Status.
+const UNSERVED: &str = "the server could not find the requested resource";
+
 /// The leader, as far as the caller can reach it.
 pub(crate) struct Leader {
     client: ApiClient,
@@ -125,15 +128,6 @@ impl Leader {
         };
         let verifier = Verifier::new(proof(caller.config, flags, &[Some(&server), host])?);
 
-        // The manager of `steersman dev` has no certificate, and answers everybody on this machine.
-        if config.cluster_url.scheme_str() == Some("http") {
-            return Ok(Self {
-                client: connect(&steersman_client::anonymous(&config), &verifier)?,
-                unverified: None,
-                _forward: forward,
-            });
-        }
-
         // Any answer proves the identity of the server.
         let stranger = connect(&steersman_client::anonymous(&config), &verifier)?;
         let answer = stranger.get_path("/healthz").await;
@@ -143,8 +137,14 @@ impl Leader {
             {
                 return Err(error.to_string());
             }
+            // The manager of `steersman dev` has no certificate, and answers everybody on this machine.
+            let is_plain = config.cluster_url.scheme_str() == Some("http");
             return Ok(Self {
-                client: connect(&config, &verifier)?,
+                client: if is_plain {
+                    stranger
+                } else {
+                    connect(&config, &verifier)?
+                },
                 unverified: None,
                 _forward: forward,
             });
@@ -156,8 +156,9 @@ impl Leader {
         let Some(harmless) = harmless else {
             return Err(format!(
                 "the serving certificate of {url} cannot be verified ({problem}), so it gets no credentials. Its SHA-256 is \
-                 {seen}: compare it with the manager's log (\"Loaded serving cert\") and name it with \
-                 --manager-fingerprint, or name its authority with --manager-ca"
+                 {seen}. If the leader is Steersman, compare it with the manager's log (\"Loaded serving cert\") and \
+                 name it with --manager-fingerprint, or name its authority with --manager-ca; kube-controller-manager \
+                 cannot answer"
             ));
         };
         config.auth_info = harmless;
@@ -180,7 +181,14 @@ impl Leader {
     pub(crate) async fn get(&self, path: &str) -> Result<Bytes, String> {
         let path = ApiPath::served(path).map_err(|error| error.to_string())?;
         let answer = self.client.get_path(path).await;
-        answer.map_err(|error| error.to_string())
+        answer.map_err(|error| match error.to_string() {
+            // A server's own answer about a missing object has other words.
+            text if text.starts_with(UNSERVED) => {
+                "it knows no such type, or cannot answer, as kube-controller-manager and older releases"
+                    .to_owned()
+            }
+            text => text,
+        })
     }
 }
 

@@ -71,6 +71,23 @@ fn answer_to(head: &str) -> &'static str {
     }
 }
 
+/// A server without the path of `why`, such as kube-controller-manager.
+async fn serve_nothing(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while let Ok(byte) = stream.read_u8().await {
+            head.push(byte);
+            if head.ends_with(b"\r\n\r\n") {
+                head.clear();
+                let answer =
+                    b"HTTP/1.1 404 Not Found\r\ncontent-length: 18\r\n\r\n404 page not found";
+                stream.write_all(answer).await.unwrap();
+            }
+        }
+    }
+}
+
 /// One request, as the server got it.
 struct Seen {
     head: String,
@@ -181,8 +198,19 @@ async fn ask_by(
     authority: &Authority,
     auth: &AuthInfo,
     flags: &ManagerFlags,
-    (server, kubectl): (&str, &str),
+    programs: (&str, &str),
 ) -> Result<Option<Fingerprint>, String> {
+    let leader = reach(authority, auth, flags, programs).await?;
+    leader.get("/debug/why").await?;
+    Ok(leader.unverified())
+}
+
+async fn reach(
+    authority: &Authority,
+    auth: &AuthInfo,
+    flags: &ManagerFlags,
+    (server, kubectl): (&str, &str),
+) -> Result<Leader, String> {
     let mut config = kube::Config::new(server.parse().unwrap());
     config.root_cert = Some(vec![authority.der.clone()]);
     config.auth_info = auth.clone();
@@ -203,9 +231,7 @@ async fn ask_by(
         timeout: Duration::from_secs(30),
         kubectl: kubectl.to_owned(),
     };
-    let leader = Leader::reach(&caller, flags).await?;
-    leader.get("/debug/why").await?;
-    Ok(leader.unverified())
+    Leader::reach(&caller, flags).await
 }
 
 /// All kinds of secrets.
@@ -341,6 +367,33 @@ async fn a_manager_without_tls_is_asked_without_credentials() {
         let is_bare = !seen.head.contains(SECRET) && !seen.head.contains("authorization:");
         assert!(is_bare, "{}", seen.head);
     }
+}
+
+/// `why` answers from API objects alone then.
+#[tokio::test]
+async fn a_port_without_a_listener_is_not_the_leader() {
+    let cluster = Authority::new("cluster");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    drop(listener);
+    for scheme in ["http", "https"] {
+        let flags = flags(&format!("{scheme}://{at}"));
+        let programs = ("https://127.0.0.1:1", "none");
+        let found = reach(&cluster, &AuthInfo::default(), &flags, programs).await;
+        assert!(found.is_err(), "{scheme}");
+    }
+}
+
+#[tokio::test]
+async fn kube_controller_manager_is_told_by_its_answer() {
+    let cluster = Authority::new("cluster");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let flags = flags(&format!("http://{}", listener.local_addr().unwrap()));
+    tokio::spawn(serve_nothing(listener));
+    let error = ask(&cluster, &AuthInfo::default(), &flags)
+        .await
+        .unwrap_err();
+    assert!(error.contains("as kube-controller-manager"), "{error}");
 }
 
 #[tokio::test]

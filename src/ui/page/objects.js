@@ -122,8 +122,8 @@ function legend() {
 
 function numbers(item) {
   if (item.job) return `${item.job.succeeded} of ${item.desired} done, ${item.job.active} active, ${item.job.failed} failed`;
-  const old = item.old ? `, ${item.old} old` : "";
-  return `${item.newAvailable} of ${item.desired} available${old}`;
+  const old = item.old ? `new, ${item.old} old` : "available";
+  return `${item.newAvailable} of ${item.desired} ${old}`;
 }
 
 function rolloutRow(item) {

@@ -4,9 +4,11 @@ thread with the worst objects that users may create.
 
   cargo build --profile dist && scripts/attack.py [--binary target/dist/steersman] [--only KIND] [--verbose]
   scripts/build-static.sh target/image-binary && scripts/attack.py --binary target/image-binary/steersman --server STEERSMAN
+  scripts/attack.py --binary MANAGER --kubeconfig FILE
 
 The script starts `steersman apiserver` and a manager, waits until the manager leads, and sends each
-input over connections of its own. A second thread asks /healthz all the time. The run fails if the
+input over connections of its own. With --kubeconfig, the API server is that of a cluster without a
+controller manager; a server that is itself slow with the worst objects delays renewals. A second thread asks /healthz all the time. The run fails if the
 manager ends, if a probe is not answered, if the Lease changes its holder or a renewal fails, or if
 memory exceeds its limit. It prints the processor time of the most expensive inputs, the slowest probe
 and the largest memory.
@@ -451,10 +453,10 @@ def at_once(count, action):
 class Manager:
     """A manager that leads a cluster of its own."""
 
-    def __init__(self, binary, server, folder):
+    def __init__(self, binary, server, kubeconfig, folder):
         self.folder, self.root = folder, Holder("clients", authority=True)
         self.master = Holder("master", self.root, group="system:masters")
-        kubeconfig, authority = f"{folder}/kubeconfig", f"{folder}/clients.crt"
+        authority = f"{folder}/clients.crt"
         with open(authority, "wb") as file:
             file.write(self.root.pem())
         with open(f"{folder}/clients.key", "wb") as file:
@@ -463,9 +465,12 @@ class Manager:
             free.bind(("127.0.0.1", 0))
             self.target = Target(free.getsockname()[1])
         self.log = open(f"{folder}/manager.log", "w+")
-        self.server = subprocess.Popen(
-            [server, "apiserver", "--nodes=0", "--controllers=", f"--write-kubeconfig={kubeconfig}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.wait(lambda: os.path.exists(kubeconfig), "the API server starts")
+        self.server = None
+        if not kubeconfig:
+            kubeconfig = f"{folder}/kubeconfig"
+            self.server = subprocess.Popen(
+                [server, "apiserver", "--nodes=0", "--controllers=", f"--write-kubeconfig={kubeconfig}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.wait(lambda: os.path.exists(kubeconfig), "the API server starts")
         self.process = subprocess.Popen(
             [binary, f"--kubeconfig={kubeconfig}", f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
              f"--client-ca-file={authority}", f"--cluster-signing-cert-file={authority}", f"--cluster-signing-key-file={folder}/clients.key", f"--secure-port={self.target.port}", "--bind-address=127.0.0.1", f"--cert-dir={folder}"],
@@ -514,7 +519,7 @@ class Manager:
             return int(re.search(rf"{field}:\s+(\d+)", file.read()).group(1)) / 1024
 
     def end(self):
-        for process in (self.process, self.server):
+        for process in filter(None, (self.process, self.server)):
             process.terminate()
             process.wait()
 
@@ -536,17 +541,21 @@ class Api:
             text = file.read()
 
         def value(key):
-            return re.search(rf"{key}: (\S+)", text).group(1).strip("\"'")
+            found = re.search(rf"""\b{key}: *["']?([^\s"',}}]+)""", text)
+            return found and found.group(1)
 
-        self.url, self.context = value("server"), ssl.create_default_context()
+        self.url, self.context, token = value("server"), ssl.create_default_context(), value("token")
         self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+        self.headers = {"authorization": f"Bearer {token}"} if token else {}
+        if token:
+            return
         with tempfile.NamedTemporaryFile() as file:
             file.write(base64.b64decode(value("client-certificate-data")) + base64.b64decode(value("client-key-data")))
             file.flush()
             self.context.load_cert_chain(file.name)
 
     def send(self, method, path, body):
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **self.headers}
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers, method=method)
         with urllib.request.urlopen(request, context=self.context) as answer:
             answer.read()
@@ -554,7 +563,7 @@ class Api:
     def lease(self):
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
         try:
-            with urllib.request.urlopen(self.url + path, context=self.context) as answer:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=self.headers), context=self.context) as answer:
                 return json.load(answer)["spec"]
         except urllib.error.HTTPError:
             return None
@@ -587,11 +596,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default="target/dist/steersman")
     parser.add_argument("--server", help="a program with the embedded API server, if --binary is the manager alone")
+    parser.add_argument("--kubeconfig", help="the API server of a cluster without a controller manager")
     parser.add_argument("--only", help="certificates, handshakes, requests, frames, connections or objects")
     parser.add_argument("--verbose", action="store_true", help="print each input")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        manager = Manager(arguments.binary, arguments.server or arguments.binary, folder)
+        manager = Manager(arguments.binary, arguments.server or arguments.binary, arguments.kubeconfig, folder)
         try:
             failed = attack(manager, arguments)
         finally:

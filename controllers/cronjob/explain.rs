@@ -6,6 +6,7 @@ use steersman_values::resource::JOBS;
 use steersman_why::{Code, Doc, Explanation, Reason, World, refusal, warning};
 
 use super::NAME;
+use super::due::NoTimes;
 use super::start::{self, Action};
 use super::status::Draft;
 
@@ -42,10 +43,17 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 names.join(", ")
             );
         }
-        let who = if code == Code::RunForbidden {
-            "see the Job; or owner of the CronJob (concurrencyPolicy)"
-        } else {
-            "owner of the CronJob"
+        if message.contains(&NoTimes.to_string()) {
+            message = format!(
+                "no date of the next five years fits the schedule {:?}: a day or month excludes the other (the Event says {:?})",
+                cron_job.spec.schedule,
+                NoTimes.to_string()
+            );
+        }
+        let who = match code {
+            Code::RunForbidden => "see the Job; or owner of the CronJob (concurrencyPolicy)",
+            Code::ScheduleInvalid => "owner of the CronJob (spec.schedule, spec.timeZone)",
+            _ => "owner of the CronJob",
         };
         answer.add(Reason::new(code, NAME, message).who(who).since(last));
     }
@@ -72,7 +80,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                     .message
                     .strip_prefix("Error creating job: ")
                     .unwrap_or(&event.message);
-                let mut reason = refusal(text, doc.namespace(), NAME).since(Some(run.at));
+                let mut reason = refusal(text, doc.namespace(), NAME).since(event.first);
                 reason.last_try = event.at;
                 reason.attempts = event.count;
                 answer.add(reason);

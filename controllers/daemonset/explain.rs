@@ -41,7 +41,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let updated = usize::try_from(ds.status.updated_number_scheduled).unwrap_or(0);
     answer.state = format!("has {available} of {desired} pods available, {updated} updated");
     for (why, names) in &excluded {
-        let message = format!("no pod on {}: {why}", list(names));
+        let message = format!("no new pod on {}: {why}", list(names));
         answer.add(Reason::new(Code::NodeExcluded, NAME, message).field("nodes", names.len()));
     }
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
@@ -62,7 +62,16 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.follow(about);
     }
     if updated < desired {
-        update(&ds, desired, updated, answer);
+        let is_available = |doc: &&Doc| {
+            let view = doc.view::<Pod>();
+            view.is_some_and(|pod| pod.is_available(ds.spec.min_ready_seconds, world.now))
+        };
+        let away: Vec<String> = pods
+            .iter()
+            .filter(|doc| !is_available(doc))
+            .filter_map(|doc| Some(format!("{} on {}", doc.name(), place(doc)?)))
+            .collect();
+        update(&ds, desired, updated, &away, answer);
     }
 }
 
@@ -116,18 +125,30 @@ fn creation(world: &World, doc: &Doc, missing: &[String], answer: &mut Explanati
     }
 }
 
-/// The limits of a rolling update.
-fn update(ds: &DaemonSet, desired: usize, updated: usize, answer: &mut Explanation) {
+/// The limits of a rolling update. The pods `away` are not available, so they use up maxUnavailable.
+fn update(
+    ds: &DaemonSet,
+    desired: usize,
+    updated: usize,
+    away: &[String],
+    answer: &mut Explanation,
+) {
     match &ds.spec.update_strategy {
         DaemonSetStrategy::RollingUpdate(_) => {
             let Ok(limits) = limits::resolve(&ds.spec.update_strategy, desired) else {
                 return;
             };
-            let message = format!(
+            let mut message = format!(
                 "rolling update: {updated} of {desired} updated, at most {} nodes without an available pod (maxUnavailable), \
                  {} with a second one (maxSurge)",
                 limits.max_unavailable, limits.max_surge
             );
+            if limits.max_unavailable > 0 && away.len() >= limits.max_unavailable {
+                message = format!(
+                    "{message}; {} uses up maxUnavailable, so the other pods wait",
+                    list(away)
+                );
+            }
             answer.add(Reason::new(Code::RolloutWindow, NAME, message));
         }
         _ => {

@@ -76,24 +76,34 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     deadline(world, &d, answer);
     follow(world, &owned, &d, &sets, answer);
-    if is_rolling {
-        deadlock(doc, &d, &sets, answer);
+    if is_rolling && sets.old.iter().any(|rs| rs.status.replicas > 0) && excludes_itself(doc) {
+        taken_nodes(&d, answer);
     }
 }
 
 /// Texts of the scheduler about nodes that only another pod excludes.
 const TAKEN: [&str; 2] = ["anti-affinity", "free ports for the requested pod ports"];
 
-/// Adds the cause if the new pods need nodes of old ones, which maxUnavailable 0 keeps.
-fn deadlock(doc: &Doc, d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
-    let has_old_pods = sets.old.iter().any(|rs| rs.status.replicas > 0);
-    if !has_old_pods || limits::min_available(d) < d.spec.replicas || !excludes_itself(doc) {
-        return;
-    }
+/// Changes the reasons of new pods that need nodes of old ones: a deadlock if maxUnavailable 0 keeps these,
+/// else they go in one of the next steps.
+fn taken_nodes(d: &Deployment, answer: &mut Explanation) {
     let is_taken = |cause: &Reason| {
         cause.code == Code::PodUnscheduled && TAKEN.iter().any(|text| cause.message.contains(text))
     };
     if !answer.causes().any(|(_, cause)| is_taken(cause)) {
+        return;
+    }
+    if limits::min_available(d) < d.spec.replicas {
+        answer.change(&|reason: &mut Reason| {
+            if is_taken(reason) {
+                reason.code = Code::OldPodsRunning;
+                reason.message = format!(
+                    "the pod waits for the node of an old pod: {}",
+                    reason.message
+                );
+                reason.who.clear();
+            }
+        });
         return;
     }
     let message = "the new pod fits no node beside an old one (pod anti-affinity or host port), and maxUnavailable 0 keeps the old pods until it is available";
@@ -274,5 +284,53 @@ fn old_pods<'a>(
     answer.add(Reason::new(Code::OldPodsRunning, NAME, message));
     for pod in pods.iter().take(SHOWN) {
         answer.follow(world.explain(&PODS, pod));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn pods_exclude_each_other_by_their_own_labels_or_a_host_port() {
+        let anti_affinity = |selector: &Value| {
+            let term = json!({"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"});
+            let terms = json!([term]);
+            json!({"affinity": {"podAntiAffinity":
+                {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+        };
+        let values = |operator, values| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
+        let port =
+            |port: Value| json!({"containers": [{"name": "c"}, {"name": "d", "ports": [port]}]});
+        let cases = [
+            (anti_affinity(&json!({"matchLabels": {"app": "web"}})), true),
+            (
+                anti_affinity(&json!({"matchLabels": {"app": "database"}})),
+                false,
+            ),
+            (
+                anti_affinity(&json!({"matchLabels": {"app": "web", "tier": "front"}})),
+                false,
+            ),
+            (
+                anti_affinity(&values("In", json!(["database", "web"]))),
+                true,
+            ),
+            (anti_affinity(&values("In", json!(["database"]))), false),
+            (anti_affinity(&values("NotIn", json!(["database"]))), false),
+            // An empty selector selects all pods, and no selector none.
+            (anti_affinity(&json!({})), true),
+            (anti_affinity(&Value::Null), false),
+            (port(json!({"containerPort": 80, "hostPort": 80})), true),
+            (port(json!({"containerPort": 80})), false),
+            (json!({"containers": [{"name": "c"}]}), false),
+        ];
+        for (spec, expected) in cases {
+            let labels = json!({"labels": {"app": "web"}});
+            let template = json!({"metadata": labels, "spec": spec});
+            let doc = Doc::new(json!({"spec": {"template": template}}));
+            assert_eq!(excludes_itself(&doc), expected, "{template}");
+        }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let failed = doc.condition("DisruptionAllowed");
     if let Some(failed) = failed.filter(|condition| condition.text("/reason") == "SyncFailed") {
         let reason = Reason::new(Code::SyncFailed, NAME, failed.text("/message"));
-        let who = "owner of the budget";
+        let who = "owner of the budget: minAvailable as a number needs no size of a controller";
         answer.add(reason.who(who).since(failed.time("/lastTransitionTime")));
     }
     if allowed > 0 {
@@ -94,8 +94,13 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     } else {
         format!("{healthy} of {expected} pods are healthy, and {desired_healthy} must stay healthy")
     };
+    let who = if healthy < expected {
+        "owner of the budget, or of the pods that are not healthy"
+    } else {
+        "owner of the budget"
+    };
     let reason = Reason::new(Code::DisruptionBlocked, NAME, message)
-        .who("owner of the budget, or of the pods that are not healthy")
+        .who(who)
         .field("healthy", healthy)
         .field("desiredHealthy", desired_healthy)
         .field("expected", expected)

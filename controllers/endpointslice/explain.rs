@@ -18,6 +18,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.state = "is of type ExternalName, which has no endpoints".to_owned();
         return;
     }
+    // Its deletion is the matter then.
+    if doc.deleted().is_some() {
+        return;
+    }
     endpoints(world, doc, &service, answer);
     if &*service.spec.service_type == "LoadBalancer" {
         load_balancer(world, doc, answer);
@@ -26,7 +30,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// Adds the reason if no load balancer has given the Service an address.
 fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
-    if !doc.items("/status/loadBalancer/ingress").is_empty() || doc.deleted().is_some() {
+    if !doc.items("/status/loadBalancer/ingress").is_empty() {
         return;
     }
     let created = doc.time("/metadata/creationTimestamp");

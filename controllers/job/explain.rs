@@ -35,9 +35,24 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             return;
         }
         answer.state = "has failed".to_owned();
-        let message = format!("{}: {}", end.reason, end.message);
-        let reason = Reason::new(Code::JobFailed, NAME, message).who("owner of the Job");
+        let mut message = format!("{}: {}", end.reason, end.message);
+        let mut who = "owner of the Job";
+        if *end.reason == *"DeadlineExceeded" {
+            let seconds = doc.number("/spec/activeDeadlineSeconds");
+            message = format!(
+                "{message} (activeDeadlineSeconds {seconds}); its pods were deleted, whatever backoffLimit allows"
+            );
+            who = "owner of the Job (a new Job with a larger activeDeadlineSeconds)";
+        }
+        let reason = Reason::new(Code::JobFailed, NAME, message).who(who);
         answer.add(reason.since(end.last_transition_time));
+        let pods = world.controlled(&PODS, doc.namespace(), doc.uid());
+        let failed = pods.unwrap_or_default().into_iter();
+        let failed = failed.filter(|pod| pod.text("/status/phase") == "Failed");
+        let last = failed.max_by_key(|pod| pod.time("/metadata/creationTimestamp"));
+        if let Some(pod) = last {
+            answer.follow(world.explain(&PODS, &pod));
+        }
         return;
     }
     if let Some(manager) = job

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, SERVICES};
 use steersman_why::{Code, Doc, Explanation, Reason, World, refusal};
 
 use super::NAME;
@@ -34,16 +35,28 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let Some(condition) = failing(kind) else {
             continue;
         };
-        let reason = Reason::new(Code::DiscoveryFailed, NAME, condition.text("/message"))
-            .who("owner of the APIService that these groups belong to (kubectl get apiservice)");
+        let message = condition.text("/message");
+        let who = match &*unavailable(world, message) {
+            [] => "owner of the APIService that these groups belong to (kubectl get apiservice)"
+                .into(),
+            found => format!("owner of {}", found.join(", ")),
+        };
+        let reason = Reason::new(Code::DiscoveryFailed, NAME, message).who(who);
         answer.add(reason.since(condition.time("/lastTransitionTime")));
     }
-    if let Some(condition) = failing(CONTENT) {
-        let refused = refusal(condition.text("/message"), doc.name(), NAME);
+    let content_failure = failing(CONTENT);
+    let mut first = None;
+    if let Some(condition) = &content_failure {
+        let message = condition.text("/message");
+        first = ordered(message);
+        let refused = refusal(message, doc.name(), NAME);
         // The queue has the same failure, with its next try.
-        if !answer.has(refused.code) {
+        if first.is_none() && !answer.has(refused.code) {
             answer.add(refused.since(condition.time("/lastTransitionTime")));
         }
+    }
+    if let Some((group, plural)) = first {
+        pods_first(world, doc, (group, plural), answer);
     }
     let left = failing(REMAINING)
         .map(|condition| types(condition.text("/message")))
@@ -90,6 +103,51 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .since(Some(deleted)),
         );
     }
+}
+
+/// Group and plural of the type that ordered deletion waits for, from the message of the condition.
+/// Upstream: `deleteAllContent` in `namespaced_resources_deleter.go`.
+fn ordered(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once("unexpected items still remain in namespace: ")?;
+    let (_, rest) = rest.split_once("gvr: ")?;
+    let (version, rest) = rest.split_once(", Resource=")?;
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let plural = rest.split([',', ' ', ']']).next().unwrap_or_default();
+    Some((group, plural))
+}
+
+/// Adds what is left of the type that goes first, and the objects of other types that hold the namespace
+/// after it. The conditions name them only then.
+fn pods_first(world: &World, doc: &Doc, first: (&str, &str), answer: &mut Explanation) {
+    let of = world.resource(first.0, first.1).found();
+    let left = of.and_then(|of| Some(world.list(&of, doc.name())?.len()));
+    let count = u64::try_from(left.unwrap_or_default()).unwrap_or(u64::MAX);
+    content(world, doc, first.0, first.1, count, answer);
+    for of in [&SERVICES, &PERSISTENT_VOLUME_CLAIMS] {
+        let objects = world.list(of, doc.name()).unwrap_or_default().iter();
+        let held = objects.filter(|object| object.deleted().is_some());
+        for object in held.take(OBJECTS) {
+            answer.follow(world.explain(of, object));
+        }
+    }
+}
+
+/// The APIServices of the groups in `message` that are not available, each with its own message.
+fn unavailable(world: &World, message: &str) -> Vec<String> {
+    let of = world
+        .resource("apiregistration.k8s.io", "APIService")
+        .found();
+    let all = of.and_then(|of| world.list(&of, "")).unwrap_or_default();
+    let broken = all.iter().filter_map(|service| {
+        let group = service.text("/spec/group");
+        let available = service.condition("Available")?;
+        let is_broken = available.text("/status") == "False" && !group.is_empty();
+        (is_broken && message.contains(group)).then(|| {
+            let said = available.text("/message");
+            format!("APIService {} ({said})", service.name())
+        })
+    });
+    broken.collect()
 }
 
 /// The types in the message of the condition: `pods. has 1 resource instances, x.group has 2 ...`.
@@ -161,6 +219,29 @@ fn content(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_type_that_goes_first_is_read_from_the_condition() {
+        let message = |gvr: &str| {
+            format!(
+                "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: a for gvr: {gvr}"
+            )
+        };
+        let cases = [
+            (message("/v1, Resource=pods"), Some(("", "pods"))),
+            (
+                message("apps/v1, Resource=deployments"),
+                Some(("apps", "deployments")),
+            ),
+            (
+                "Failed to delete all resource types, 1 remaining: denied".to_owned(),
+                None,
+            ),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(ordered(&message), expected, "{message}");
+        }
+    }
 
     #[test]
     fn types_are_read_from_the_condition() {

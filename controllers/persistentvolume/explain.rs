@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use steersman_objects::{ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use steersman_runtime::informer::Store;
 use steersman_values::quantity::Quantity;
@@ -16,6 +17,8 @@ use super::known::Volumes;
 
 /// Volumes that nearly fit, in one answer.
 const NEAREST: usize = 2;
+/// Time after which a released volume that is to be deleted is worth a look.
+const DELETED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the reasons why `doc`, a claim, is not bound.
 pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -332,7 +335,38 @@ pub(crate) fn volume(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .who(who)
                 .since(doc.time("/status/lastPhaseTransitionTime")),
         );
+    } else if phase == "Released" && doc.text("/spec/persistentVolumeReclaimPolicy") == "Delete" {
+        reclaim(world, doc, answer);
     }
+}
+
+/// Adds the reason why `doc`, a released volume with the policy Delete, is still there.
+fn reclaim(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let driver = match doc.text("/metadata/annotations/pv.kubernetes.io~1provisioned-by") {
+        "" => doc.text("/spec/csi/driver"),
+        driver => driver,
+    };
+    let by = if driver.is_empty() { NAME } else { driver };
+    let since = doc.time("/status/lastPhaseTransitionTime");
+    let who = format!("operator of the storage driver {driver}");
+    if let Some(event) = warning(world, doc, &["VolumeFailedDelete"]) {
+        let message = format!("the driver cannot delete the volume: {}", event.message);
+        let mut reason = Reason::new(Code::ReclaimPending, by, message)
+            .who(who)
+            .since(since.or(event.first));
+        reason.last_try = event.at;
+        reason.attempts = event.count;
+        answer.add(reason);
+        return;
+    }
+    let message = "the claim is gone and the policy is Delete, so the driver deletes the volume";
+    let is_new = since.is_none_or(|at| world.now.duration_since(at) < DELETED_AFTER);
+    let reason = if is_new {
+        Reason::new(Code::SyncQueued, by, message)
+    } else {
+        Reason::new(Code::ReclaimPending, by, message).who(who)
+    };
+    answer.add(reason.since(since));
 }
 
 /// Adds the claim that keeps `doc`, a volume that is being deleted.

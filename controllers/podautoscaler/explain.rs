@@ -1,11 +1,16 @@
 //! Why a HorizontalPodAutoscaler does not scale.
 
+use serde_json::Value;
 use steersman_objects::HorizontalPodAutoscaler;
 use steersman_values::resource::HORIZONTAL_POD_AUTOSCALERS;
 use steersman_why::{Code, Doc, Explanation, Reason, World};
 
 use super::NAME;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
+
+/// The window of a scale-down in seconds, without one in the spec and the flag
+/// `--horizontal-pod-autoscaler-downscale-stabilization`.
+const WINDOW: i64 = 300;
 
 /// Adds the reasons about `doc`, and the answer about its target.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -14,11 +19,16 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     let target = &hpa.spec.scale_target_ref;
     let status = &hpa.status;
+    let minimum = hpa.spec.min_replicas.unwrap_or(1);
+    let current = usize::try_from(status.current_replicas).unwrap_or_default();
+    // The status has 0 until the controller has computed a size.
+    let wants = match status.desired_replicas {
+        0 if minimum > 0 => String::new(),
+        desired => format!(" and wants {desired}"),
+    };
     answer.state = format!(
-        "has {} replicas and wants {} (limits {} to {})",
-        status.current_replicas,
-        status.desired_replicas,
-        hpa.spec.min_replicas.unwrap_or(1),
+        "has {}{wants} (limits {minimum} to {})",
+        steersman_why::count(current, "replica"),
         hpa.spec.max_replicas
     );
     let about = format!("{} {}/{}", target.kind, doc.namespace(), target.name);
@@ -47,11 +57,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 _ => Code::RequestFailed,
             };
             let message = format!("{why}: {}", able.text("/message"));
-            answer.name_failure(
-                Reason::new(code, NAME, message)
-                    .who(format!("owner of {about}"))
-                    .since(since),
-            );
+            let who = format!("owner of {about}, or of the autoscaler (scaleTargetRef)");
+            answer.name_failure(Reason::new(code, NAME, message).who(who).since(since));
         } else if matches!(
             why,
             "ScaleDownStabilized"
@@ -60,7 +67,19 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 | "BackoffDownscale"
                 | "BackoffUpscale"
         ) {
-            answer.add(Reason::new(Code::Stabilized, NAME, able.text("/message")).since(since));
+            let mut message = able.text("/message").to_owned();
+            let mut who = "owner of the autoscaler (spec.behavior)";
+            if why == "ScaleDownStabilized" {
+                let window = doc.at("/spec/behavior/scaleDown/stabilizationWindowSeconds");
+                let seconds = window.and_then(Value::as_i64).unwrap_or(WINDOW);
+                message = format!("{message} (window of {seconds} s)");
+                who = "owner of the autoscaler (behavior.scaleDown.stabilizationWindowSeconds)";
+            }
+            answer.add(
+                Reason::new(Code::Stabilized, NAME, message)
+                    .who(who)
+                    .since(since),
+            );
         }
     }
     active(world, doc, &about, answer);
@@ -73,7 +92,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .who("owner of the autoscaler (minReplicas, maxReplicas)")
                 .since(limited.time("/lastTransitionTime")),
         );
-    } else if !answer.is_stuck() && status.current_replicas == status.desired_replicas {
+    } else if !answer.is_stuck()
+        && !answer.has(Code::Stabilized)
+        && status.current_replicas == status.desired_replicas
+    {
         answer.add(Reason::new(Code::WithinTolerance, NAME, steady(doc)));
     }
     let group = target
@@ -161,7 +183,7 @@ fn steady(doc: &Doc) -> String {
                 _ => return None,
             };
             let target = source["target"]["averageUtilization"].as_i64()?;
-            let is_same = |seen: &&serde_json::Value| {
+            let is_same = |seen: &&Value| {
                 seen[kind]["name"] == source["name"]
                     && seen[kind]["container"] == source["container"]
             };

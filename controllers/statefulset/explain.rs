@@ -148,10 +148,7 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     if plan.is_ordered() && waiting > 0 {
         let further = steersman_why::count(waiting, "further pod");
         let message = format!("pods are created in order: {further} after {name} is available");
-        let reason = Reason::new(Code::OrdinalBlocks, NAME, message)
-            .who(format!("see pod {name}"))
-            .field("pod", name.as_str());
-        answer.add(reason);
+        answer.add(Reason::new(Code::OrdinalBlocks, NAME, message).field("pod", name.as_str()));
     }
     let turns = plan.loops().into_iter().next().into_iter().flatten();
     let wants_pod = turns
@@ -210,7 +207,9 @@ fn update(plan: &Plan<'_>, answer: &mut Explanation) {
                 "strategy OnDelete: a pod is updated after its deletion; old: {}",
                 old.join(", ")
             );
-            answer.add(Reason::new(Code::UpdateOnDelete, NAME, message));
+            let who =
+                "owner of the StatefulSet (delete the pods one by one, or strategy RollingUpdate)";
+            answer.add(Reason::new(Code::UpdateOnDelete, NAME, message).who(who));
         }
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             if let Some(partition) = partition.filter(|partition| *partition > 0) {
@@ -222,6 +221,7 @@ fn update(plan: &Plan<'_>, answer: &mut Explanation) {
                 );
             }
             match plan.outdated(None).first() {
+                _ if answer.has(Code::RevisionBroken) => {}
                 Some(next) => {
                     let message = format!("pod {} is replaced next", next.meta.name);
                     answer.add(Reason::new(Code::RolloutStep, NAME, message));

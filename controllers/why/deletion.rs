@@ -69,7 +69,7 @@ const PATIENCE: i64 = 60;
 
 /// Adds the reasons why `doc` is still there.
 pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation) {
-    let deleted = doc.deleted();
+    let deleted = doc.deleted_since();
     let is_namespace = of.group.is_empty() && of.plural == "namespaces";
     if !is_namespace {
         answer.state = "is being deleted".to_owned();
@@ -100,7 +100,7 @@ fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
                 garbagecollector::DESCRIPTOR.name,
                 message,
             );
-            answer.add(reason.since(doc.deleted()));
+            answer.add(reason.since(doc.deleted_since()));
         }
         "kubernetes.io/pvc-protection" => protection::claims::explain::explain(world, doc, answer),
         "kubernetes.io/pv-protection" => {
@@ -122,7 +122,7 @@ fn custom_resources(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(of) = of.filter(|_| !left.is_empty()) else {
         let message =
             format!("finalizer {CUSTOM_RESOURCES}: the custom resources are deleted first");
-        answer.add(Reason::new(Code::GracePeriod, BY, message).since(doc.deleted()));
+        answer.add(Reason::new(Code::GracePeriod, BY, message).since(doc.deleted_since()));
         return;
     };
     let names: Vec<String> = left
@@ -146,7 +146,7 @@ fn custom_resources(world: &World, doc: &Doc, answer: &mut Explanation) {
     answer.add(
         Reason::new(Code::ContentRemains, BY, message)
             .who(who)
-            .since(doc.deleted()),
+            .since(doc.deleted_since()),
     );
     for object in left.iter().take(SHOWN) {
         answer.follow(world.explain(&of, object));
@@ -154,7 +154,7 @@ fn custom_resources(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 fn other(doc: &Doc, name: &str, answer: &mut Explanation) {
-    let since = doc.deleted();
+    let since = doc.deleted_since();
     let starts = |(start, _): &&(&str, &str)| name.starts_with(start);
     if let Some((_, owner)) = OWN.iter().find(starts) {
         let message = format!("finalizer {name} is left");
@@ -247,5 +247,5 @@ fn pod(world: &World, doc: &Doc, is_free: bool, answer: &mut Explanation) {
     } else {
         return;
     };
-    answer.add(reason.since(Some(due)));
+    answer.add(reason.since(doc.deleted_since()));
 }

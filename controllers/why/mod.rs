@@ -6,14 +6,19 @@
 //! Each controller's `explain.rs` is beside its decisions and calls them, so that an explanation and
 //! a sync agree.
 
+mod account;
 mod ask;
 mod deletion;
 mod stuck;
+mod webhook;
 
 use jiff::SignedDuration;
 use steersman_objects::{ReplicaSet, ReplicationController};
 use steersman_runtime::leader::DEFAULT_LEASE;
-use steersman_values::resource::{HORIZONTAL_POD_AUTOSCALERS, LEASES, ResourceType};
+use steersman_values::resource::{
+    HORIZONTAL_POD_AUTOSCALERS, LEASES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
+    ResourceType, SERVICE_ACCOUNTS,
+};
 use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
 
 use crate::{
@@ -102,8 +107,8 @@ pub fn about(world: &World, of: &ResourceType, namespace: &str, name: &str) -> O
         Known::Absent => {
             let mut answer = Explanation::new(Subject::new(of, namespace, name), "does not exist");
             answer.is_absent = true;
-            absent(world, of, namespace, &mut answer);
-            return Some(answer);
+            absent(world, of, (namespace, name), &mut answer);
+            return Some(answer.sorted());
         }
         Known::Unknown => return None,
     };
@@ -143,11 +148,31 @@ fn scaled_by(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanati
     }
 }
 
-/// An object that is gone has no further reason, unless its namespace is gone too.
-fn absent(world: &World, of: &ResourceType, namespace: &str, answer: &mut Explanation) {
-    let namespaces = &steersman_values::resource::NAMESPACES;
-    if of.namespaced && world.get(namespaces, "", namespace).is_absent() {
+/// Adds what is known about an object that is gone: its namespace is gone too, a controller fails to make
+/// it, or a volume is left of it.
+fn absent(
+    world: &World,
+    of: &ResourceType,
+    (namespace, name): (&str, &str),
+    answer: &mut Explanation,
+) {
+    if of.namespaced && world.get(&NAMESPACES, "", namespace).is_absent() {
         answer.state = format!("does not exist, nor does namespace {namespace}");
+    } else if of == &SERVICE_ACCOUNTS && name == account::DEFAULT {
+        answer.reasons.extend(account::failures(world, namespace));
+        webhook::name_configurations(world, answer);
+    } else if of == &PERSISTENT_VOLUME_CLAIMS {
+        let volumes = world
+            .list(&PERSISTENT_VOLUMES, "")
+            .unwrap_or_default()
+            .iter();
+        let left = volumes.filter(|volume| {
+            volume.text("/spec/claimRef/namespace") == namespace
+                && volume.text("/spec/claimRef/name") == name
+        });
+        for volume in left {
+            answer.follow(world.explain(&PERSISTENT_VOLUMES, volume));
+        }
     }
 }
 
@@ -179,6 +204,8 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     if doc.deleted().is_some() {
         deletion::explain(world, of, doc, &mut answer);
     }
+    account::follow_default(world, doc.namespace(), &mut answer);
+    webhook::name_configurations(world, &mut answer);
     answer.sorted()
 }
 
@@ -290,7 +317,8 @@ fn manager(world: &World, of: &ResourceType, answer: &mut Explanation) {
         return;
     }
     let waits = !answer.reasons.is_empty() || !answer.waits_for.is_empty();
-    if handlers.is_empty() || !waits {
+    // A failed Job stays as it is, with and without a manager.
+    if handlers.is_empty() || !waits || answer.has(Code::JobFailed) {
         return;
     }
     if let Some(reason) = without_leader(world) {

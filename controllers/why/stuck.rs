@@ -1,16 +1,20 @@
 //! All objects of a namespace or cluster that stand still.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{
     CRON_JOBS, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS,
-    JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS,
-    REPLICATION_CONTROLLERS, ResourceType, SERVICES, STATEFUL_SETS,
+    JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, ResourceType, SERVICES,
+    STATEFUL_SETS,
 };
-use steersman_why::{Code, Doc, Explanation, World};
+use steersman_why::{Code, Doc, Explanation, Subject, World};
 
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
-pub const KINDS: [&ResourceType; 14] = [
+pub const KINDS: [&ResourceType; 16] = [
     &NAMESPACES,
     &DEPLOYMENTS,
     &STATEFUL_SETS,
@@ -24,18 +28,24 @@ pub const KINDS: [&ResourceType; 14] = [
     &PERSISTENT_VOLUMES,
     &SERVICES,
     &HORIZONTAL_POD_AUTOSCALERS,
+    &POD_DISRUPTION_BUDGETS,
+    &NODES,
     &CUSTOM_RESOURCE_DEFINITIONS,
 ];
 
 /// The answers about all objects of `namespace` that stand still, oldest first. An empty namespace
-/// means the whole cluster.
+/// means the whole cluster. A namespace's list has the namespace itself, and no other cluster-scoped
+/// object.
 pub fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
     let mut found = Vec::new();
     for of in KINDS {
-        if !of.namespaced && !namespace.is_empty() {
-            continue;
-        }
-        let Some(objects) = world.list(of, namespace) else {
+        let itself;
+        let objects = if of.namespaced || namespace.is_empty() {
+            world.list(of, namespace).unwrap_or_default()
+        } else if of == &NAMESPACES {
+            itself = world.get(of, "", namespace).found();
+            itself.as_slice()
+        } else {
             continue;
         };
         let roots = objects.iter().filter(|doc| is_root(doc));
@@ -45,15 +55,41 @@ pub fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
                 .filter(|answer| answer.is_stuck() && !is_deliberate(answer)),
         );
     }
+    found.extend(lease(world));
+    let followed: BTreeSet<Subject> = found
+        .iter()
+        .flat_map(Explanation::followed)
+        .cloned()
+        .collect();
+    found.retain(|answer| !followed.contains(&answer.object));
     found.sort_by_key(|answer| answer.oldest().unwrap_or(Timestamp::MAX));
     found
 }
 
-/// Whether a person stopped the object by its spec, and nothing else holds it.
+/// The answer about the Lease if no controller manager holds it. Then nothing moves.
+fn lease(world: &World) -> Option<Explanation> {
+    if world.inside.is_some() {
+        return None;
+    }
+    let reason = super::without_leader(world)?;
+    let (namespace, name) = DEFAULT_LEASE;
+    let mut answer = Explanation::new(Subject::new(&LEASES, namespace, name), "has no holder");
+    answer.add(reason);
+    Some(answer)
+}
+
+/// Whether a person stopped the object by its spec, or a budget only counts. Entries of their own tell about
+/// its unhealthy pods.
 fn is_deliberate(answer: &Explanation) -> bool {
-    answer
-        .causes()
-        .all(|(_, cause)| cause.code == Code::Suspended)
+    let mut own = answer.reasons.iter();
+    let is_count = own.any(|reason| reason.code == Code::DisruptionBlocked);
+    let expected = if is_count {
+        Code::DisruptionBlocked
+    } else {
+        Code::Suspended
+    };
+    let mut causes = answer.causes();
+    causes.all(|(subject, cause)| cause.code == expected || is_count && *subject != answer.object)
 }
 
 /// Whether no answer about another kind covers the object. An object that is being deleted may wait

@@ -110,7 +110,7 @@ impl Explanation {
     /// Whether a cause is known, other than the mere lack of a reaction.
     pub fn knows_cause(&self) -> bool {
         self.causes()
-            .any(|(_, reason)| !matches!(reason.code, Code::NotObserved | Code::OrdinalBlocks))
+            .any(|(_, reason)| reason.code != Code::NotObserved)
     }
 
     /// Adds the answer about an object that this object waits for, unless it has no reason.
@@ -134,9 +134,27 @@ impl Explanation {
     }
 
     /// The cause with its object to which the others lead: the first one of the deepest answer with a
-    /// cause.
+    /// cause. A deadlock of a rollout explains the pod below it.
     pub fn root_cause(&self) -> Option<(&Subject, &Reason)> {
-        self.deepest(0).map(|(_, subject, cause)| (subject, cause))
+        let mut causes = self.causes();
+        let deadlock = causes.find(|(_, cause)| cause.code == Code::RolloutDeadlock);
+        deadlock.or_else(|| self.deepest(0).map(|(_, subject, cause)| (subject, cause)))
+    }
+
+    /// Changes the reasons of this answer and of all answers below.
+    pub fn change(&mut self, change: &impl Fn(&mut Reason)) {
+        self.reasons.iter_mut().for_each(change);
+        for other in &mut self.waits_for {
+            other.change(change);
+        }
+    }
+
+    /// The objects of all answers below.
+    pub fn followed(&self) -> Vec<&Subject> {
+        let below = self.waits_for.iter();
+        below
+            .flat_map(|other| std::iter::once(&other.object).chain(other.followed()))
+            .collect()
     }
 
     fn deepest(&self, depth: usize) -> Option<(usize, &Subject, &Reason)> {
@@ -231,6 +249,10 @@ mod tests {
         above.add(Reason::new(Code::PodFailed, "kubelet", "it is above").since(at(20)));
         assert_eq!(above.oldest(), at(20));
         assert_eq!(above.root_cause().unwrap().1.message, "it failed");
+        let deadlock = Reason::new(Code::RolloutDeadlock, "deployment-controller", "no node");
+        let mut rollout = above.clone();
+        rollout.add(deadlock);
+        assert_eq!(rollout.root_cause().unwrap().1.message, "no node");
         above.waits_for.clear();
         assert_eq!(above.root_cause().unwrap().1.message, "it is above");
     }

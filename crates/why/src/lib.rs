@@ -16,6 +16,7 @@ mod explanation;
 mod gather;
 mod inside;
 pub mod keys;
+mod placement;
 pub mod pod;
 mod reason;
 mod refusal;

@@ -9,9 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use steersman_objects::scheduling::NodeSelector;
 use steersman_objects::{Node, Pod};
-use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+use steersman_values::resource::{
+    NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, VOLUME_ATTACHMENTS,
+};
 
-use crate::{Code, Doc, Explanation, Reason, World, warning};
+use crate::{Code, Doc, Explanation, Reason, World, placement, warning};
 
 const SCHEDULER: &str = "kube-scheduler";
 const KUBELET: &str = "kubelet";
@@ -112,7 +114,12 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             } else {
                 "owner of the pod template, or administrator of the nodes"
             };
-            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, nodes_in(message)).who(who);
+            let demands = placement::demands(world, doc, message);
+            let mut message = nodes_in(message).to_owned();
+            for demand in demands {
+                message = format!("{}; {demand}", message.trim_end_matches('.'));
+            }
+            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message).who(who);
             answer.add(reason.since(condition.time("/lastTransitionTime")));
         }
         // The scheduler waits for the claims.
@@ -442,6 +449,7 @@ fn blocked_start(world: &World, doc: &Doc) -> Reason {
         doc,
         &["FailedMount", "FailedAttachVolume", "FailedMapVolume"],
     );
+    let volume = volume.filter(|event| !is_over(world, doc, &event.message));
     let sandbox = warning(world, doc, &["FailedCreatePodSandBox"]);
     let (code, event, who) = match (volume, sandbox) {
         (Some(event), _)
@@ -510,6 +518,40 @@ fn blocked_start(world: &World, doc: &Doc) -> Reason {
     reason
 }
 
+/// Whether the conflict of a Multi-Attach error is over. The controller tells it once for each pod, so the
+/// age of the Event says nothing.
+fn is_over(world: &World, doc: &Doc, message: &str) -> bool {
+    let Some((_, rest)) = message.split_once("Multi-Attach error for volume ") else {
+        return false;
+    };
+    if let Some((_, pods)) = rest.split_once("used by pod(s) ") {
+        let mut pods = pods.split(", ");
+        if pods.all(|pod| world.get(&PODS, doc.namespace(), pod).is_absent()) {
+            return true;
+        }
+    }
+    let volume = rest.split('"').nth(1).unwrap_or_default();
+    let attachments = world.list(&VOLUME_ATTACHMENTS, "").unwrap_or_default();
+    let mut nodes = attachments
+        .iter()
+        .filter(|at| at.text("/spec/source/persistentVolumeName") == volume)
+        .map(|at| at.text("/spec/nodeName"))
+        .peekable();
+    nodes.peek().is_some() && nodes.all(|node| node == doc.text("/spec/nodeName"))
+}
+
+/// `False, reason: message` of a condition, without the parts that it lacks.
+fn gate_state(condition: &Doc) -> String {
+    let parts = ["/reason", "/message"].map(|field| condition.text(field));
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let status = condition.text("/status");
+    if parts.is_empty() {
+        status.to_owned()
+    } else {
+        format!("{status}, {}", parts.join(": "))
+    }
+}
+
 /// The reasons why a pod with running containers is not ready.
 fn unready(world: &World, doc: &Doc, answer: &mut Explanation) {
     let ready = doc.condition("Ready");
@@ -519,20 +561,27 @@ fn unready(world: &World, doc: &Doc, answer: &mut Explanation) {
     let mut gates = Vec::new();
     for gate in doc.items("/spec/readinessGates") {
         let kind = gate["conditionType"].as_str().unwrap_or_default();
-        if doc
-            .condition(kind)
-            .is_none_or(|gate| gate.text("/status") != "True")
-        {
-            gates.push(kind);
+        match doc.condition(kind) {
+            Some(found) if found.text("/status") == "True" => {}
+            Some(found) => gates.push((kind, gate_state(&found))),
+            None => gates.push((kind, "no program has set it".to_owned())),
         }
     }
     let containers = doc.condition("ContainersReady");
     let containers_ready = containers.is_some_and(|condition| condition.text("/status") == "True");
     if containers_ready && !gates.is_empty() {
-        let message = format!("readiness gates are not fulfilled: {}", gates.join(", "));
-        let who = "controller that sets these conditions, such as that of a load balancer";
+        let texts = gates
+            .iter()
+            .map(|(kind, state)| format!("{kind} ({state})"));
+        let texts: Vec<String> = texts.collect();
+        let message = format!("readiness gates are not fulfilled: {}", texts.join(", "));
+        // The domain of a condition names the program that sets it.
+        let by = gates[0].0.split('/').next().unwrap_or_default();
+        let who = format!(
+            "operator of the controller of {by}, or owner of the pod template (readinessGates)"
+        );
         answer.add(
-            Reason::new(Code::ReadinessGate, KUBELET, message)
+            Reason::new(Code::ReadinessGate, by, message)
                 .who(who)
                 .since(since),
         );
@@ -646,8 +695,10 @@ fn of_group(mut about: Explanation, names: &[String]) -> Explanation {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use steersman_values::resource::ResourceType;
 
     use super::*;
+    use crate::{Loaded, Need};
 
     #[test]
     fn a_container_between_two_crashes_has_the_reason_of_the_last_one() {
@@ -702,5 +753,58 @@ mod tests {
                 "container app ended with exit code 1 (Error)"
             ]
         );
+    }
+
+    #[test]
+    fn a_multi_attach_error_is_over_without_its_pods_or_with_an_attachment_to_the_own_node() {
+        const BY_PODS: &str =
+            "Multi-Attach error for volume \"disk\" Volume is already used by pod(s) old, older";
+        const BY_NODE: &str = "Multi-Attach error for volume \"disk\" Volume is already exclusively attached to one node and can't be attached to another";
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let is_over_with = |pod: bool, nodes: &[&str], message: &str| {
+            let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+            for (name, is_there) in [("old", false), ("older", pod)] {
+                let need = Need::Object {
+                    of: PODS.clone(),
+                    namespace: "shop".to_owned(),
+                    name: name.to_owned(),
+                };
+                let outcome = if is_there {
+                    Loaded::Objects(vec![Doc::new(json!({}))])
+                } else {
+                    Loaded::Absent
+                };
+                world.load(need, outcome);
+            }
+            let all = Need::List {
+                of: VOLUME_ATTACHMENTS.clone(),
+                namespace: String::new(),
+                fields: String::new(),
+            };
+            let attachment = |node: &&str| {
+                Doc::new(
+                    json!({"spec": {"nodeName": node, "source": {"persistentVolumeName": "disk"}}}),
+                )
+            };
+            world.load(all, Loaded::Objects(nodes.iter().map(attachment).collect()));
+            let doc = Doc::new(
+                json!({"metadata": {"namespace": "shop"}, "spec": {"nodeName": "node-b"}}),
+            );
+            is_over(&world, &doc, message)
+        };
+        let cases = [
+            (true, &["node-a"][..], BY_PODS, false),
+            (true, &[], BY_PODS, false),
+            (false, &[], BY_PODS, true),
+            (true, &["node-b"], BY_PODS, true),
+            (false, &["node-a"], BY_NODE, false),
+            (false, &["node-a", "node-b"], BY_NODE, false),
+            (false, &["node-b"], BY_NODE, true),
+            (false, &["node-b"], "AttachVolume.Attach failed", false),
+        ];
+        for (pod, nodes, message, expected) in cases {
+            let found = is_over_with(pod, nodes, message);
+            assert_eq!(found, expected, "{pod} {nodes:?} {message}");
+        }
     }
 }

@@ -6,10 +6,24 @@
 
 use crate::{Code, Reason};
 
-/// The reason for the refusal `message` of a write in `namespace`; `by` sent the write.
+/// The reason for the refusal `message` of a write in `namespace`; `by` sent the write. Its field
+/// `webhook` is the name of the admission webhook that refused.
 pub fn refusal(message: &str, namespace: &str, by: &str) -> Reason {
     let (code, who) = cause(message, namespace);
-    Reason::new(code, by, message.trim()).who(who)
+    let reason = Reason::new(code, by, message.trim()).who(who);
+    match (code, webhook(message)) {
+        (Code::WebhookRefused | Code::WebhookUnreachable, Some(name)) => {
+            reason.field("webhook", name)
+        }
+        _ => reason,
+    }
+}
+
+fn webhook(message: &str) -> Option<&str> {
+    let called = after(message, "failed calling webhook ");
+    called
+        .or_else(|| after(message, "admission webhook "))
+        .map(quoted)
 }
 
 fn cause(message: &str, namespace: &str) -> (Code, String) {
@@ -26,15 +40,14 @@ fn cause(message: &str, namespace: &str) -> (Code, String) {
         );
         return (Code::QuotaExceeded, who);
     }
-    if let Some(rest) = after(message, "failed calling webhook ") {
-        let who = format!("operator of the admission webhook {}", quoted(rest));
-        return (Code::WebhookUnreachable, who);
-    }
-    if let Some(rest) = after(message, "admission webhook ")
-        && message.contains("denied the request")
-    {
-        let who = format!("operator of the admission webhook {}", quoted(rest));
-        return (Code::WebhookRefused, who);
+    if let Some(name) = webhook(message) {
+        let who = format!("operator of the admission webhook {name}");
+        if message.contains("failed calling webhook ") {
+            return (Code::WebhookUnreachable, who);
+        }
+        if message.contains("denied the request") {
+            return (Code::WebhookRefused, who);
+        }
     }
     if message.contains("ValidatingAdmissionPolicy") {
         let policy = after(message, "ValidatingAdmissionPolicy ").map(quoted);
@@ -177,6 +190,11 @@ mod tests {
             let reason = refusal(message, "ns", "replicaset-controller");
             assert_eq!(reason.code, code, "{message}");
             assert!(reason.who.contains(who), "{message}: {}", reason.who);
+            let webhook = reason.fields.get("webhook").and_then(|name| name.as_str());
+            let expected = reason
+                .who
+                .strip_prefix("operator of the admission webhook ");
+            assert_eq!(webhook, expected, "{message}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use steersman_objects::Object;
 use steersman_values::resource::{EVENTS, ResourceType};
@@ -77,6 +77,13 @@ impl Doc {
     /// `metadata.deletionTimestamp`.
     pub fn deleted(&self) -> Option<Timestamp> {
         self.time("/metadata/deletionTimestamp")
+    }
+
+    /// The time of the deletion. `metadata.deletionTimestamp` is later by the grace period.
+    pub fn deleted_since(&self) -> Option<Timestamp> {
+        let grace = self.number("/metadata/deletionGracePeriodSeconds");
+        let deleted = self.deleted()?;
+        deleted.checked_sub(SignedDuration::from_secs(grace)).ok()
     }
 
     /// The time of the last recorded change of a field other than the status, else of the creation.

@@ -76,8 +76,8 @@ fn judge(story: &Story, report: &Report) -> Result<(), String> {
     }
 }
 
-/// Whether `list` has the object of `story` exactly if it stands still. Kinds that no list searches, and
-/// objects that a person has suspended, are in no list.
+/// Whether `list` has the object of `story` exactly if it stands still. Kinds that no list searches,
+/// objects that a person has suspended, and budgets that allow no disruption are in no list.
 fn judge_list(story: &Story, about: &Report, list: &Report) -> Result<(), String> {
     let Some(object) = about.answers.first().map(|answer| &answer.object) else {
         return Ok(());
@@ -85,7 +85,9 @@ fn judge_list(story: &Story, about: &Report, list: &Report) -> Result<(), String
     let is_listed = list.answers.iter().any(|answer| answer.object == *object);
     let is_searched = KINDS.iter().any(|of| *of.kind == *object.kind);
     let should_be = match story.truth {
-        Truth::Cause(code, ..) | Truth::Inside(code, ..) => is_searched && code != Code::Suspended,
+        Truth::Cause(code, ..) | Truth::Inside(code, ..) => {
+            is_searched && !matches!(code, Code::Suspended | Code::DisruptionBlocked)
+        }
         Truth::Moves(_) | Truth::Fine => false,
     };
     if is_listed == should_be {

@@ -93,6 +93,41 @@ spec:
         ),
     },
     Story {
+        question: 3,
+        title: "anti-affinity keeps a new pod from the node of an old one, which goes next",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: Deployment
+metadata: {name: proxy}
+spec:
+  replicas: 2
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}
+  minReadySeconds: 300
+  selector: {matchLabels: {app: proxy}}
+  template:
+    metadata: {labels: {app: proxy}}
+    spec:
+      containers: [{name: main, image: registry/gateway:1}]
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: proxy}}}
+"#,
+            ),
+            Step::Wait(330),
+            Step::Patch(
+                "deployments",
+                "default",
+                "proxy",
+                r#"{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}"#,
+            ),
+        ],
+        about: ("deployment", "proxy"),
+        truth: Truth::Moves(Code::OldPodsRunning),
+    },
+    Story {
         question: 5,
         title: "a broken template was rolled back, and its pod still waits",
         run: Run::All,
@@ -411,5 +446,180 @@ spec: {storageClassName: manual, accessModes: [ReadWriteMany], resources: {reque
             "quota of the pool is used up",
             "ssd.csi.example.com",
         ),
+    },
+    Story {
+        question: 4,
+        title: "no month of the schedule has the day",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: batch/v1
+kind: CronJob
+metadata: {name: month-end}
+spec:
+  schedule: "30 23 31 2,4,6,9,11 *"
+  jobTemplate:
+    spec:
+      template:
+        spec: {restartPolicy: Never, containers: [{name: main, image: registry/report:1}]}
+"#,
+        )],
+        about: ("cronjob", "month-end"),
+        truth: Truth::Cause(Code::ScheduleInvalid, "no date", "spec.schedule"),
+    },
+    Story {
+        question: 8,
+        title: "a webhook refuses the ServiceAccount default of the namespace",
+        run: Run::All,
+        steps: &[
+            Step::Reject(
+                "create",
+                "serviceaccounts",
+                500,
+                "InternalError",
+                "Internal error occurred: failed calling webhook \"pull-secrets.example.com\": failed to call webhook: connection refused",
+            ),
+            Step::Delete("serviceaccounts", "default", "default"),
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api}}
+    spec: {containers: [{name: main, image: registry/api:1}]}
+"#,
+            ),
+        ],
+        about: ("deployment", "api"),
+        truth: Truth::Inside(
+            Code::WebhookUnreachable,
+            "connection refused",
+            "pull-secrets.example.com",
+        ),
+    },
+    Story {
+        question: 10,
+        title: "a Service with a finalizer holds the namespace after its last pod",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "staging", "uid": "44444444-4444-4444-4444-444444444444", "deletionTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating", "conditions": [{"type": "NamespaceDeletionContentFailure", "status": "True", "reason": "ContentDeletionFailed", "message": "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: staging for gvr: /v1, Resource=pods"}]}}
+---
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "staging", "uid": "55555555-5555-5555-5555-555555555555", "deletionTimestamp": "2026-11-28T11:00:30Z", "deletionGracePeriodSeconds": 30}, "spec": {"nodeName": "node-0", "containers": [{"name": "web", "image": "registry/web:1"}]}, "status": {"phase": "Running"}}
+---
+{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "staging", "uid": "66666666-6666-6666-6666-666666666666", "deletionTimestamp": "2026-11-28T10:50:00Z", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}, "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.9", "ports": [{"port": 80}], "selector": {"app": "web"}}}
+"#,
+        )],
+        about: ("namespace", "staging"),
+        truth: Truth::Cause(
+            Code::ForeignFinalizer,
+            "service.kubernetes.io/load-balancer-cleanup",
+            "cloud-controller-manager",
+        ),
+    },
+    Story {
+        question: 11,
+        title: "no program fulfils the readiness gate of the pods",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      containers: [{name: main, image: registry/shop:1}]
+      readinessGates: [{conditionType: target-health.elbv2.k8s.aws/shop}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {selector: {app: shop}, ports: [{port: 80}]}
+"#,
+            ),
+            Step::Wait(60),
+        ],
+        about: ("service", "shop"),
+        truth: Truth::Cause(
+            Code::ReadinessGate,
+            "no program has set it",
+            "target-health.elbv2.k8s.aws",
+        ),
+    },
+    Story {
+        question: 12,
+        title: "the work takes longer than the deadline of the Job",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: batch/v1
+kind: Job
+metadata: {name: reindex}
+spec:
+  activeDeadlineSeconds: 20
+  template:
+    metadata: {annotations: {simulate.steersman.dev/behaviour: hang}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: registry/reindex:1}]}
+"#,
+            ),
+            Step::Wait(40),
+        ],
+        about: ("job", "reindex"),
+        truth: Truth::Cause(
+            Code::JobFailed,
+            "activeDeadlineSeconds 20",
+            "activeDeadlineSeconds",
+        ),
+    },
+    Story {
+        question: 13,
+        title: "the storage driver cannot delete the released volume",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-7", "uid": "77777777-7777-7777-7777-777777777777", "annotations": {"pv.kubernetes.io/provisioned-by": "ssd.csi.example.com"}}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "ssd", "persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": "ssd.csi.example.com", "volumeHandle": "7"}, "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "db", "name": "scratch", "uid": "88888888-8888-8888-8888-888888888888"}}, "status": {"phase": "Released", "lastPhaseTransitionTime": "2026-11-28T11:30:00Z"}}
+---
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "pv-7.1", "namespace": "default"}, "type": "Warning", "reason": "VolumeFailedDelete", "message": "rpc error: the disk has snapshots", "count": 5, "involvedObject": {"kind": "PersistentVolume", "name": "pv-7", "uid": "77777777-7777-7777-7777-777777777777"}, "firstTimestamp": "2026-11-28T11:31:00Z", "lastTimestamp": "2026-11-28T11:59:00Z"}
+"#,
+        )],
+        about: ("pv", "pv-7"),
+        truth: Truth::Cause(
+            Code::ReclaimPending,
+            "the disk has snapshots",
+            "ssd.csi.example.com",
+        ),
+    },
+    Story {
+        question: 15,
+        title: "the pods of the budget belong to a Job, which has no scale",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: batch/v1
+kind: Job
+metadata: {name: crunch}
+spec:
+  parallelism: 3
+  completions: 3
+  template:
+    metadata:
+      labels: {app: crunch}
+      annotations: {simulate.steersman.dev/behaviour: hang}
+    spec: {restartPolicy: Never, containers: [{name: main, image: registry/crunch:1}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: crunch}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: crunch}}}
+"#,
+            ),
+            Step::Wait(30),
+        ],
+        about: ("pdb", "crunch"),
+        truth: Truth::Cause(Code::SyncFailed, "scale subresource", "minAvailable"),
     },
 ];

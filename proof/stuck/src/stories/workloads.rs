@@ -300,8 +300,19 @@ spec:
                 "BadRequest",
                 "admission webhook \"labels.example.com\" denied the request: a team label is missing",
             ),
+            // The API server of the story refuses by itself, so this one never calls the webhook.
             Step::Apply(
-                r#"apiVersion: apps/v1
+                r#"apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: company-labels}
+webhooks:
+- name: labels.example.com
+  admissionReviewVersions: [v1]
+  clientConfig: {url: "https://127.0.0.1:1"}
+  rules: [{apiGroups: [none.example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]
+  sideEffects: None
+---
+apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
 spec:
@@ -321,7 +332,7 @@ spec:
         truth: Truth::Cause(
             Code::WebhookRefused,
             "a team label is missing",
-            "labels.example.com",
+            "ValidatingWebhookConfiguration company-labels",
         ),
     },
     Story {
@@ -438,7 +449,7 @@ spec:
 "#,
         )],
         about: ("statefulset", "db"),
-        truth: Truth::Cause(Code::OrdinalBlocks, "db-0", "db-0"),
+        truth: Truth::Cause(Code::PodNotReady, "", "program"),
     },
     Story {
         question: 5,

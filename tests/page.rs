@@ -355,7 +355,7 @@ async fn steersman_ui_shows_objects_without_a_leader_that_has_the_page() {
         assert!(
             stuck["withoutLeader"]
                 .as_str()
-                .is_some_and(|why| why.contains("could not find the requested resource")),
+                .is_some_and(|why| why.contains("the page needs --ui")),
             "{body}"
         );
         let (status, body) = page.ask("GET", "/debug/ui/flow", &own);

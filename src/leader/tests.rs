@@ -393,7 +393,7 @@ async fn kube_controller_manager_is_told_by_its_answer() {
     let error = ask(&cluster, &AuthInfo::default(), &flags)
         .await
         .unwrap_err();
-    assert!(error.contains("as kube-controller-manager"), "{error}");
+    assert!(error.contains("kube-controller-manager"), "{error}");
 }
 
 #[tokio::test]

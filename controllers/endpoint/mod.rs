@@ -30,7 +30,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steersman_helpers::endpointslice::{PodsByLabel, TriggerTimes};
+use steersman_helpers::endpointslice::{PodsByLabel, PortOrder, TriggerTimes};
 use steersman_objects::{Endpoints, Object, ObjectKey, Pod, Service};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Store;
@@ -99,6 +99,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         written: keyed.writes_to(&endpoints),
         queue: queue.clone(),
         triggers,
+        order: PortOrder::of(ctx.release),
         recorder: ctx.recorder(COMPONENT, client.clone()),
         client,
     };

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use steersman_helpers::endpointslice::{AddressType, addresses, pods, repack};
+use steersman_helpers::endpointslice::{AddressType, PortOrder, addresses, pods, repack};
 use steersman_objects::{EndpointAddress, EndpointPort, EndpointSubset, Pod, Service, TargetRef};
 use steersman_values::intern::Sym;
 
@@ -18,7 +18,11 @@ pub(super) fn is_managed(service: &Service) -> bool {
 }
 
 /// The subsets of `service` with the pods `selected`, which its selector matches.
-pub(super) fn subsets(service: &Service, selected: &[Arc<Pod>]) -> Vec<EndpointSubset> {
+pub(super) fn subsets(
+    service: &Service,
+    selected: &[Arc<Pod>],
+    order: PortOrder,
+) -> Vec<EndpointSubset> {
     let publishes_all = service.spec.publish_not_ready_addresses;
     let mut subsets = Vec::new();
     for pod in selected {
@@ -44,7 +48,7 @@ pub(super) fn subsets(service: &Service, selected: &[Arc<Pod>]) -> Vec<EndpointS
             }
         }));
     }
-    repack(&subsets)
+    repack(&subsets, order)
 }
 
 /// The ports of `service` that `pod` has. A headless Service may have no ports; its only
@@ -171,7 +175,7 @@ mod tests {
                 },
             });
             let pod = Arc::new(Pod::decode(json.to_string().as_bytes()).unwrap());
-            let found = counts(&subsets(&service, &[pod]));
+            let found = counts(&subsets(&service, &[pod], PortOrder::default()));
             assert_eq!(found, expected, "{phase} {ready} {terminating} {publishes}");
         }
     }

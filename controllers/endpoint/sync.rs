@@ -8,7 +8,7 @@ use std::time::Duration;
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_helpers::endpointslice::{PodsByLabel, TriggerTimes};
+use steersman_helpers::endpointslice::{PodsByLabel, PortOrder, TriggerTimes};
 use steersman_objects::{
     DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
 };
@@ -62,6 +62,7 @@ pub(super) struct EndpointsSyncer {
     pub(super) written: WritesTo,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) triggers: Arc<TriggerTimes>,
+    pub(super) order: PortOrder,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
 }
@@ -84,8 +85,9 @@ impl ObjectSyncer for EndpointsSyncer {
         };
         let pods = &cached.pods;
         let stored = cached.stored.as_deref();
-        let subsets = subsets(&service, pods);
-        let needs_write = !stored.is_some_and(|stored| is_current(stored, &service, &subsets));
+        let subsets = subsets(&service, pods, self.order);
+        let is_current = |stored| is_current(stored, &service, &subsets, self.order);
+        let needs_write = !stored.is_some_and(is_current);
         if needs_write {
             self.check_caches(key, &cached).await?;
         } else if cached.endpoints_behind {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
-use steersman_helpers::endpointslice::{HEADLESS, TRIGGER_TIME, repack};
+use steersman_helpers::endpointslice::{HEADLESS, PortOrder, TRIGGER_TIME, repack};
 use steersman_objects::{EndpointAddress, EndpointSubset, Endpoints, Object, Service};
 use steersman_values::labels::Labels;
 
@@ -27,10 +27,11 @@ pub(super) fn is_current(
     stored: &Endpoints,
     service: &Service,
     subsets: &[EndpointSubset],
+    order: PortOrder,
 ) -> bool {
-    // Older releases stored the same subsets in another order.
+    // Managers of other releases store the same subsets in another order.
     let has_subsets =
-        are_equal(&stored.subsets, subsets) || are_equal(&repack(&stored.subsets), subsets);
+        are_equal(&stored.subsets, subsets) || are_equal(&repack(&stored.subsets, order), subsets);
     has_subsets
         && labels_are_current(&stored.meta.labels, &service.meta.labels)
         && capacity::is_within(&stored.subsets, &stored.annotations)

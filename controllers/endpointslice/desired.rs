@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use steersman_helpers::endpointslice::{AddressType, Ports, addresses, pods};
+use steersman_helpers::endpointslice::{AddressType, PortOrder, Ports, addresses, pods};
 use steersman_objects::{
     Addresses, Endpoint, EndpointConditions, EndpointSlicePort, Node, ObjectKey, Pod, PodSpec,
     Service, TargetRef,
@@ -96,17 +96,26 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The desired endpoints of `service` with addresses of `family`, in the order of `pods`.
+/// The form of the slices of one address type.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    pub(super) family: AddressType,
+    /// Maximum of endpoints per slice.
+    pub(super) max: usize,
+    pub(super) order: PortOrder,
+}
+
+/// The desired endpoints of `service` for slices of `form`, in the order of `pods`.
 pub(super) fn desired(
     service: &Service,
     pods: &[Arc<Pod>],
     nodes: &mut Nodes<'_>,
-    family: AddressType,
+    form: Form,
 ) -> Desired {
     let mut groups = Groups::default();
     let mut without_node = Vec::new();
     for pod in pods.iter().filter(|pod| pods::is_endpoint(pod, true)) {
-        let group = groups.of(service, &pod.spec);
+        let group = groups.of(service, &pod.spec, form.order);
         let node = pod.node.clone().unwrap_or_default();
         let place = nodes.place(&node);
         if place.is_none() && !service.spec.publish_not_ready_addresses {
@@ -117,7 +126,8 @@ pub(super) fn desired(
             continue;
         }
         let zone = place.and_then(|place| place.zone);
-        group.endpoints.extend(endpoint(service, pod, zone, family));
+        let endpoint = endpoint(service, pod, zone, form.family);
+        group.endpoints.extend(endpoint);
     }
     Desired {
         groups: groups.list,
@@ -135,14 +145,14 @@ struct Groups {
 
 impl Groups {
     /// The group of pods with `spec`. It exists from now on.
-    fn of(&mut self, service: &Service, spec: &Arc<PodSpec>) -> &mut Group {
+    fn of(&mut self, service: &Service, spec: &Arc<PodSpec>, order: PortOrder) -> &mut Group {
         let Self {
             list,
             by_ports,
             by_spec,
         } = self;
         let position = *by_spec.entry(Arc::as_ptr(spec)).or_insert_with(|| {
-            let ports = ports(service, spec);
+            let ports = ports(service, spec, order);
             *by_ports.entry(ports.clone()).or_insert_with(|| {
                 list.push(Group {
                     ports,
@@ -156,7 +166,7 @@ impl Groups {
 }
 
 /// The ports of endpoints with `spec`. A named port that the pods lack is left out.
-fn ports(service: &Service, spec: &PodSpec) -> Ports {
+fn ports(service: &Service, spec: &PodSpec, order: PortOrder) -> Ports {
     let ports = service.spec.ports.iter().filter_map(|port| {
         Some(EndpointSlicePort {
             port: Some(pods::target_port(spec, port)?),
@@ -165,7 +175,7 @@ fn ports(service: &Service, spec: &PodSpec) -> Ports {
             app_protocol: port.app_protocol.clone(),
         })
     });
-    Ports::new(ports.collect())
+    Ports::new(ports.collect(), order)
 }
 
 /// The endpoint of `pod`; `None` without an address of `family`. A text that is no address is left

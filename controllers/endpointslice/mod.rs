@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_helpers::endpointslice::{
-    PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
+    PodsByLabel, PortOrder, SliceTotals, SliceWriter, SlicesByService, TriggerTimes, WrittenSlices,
 };
 use steersman_objects::{EndpointSlice, Node, ObjectKey, Pod, Service};
 use steersman_options::features;
@@ -157,6 +157,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         nodes: nodes.store(),
         // The configuration allows 1 to 1000.
         max: usize::try_from(ctx.options.int("max-endpoints-per-slice")).unwrap_or(1),
+        order: PortOrder::of(ctx.release),
         topology: topology.clone(),
         missing_nodes,
         pods_seen: keyed.writes_to(&pods),

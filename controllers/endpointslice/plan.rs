@@ -7,11 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use steersman_helpers::endpointslice::{AddressType, Ports, SliceCount, Totals};
+use steersman_helpers::endpointslice::{Ports, SliceCount, Totals};
 use steersman_objects::{Endpoint, EndpointSlice, Pod, Service};
 use steersman_values::labels::Labels;
 
-use super::desired::{MissingNode, Nodes, desired};
+use super::desired::{Form, MissingNode, Nodes, desired};
 use super::labels;
 use super::packing::{Update, pack};
 
@@ -57,16 +57,15 @@ pub(super) enum Rewrite {
     },
 }
 
-/// The changes that `service` needs for the address type `family`. `existing` are its slices of this
-/// type, and `max` is the maximum of endpoints in a slice.
+/// The changes that `service` needs for slices of `form`. `existing` are its slices of this address type.
 pub(super) fn plan(
     service: &Service,
     pods: &[Arc<Pod>],
     nodes: &mut Nodes<'_>,
     existing: Vec<Arc<EndpointSlice>>,
-    (family, max): (AddressType, usize),
+    form: Form,
 ) -> Planned {
-    let wanted = desired(service, pods, nodes, family);
+    let wanted = desired(service, pods, nodes, form);
     let mut plan = Plan::default();
     let mut groups: HashMap<Ports, Vec<Arc<EndpointSlice>>> = HashMap::new();
     // Ports without pods, in the order of the slices.
@@ -76,7 +75,7 @@ pub(super) fn plan(
             plan.delete.push(Arc::clone(slice));
             continue;
         }
-        let ports = Ports::new(slice.ports.clone());
+        let ports = Ports::new(slice.ports.clone(), form.order);
         let group = groups.entry(ports.clone()).or_insert_with(|| {
             order.push(ports);
             Vec::new()
@@ -90,7 +89,7 @@ pub(super) fn plan(
     for group in wanted.groups {
         let slices = groups.remove(&group.ports).unwrap_or_default();
         let relabel = |slice: &EndpointSlice| labels::differ(&slice.meta.labels, service);
-        let packed = pack(&slices, group.endpoints, max, relabel);
+        let packed = pack(&slices, group.endpoints, form.max, relabel);
         added += packed.added;
         removed += packed.removed;
         let count = SliceCount {
@@ -132,7 +131,7 @@ pub(super) fn plan(
         .cloned()
         .collect();
 
-    let mut totals = Totals::of(counts.into_values(), max);
+    let mut totals = Totals::of(counts.into_values(), form.max);
     // The placeholder is needed without endpoints too.
     totals.desired_slices = totals.desired_slices.max(1);
     Planned {

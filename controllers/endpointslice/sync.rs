@@ -17,8 +17,9 @@ use jiff::Timestamp;
 use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::endpointslice::{
-    AddressType, MANAGED_BY, NewSlice, PodsByLabel, SERVICE_NAME, SliceBody, SliceTotals,
-    SliceWriter, SliceWrites, SlicesByService, TRIGGER_TIME, TriggerTimes, generate_name,
+    AddressType, MANAGED_BY, NewSlice, PodsByLabel, PortOrder, SERVICE_NAME, SliceBody,
+    SliceTotals, SliceWriter, SliceWrites, SlicesByService, TRIGGER_TIME, TriggerTimes,
+    generate_name,
 };
 use steersman_objects::{EndpointSlice, Node, Object, ObjectKey, ObjectReference, Pod, Service};
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -29,7 +30,7 @@ use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::labels::Labels;
 
 use super::address_types::address_types;
-use super::desired::Nodes;
+use super::desired::{Form, Nodes};
 use super::error::{Failure, Failures, SyncError};
 use super::hints::{self, Distribution, topology_enabled};
 use super::metrics::{SliceMetrics, TrafficDistributions};
@@ -45,6 +46,7 @@ pub(super) struct Slices {
     pub(super) nodes: Store<Node>,
     /// Maximum of endpoints per slice.
     pub(super) max: usize,
+    pub(super) order: PortOrder,
     pub(super) topology: Arc<Topology>,
     pub(super) missing_nodes: Arc<MissingNodes>,
     /// The cache of Services, to compare its age with the leadership term.
@@ -212,7 +214,12 @@ impl Slices {
         for family in address_types(service) {
             let existing = others.extract_if(.., |slice| has_type(slice, family));
             let existing = existing.collect();
-            let mut planned = plan(service, pods, nodes, existing, (family, self.max));
+            let form = Form {
+                family,
+                max: self.max,
+                order: self.order,
+            };
+            let mut planned = plan(service, pods, nodes, existing, form);
             let hinted = self.set_hints(service, &mut planned.plan);
             families.push(FamilyPlan {
                 family,

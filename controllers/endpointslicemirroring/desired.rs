@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use steersman_helpers::endpointslice::{AddressType, Ports, addresses, repack};
+use steersman_helpers::endpointslice::{AddressType, PortOrder, Ports, addresses, repack};
 use steersman_objects::{
     Addresses, Endpoint, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlicePort,
     EndpointSubset,
@@ -31,11 +31,11 @@ pub(super) struct Desired {
 }
 
 /// The endpoints for `subsets`, at most `max` of each subset. Ready addresses come first.
-pub(super) fn desired(subsets: &[EndpointSubset], max: usize) -> Desired {
+pub(super) fn desired(subsets: &[EndpointSubset], max: usize, order: PortOrder) -> Desired {
     let mut desired = Desired::default();
     let mut positions = HashMap::new();
-    for subset in repack(subsets) {
-        let ports = Ports::new(subset.ports.iter().map(port).collect());
+    for subset in repack(subsets, order) {
+        let ports = Ports::new(subset.ports.iter().map(port).collect(), order);
         let [v4, v6] = [AddressType::IPv4, AddressType::IPv6].map(|family| {
             *positions.entry((family, ports.clone())).or_insert_with(|| {
                 desired.groups.push(Group {
@@ -171,7 +171,7 @@ mod tests {
         ];
         for (why, subsets, max, groups, invalid, skipped) in cases {
             let subsets: Vec<EndpointSubset> = serde_json::from_value(subsets).unwrap();
-            let found = desired(&subsets, max);
+            let found = desired(&subsets, max, PortOrder::default());
             let addresses = |group: &Group| -> Vec<String> {
                 let endpoints = group.endpoints.iter();
                 endpoints

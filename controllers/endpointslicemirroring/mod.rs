@@ -28,7 +28,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_helpers::endpointslice::{SliceTotals, SliceWriter, SlicesByService, WrittenSlices};
+use steersman_helpers::endpointslice::{
+    PortOrder, SliceTotals, SliceWriter, SlicesByService, WrittenSlices,
+};
 use steersman_objects::{EndpointSlice, Endpoints, Service};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
@@ -119,6 +121,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         slices: SlicesByService::of(&slices.store()),
         // The configuration allows 1 to 1000.
         max: usize::try_from(ctx.options.int("mirroring-max-endpoints-per-subset")).unwrap_or(1),
+        order: PortOrder::of(ctx.release),
         writer: SliceWriter {
             owner_kind: "Endpoints",
             client: client.clone(),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use steersman_helpers::endpointslice::{
-    AddressType, EndpointKey, MANAGED_BY, Ports, SERVICE_NAME, SliceCount, TRIGGER_TIME,
+    AddressType, EndpointKey, MANAGED_BY, PortOrder, Ports, SERVICE_NAME, SliceCount, TRIGGER_TIME,
     is_unchanged,
 };
 use steersman_objects::{Annotations, Endpoint, EndpointSlice, Endpoints};
@@ -51,17 +51,18 @@ pub(super) fn plan(
     groups: Vec<Group>,
     existing: Vec<Arc<EndpointSlice>>,
     max: usize,
+    order: PortOrder,
 ) -> Plan {
     let mut plan = Plan::default();
     let mut by_key: HashMap<(String, Ports), Vec<Arc<EndpointSlice>>> = HashMap::new();
-    let mut order = Vec::new();
+    let mut keys = Vec::new();
     for slice in existing {
         let key = (
             slice.address_type.to_string(),
-            Ports::new(slice.ports.clone()),
+            Ports::new(slice.ports.clone(), order),
         );
         let slices = by_key.entry(key.clone()).or_insert_with(|| {
-            order.push(key);
+            keys.push(key);
             Vec::new()
         });
         slices.push(slice);
@@ -76,7 +77,7 @@ pub(super) fn plan(
         );
     }
     // Slices of ports that no subset has.
-    let others = order.iter().filter_map(|key| by_key.remove(key));
+    let others = keys.iter().filter_map(|key| by_key.remove(key));
     plan.delete.extend(others.flatten());
     plan.recycle();
     plan
@@ -280,7 +281,10 @@ mod tests {
         };
         Group {
             family,
-            ports: Ports::new(serde_json::from_value(ports(port)).unwrap()),
+            ports: Ports::new(
+                serde_json::from_value(ports(port)).unwrap(),
+                PortOrder::default(),
+            ),
             endpoints: ips.iter().map(endpoint).collect(),
         }
     }
@@ -395,7 +399,7 @@ mod tests {
             ),
         ];
         for (why, groups, existing, expected) in cases {
-            let found = plan(&endpoints(), groups, existing, 3);
+            let found = plan(&endpoints(), groups, existing, 3, PortOrder::default());
             assert_eq!(texts(&found), expected, "{why}");
         }
     }

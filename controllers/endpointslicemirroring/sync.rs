@@ -12,8 +12,8 @@ use std::sync::Arc;
 use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiClient, ApiError};
 use steersman_helpers::endpointslice::{
-    MANAGED_BY, NewSlice, SERVICE_NAME, SliceBody, SliceTotals, SliceWriter, SliceWrites,
-    SlicesByService, Totals, generate_name,
+    MANAGED_BY, NewSlice, PortOrder, SERVICE_NAME, SliceBody, SliceTotals, SliceWriter,
+    SliceWrites, SlicesByService, Totals, generate_name,
 };
 use steersman_objects::{EndpointSlice, Endpoints, ObjectKey, ObjectReference, Service};
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -40,6 +40,7 @@ pub(super) struct Mirroring {
     pub(super) slices: SlicesByService,
     /// Maximum of mirrored addresses per subset.
     pub(super) max: usize,
+    pub(super) order: PortOrder,
     pub(super) writer: SliceWriter,
     pub(super) totals: Arc<SliceTotals<()>>,
     pub(super) metrics: MirroringMetrics,
@@ -110,8 +111,14 @@ impl Mirroring {
             groups,
             invalid,
             skipped,
-        } = desired(&endpoints.subsets, self.max);
-        let plan = plan(endpoints, groups, cached.slices.clone(), self.max);
+        } = desired(&endpoints.subsets, self.max, self.order);
+        let plan = plan(
+            endpoints,
+            groups,
+            cached.slices.clone(),
+            self.max,
+            self.order,
+        );
         if plan.has_writes() {
             self.check(cached).await?;
         }

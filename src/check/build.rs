@@ -74,6 +74,7 @@ fn context(config: &Config) -> Result<ControllerContext, prometheus::Error> {
     });
     context.options = Arc::new(config.options().clone());
     context.features = config.features.for_controllers();
+    context.release = config.features.release();
     // An unreadable kubeconfig is reported with the connection.
     let root_ca = steersman_client::inline_authority(config.kubeconfig.as_deref());
     context.credentials.root_ca = root_ca.unwrap_or_default().into();

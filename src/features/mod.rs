@@ -176,6 +176,11 @@ impl Features {
         spec.is_some_and(|spec| self.state(name, spec))
     }
 
+    /// The release that the manager equals.
+    pub(crate) fn release(&self) -> Release {
+        self.releases.emulated
+    }
+
     /// The gates that controllers read.
     pub(crate) fn for_controllers(&self) -> FeatureGates {
         FeatureGates::new(|name| self.is_on(name))

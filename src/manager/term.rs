@@ -289,6 +289,7 @@ impl<'a> Term<'a> {
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
         context.features = manager.config.features.for_controllers();
+        context.release = manager.config.features.release();
         context.credentials = manager.clients.connection().credentials.clone();
         context
     }

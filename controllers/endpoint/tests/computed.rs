@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_helpers::endpointslice::TriggerTimes;
+use steersman_helpers::endpointslice::{PortOrder, TriggerTimes};
 use steersman_objects::{Endpoints, Object, Pod, Service};
 
 use crate::endpoint::subsets::{is_managed, subsets};
@@ -98,11 +98,11 @@ fn every_case_that_upstream_computed() {
         pods.retain(|pod| pod.meta.labels.contains_all(&service.spec.selector));
         let stored: Option<Endpoints> = case.existing.as_ref().map(decode);
         let trigger = TriggerTimes::default().observe(&service.key(), &service, &pods);
-        let subsets = subsets(&service, &pods);
+        let subsets = subsets(&service, &pods, PortOrder::default());
         let needs_write = is_managed(&service)
             && !stored
                 .as_ref()
-                .is_some_and(|stored| is_current(stored, &service, &subsets));
+                .is_some_and(|stored| is_current(stored, &service, &subsets, PortOrder::default()));
         let verb = match (needs_write, &stored) {
             (false, _) => "none",
             (true, None) => "create",

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HttpService};
 use steersman_helpers::endpointslice::{
-    AddressType, PodsByLabel, SliceTotals, SliceWriter, SlicesByService, TriggerTimes,
+    AddressType, PodsByLabel, PortOrder, SliceTotals, SliceWriter, SlicesByService, TriggerTimes,
     WrittenSlices,
 };
 use steersman_objects::{EndpointSlice, Node, Object, ObjectReference, Pod, Service};
@@ -231,6 +231,7 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
         slices: SlicesByService::of(&std::iter::empty().collect()),
         nodes: nodes.into_iter().collect(),
         max: case.max_endpoints_per_slice,
+        order: PortOrder::default(),
         topology: Arc::new(topology),
         missing_nodes: Arc::default(),
         services_seen: keyed.writes_to(&context.informers.shared::<Service>()),

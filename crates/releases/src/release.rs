@@ -44,6 +44,12 @@ impl Release {
         }
     }
 
+    /// Whether the ports of Endpoints and EndpointSlices are ordered by their MD5. Later releases hash
+    /// them by FNV-1a with 128 bits.
+    pub fn orders_ports_by_md5(self) -> bool {
+        self < Self::of_minor(35)
+    }
+
     /// The nearest release that Steersman can equal.
     #[must_use]
     pub fn nearest_known(self) -> Self {

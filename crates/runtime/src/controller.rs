@@ -19,6 +19,7 @@ use steersman_options::Options;
 
 use steersman_client::{ApiClient, WriteGate};
 use steersman_options::features::FeatureGates;
+use steersman_releases::Release;
 use steersman_values::clock::Clock;
 use steersman_why::{Dependent, Reason, Relative};
 
@@ -256,6 +257,8 @@ pub struct ControllerContext {
     pub term_start_rv: u64,
     /// Feature gates; their defaults unless set.
     pub features: FeatureGates,
+    /// The release that the manager equals.
+    pub release: Release,
     /// Keys and certificates that no flag names as files.
     pub credentials: ClusterCredentials,
     shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
@@ -302,6 +305,7 @@ impl ControllerContext {
             event_gate: None,
             term_start_rv: 0,
             features: FeatureGates::default(),
+            release: Release::NEWEST,
             credentials: ClusterCredentials::default(),
             shared,
         }

@@ -14,13 +14,13 @@ use std::fmt;
 
 use steersman_objects::{EndpointAddress, EndpointPort, EndpointSubset, TargetRef, Uid};
 
-use super::hash::{Pointer, hash};
+use super::hash::{Pointer, PortOrder};
 
 /// Whether an address, by its position, is ready.
 type Readiness = BTreeMap<usize, bool>;
 
-/// The canonical form of `subsets`.
-pub fn repack(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
+/// The canonical form of `subsets`, with ports and subsets in the order of a release.
+pub fn repack(subsets: &[EndpointSubset], order: PortOrder) -> Vec<EndpointSubset> {
     let mut addresses = Addresses::default();
     // By port; `None` stands for subsets without ports.
     let mut ports: HashMap<Option<&EndpointPort>, Readiness> = HashMap::new();
@@ -52,7 +52,7 @@ pub fn repack(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
         .into_iter()
         .map(|(readiness, mut ports)| {
             ports.sort_by_cached_key(|port| {
-                hash(format_args!("(v1.EndpointPort){}", PortDump(port)))
+                order.hash(format_args!("(v1.EndpointPort){}", PortDump(port)))
             });
             EndpointSubset {
                 addresses: addresses.select(&readiness, true),
@@ -61,7 +61,7 @@ pub fn repack(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
             }
         })
         .collect();
-    packed.sort_by_cached_key(|subset| hash(format_args!("{}", SubsetDump(subset))));
+    packed.sort_by_cached_key(|subset| order.hash(format_args!("{}", SubsetDump(subset))));
     packed
 }
 
@@ -222,7 +222,7 @@ mod tests {
             serde_json::from_str(include_str!("endpoints_subsets-cases.json")).unwrap();
         assert_eq!(data.repack.len(), 25);
         for case in data.repack {
-            let found = repack(&case.input);
+            let found = repack(&case.input, PortOrder::default());
             // Upstream compares `appProtocol` by its place in memory; see the module documentation.
             let ports = |subset: &EndpointSubset| subset.ports.len();
             match &*case.name {
@@ -247,7 +247,7 @@ mod tests {
             for (subset, hashes) in found.iter().zip(&case.output_hashes) {
                 let dump = SubsetDump(subset).to_string();
                 assert_eq!(dump, hashes.hash_input, "{}", case.name);
-                let hash = hash(format_args!("{dump}"));
+                let hash = PortOrder::default().hash(format_args!("{dump}"));
                 assert_eq!(format!("{hash:032x}"), hashes.hash, "{}", case.name);
             }
         }
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn pack_subsets() {
         for (case, given, expected) in PACKINGS {
-            let found = unordered(repack(&subsets(given)));
+            let found = unordered(repack(&subsets(given), PortOrder::default()));
             assert_eq!(found, unordered(subsets(expected)), "{case}");
         }
     }

@@ -1,18 +1,63 @@
-//! FNV-1a with 128 bits, over texts that are never stored.
+//! Hashes with 128 bits, over texts that are never stored.
 //!
 //! Upstream orders ports and subsets by the hash of Go's dump, so users see this order. Upstream:
-//! `DeepHashObject` with `fnv.New128a`.
+//! `DeepHashObject` with `fnv.New128a`, and with `md5.New` before 1.35.
 
 use std::fmt;
+
+use md5::{Digest, Md5};
+use steersman_releases::Release;
 
 const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const PRIME: u128 = (1 << 88) + 0x13b;
 
-/// The hash of a text. Numbers order as the texts of upstream do.
-pub(super) fn hash(text: fmt::Arguments<'_>) -> u128 {
-    let mut hasher = Fnv128a(OFFSET);
-    fmt::Write::write_fmt(&mut hasher, text).expect("hashing does not fail");
-    hasher.0
+/// Why writing to a hasher has no error.
+const INFALLIBLE: &str = "hashing does not fail";
+
+/// The hash that orders the ports and subsets of a release.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PortOrder {
+    /// MD5.
+    Md5,
+    /// FNV-1a with 128 bits.
+    #[default]
+    Fnv128a,
+}
+
+impl PortOrder {
+    /// The order of `release`. A manager of an older release writes Endpoints in another order anew.
+    pub fn of(release: Release) -> Self {
+        if release.orders_ports_by_md5() {
+            Self::Md5
+        } else {
+            Self::Fnv128a
+        }
+    }
+
+    /// The hash of a text. Numbers order as the texts of upstream do.
+    pub(super) fn hash(self, text: fmt::Arguments<'_>) -> u128 {
+        match self {
+            Self::Md5 => {
+                let mut hasher = OfText(Md5::new());
+                fmt::Write::write_fmt(&mut hasher, text).expect(INFALLIBLE);
+                u128::from_be_bytes(hasher.0.finalize().into())
+            }
+            Self::Fnv128a => {
+                let mut hasher = Fnv128a(OFFSET);
+                fmt::Write::write_fmt(&mut hasher, text).expect(INFALLIBLE);
+                hasher.0
+            }
+        }
+    }
+}
+
+struct OfText(Md5);
+
+impl fmt::Write for OfText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
 }
 
 struct Fnv128a(u128);

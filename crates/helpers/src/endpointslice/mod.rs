@@ -30,6 +30,7 @@ use std::fmt;
 
 pub use body::{NewSlice, SliceBody, generate_name};
 pub use endpoints_subsets::repack;
+pub use hash::PortOrder;
 pub use identity::{EndpointKey, is_unchanged};
 pub use pod_changes::ServicesByPod;
 pub use pods_by_label::PodsByLabel;

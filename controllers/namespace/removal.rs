@@ -46,6 +46,11 @@ pub(super) enum RemovalError {
 }
 
 impl RemovalError {
+    /// Whether leadership has ended, so that no write is sent any more.
+    pub(super) fn is_fenced(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_fenced())
+    }
+
     /// Whether the type lacks the verb (405), or is no longer served (404). Then its objects are
     /// gone, or the caller tries another verb.
     fn is_unsupported(&self) -> bool {

@@ -183,6 +183,8 @@ impl Terminator {
 
     /// Deletes the content of the namespace, and writes the result to its conditions. Returns the
     /// estimated seconds until the content has ended, 0 for an empty namespace.
+    ///
+    /// Ends at the first refused write after the end of leadership: the next leader deletes the rest.
     async fn delete_content(&self, live: &mut Live, deleted: Timestamp) -> Result<i64, SyncError> {
         let name = live.name().to_owned();
         let removal = Removal {
@@ -213,11 +215,15 @@ impl Terminator {
             let (remains, removed) = removal.remove(pods).await;
             estimate = estimate.max(remains.estimate);
             if let Err(source) = removed {
+                let is_over = source.is_fenced();
                 report.content_failed(source.to_string());
                 errors.push(ContentError::Pods {
                     namespace: name.clone(),
                     source,
                 });
+                if is_over {
+                    return outcome(errors, estimate);
+                }
             }
             log_removal(pods, &remains);
             // Running pods may still need other objects, such as network policies and service
@@ -233,8 +239,12 @@ impl Terminator {
             report.remains(served, &remains);
             log_removal(served, &remains);
             if let Err(error) = removed {
+                let is_over = error.is_fenced();
                 report.content_failed(error.to_string());
                 errors.push(ContentError::Removal(error));
+                if is_over {
+                    return outcome(errors, estimate);
+                }
             }
         }
         self.write_conditions(live, report).await;

@@ -522,6 +522,21 @@ async fn a_restarted_controller_processes_terminating_namespaces() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pass_ends_at_its_first_fenced_write_without_a_status() {
+    let mut world = world().await;
+    let gate = world.restart_fenced(&[DESCRIPTOR]).await;
+    world.cluster.create(config_map("a", &[])).await.unwrap();
+    gate.set_open(false);
+    gate.refused();
+    world.delete_shop().await;
+    // The first pass comes after five seconds, and the next one three seconds later.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(gate.refused(), 1, "one deletion, no status");
+    gate.set_open(true);
+    world.shop_gone(Instant::now()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn finalizers_of_other_programs_keep_the_namespace() {
     let world = world().await;
     let extra = json!({

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::https::HttpsDoor;
+use steersman_devcluster::status::Status;
 
 use crate::support::cluster::{deployment, wait_for_count};
 use crate::support::{Program, output, steersman};
@@ -100,6 +102,25 @@ async fn shadow_shows_nothing_beside_an_equal_manager() {
     let (code, text, log) = shadow.await.unwrap();
     assert_eq!(code, Some(0), "{text}\n{log}");
     assert!(text.starts_with("0 differences in "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shadow_shows_no_creation_that_the_server_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let (cluster, _door, kubeconfig) = started(directory.path()).await;
+    let line = [&*kubeconfig, CONTROLLERS, "--secure-port=0"];
+    let _manager = Program::spawn(&mut steersman(&line));
+    let refusal = Status::new(403, "Forbidden", "exceeded quota: pods");
+    cluster
+        .faults()
+        .reject(Matcher::new("create", "pods"), refusal, None);
+    cluster.create(deployment("web", 2)).await.unwrap();
+    wait_for_count(&cluster, "replicasets", 1).await;
+    let line = ["shadow", &kubeconfig, CONTROLLERS, "--for=9s", "--grace=2s"];
+    let (code, text, log) = run(line.map(str::to_owned).to_vec()).await;
+    assert_eq!(code, Some(0), "{text}\n{log}");
+    assert!(text.starts_with("0 differences in "), "{text}");
+    assert!(text.contains("the API server refused a creation"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! The held-back writes that the present manager has not made yet. Pure: time and live objects are arguments.
 //!
-//! [`Ledger::sent`] -> [`Ledger::due`] -> (look-up) -> [`Ledger::looked_up`] -> [`Difference`]
+//! [`Ledger::sent`] -> [`Ledger::due`] -> (look-up) -> [`Ledger::looked_up`] -> [`Difference`] ->
+//! [`Ledger::reported`], or [`Ledger::refused`] if the API server does not let anybody make the write
 //!
 //! A write is reported when, for the whole grace time, the controller wanted one value and the object
 //! kept another. The grace time begins again whenever either value changes, so an object that both
@@ -53,6 +54,8 @@ pub(super) struct Ledger {
     pub(super) dropped: u64,
     /// Writes that somebody made, or that are no longer wanted.
     pub(super) settled: u64,
+    /// Creations that the API server refused at the end of a grace time.
+    pub(super) refused: u64,
 }
 
 struct Entry {
@@ -77,6 +80,7 @@ impl Ledger {
             held: 0,
             dropped: 0,
             settled: 0,
+            refused: 0,
         }
     }
 
@@ -129,7 +133,7 @@ impl Ledger {
     }
 
     /// The live state for the write of `key`, read at `now`. Returns a difference once its grace time
-    /// is over.
+    /// is over, until it is reported or refused.
     pub(super) fn looked_up(&mut self, now: Instant, key: &Key, live: &Live) -> Option<Difference> {
         let grace = self.grace;
         let entry = self.entries.get_mut(key)?;
@@ -141,6 +145,22 @@ impl Ledger {
             }
             Outcome::Stale => None,
             Outcome::Differs(fields) => entry.differs(now, grace, fields, version(live)),
+        }
+    }
+
+    /// The difference of `key` was shown, once and for all.
+    pub(super) fn reported(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.is_reported = true;
+        }
+    }
+
+    /// The API server refuses the write of `key`. Its grace time begins again, for the case that the
+    /// server accepts it later.
+    pub(super) fn refused(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.fields.clear();
+            self.refused += 1;
         }
     }
 
@@ -195,7 +215,6 @@ impl Entry {
         if stuck.is_empty() || self.is_reported {
             return None;
         }
-        self.is_reported = true;
         let oldest = stuck.keys().map(|path| self.fields[path].2).min()?;
         let is_whole = matches!(self.write.verb, Verb::Create | Verb::Generate);
         if self.write.is_secret() && !is_whole {
@@ -229,6 +248,8 @@ mod tests {
         start: Instant,
         ledger: Ledger,
         reports: Vec<(u64, String)>,
+        /// The second from which the API server would accept the write.
+        refused_until: u64,
     }
 
     impl Story {
@@ -237,6 +258,7 @@ mod tests {
                 start: Instant::now(),
                 ledger: Ledger::new(GRACE),
                 reports: Vec::new(),
+                refused_until: 0,
             }
         }
 
@@ -255,9 +277,14 @@ mod tests {
                 }
                 for (key, _) in self.ledger.due(now, 100) {
                     let found = self.ledger.looked_up(now, &key, &live(second));
-                    let paths =
-                        |d: Difference| d.fields.keys().cloned().collect::<Vec<_>>().join(" ");
-                    self.reports.extend(found.map(|d| (second, paths(d))));
+                    let Some(difference) = found else { continue };
+                    if second < self.refused_until {
+                        self.ledger.refused(&key);
+                        continue;
+                    }
+                    self.ledger.reported(&key);
+                    let paths: Vec<_> = difference.fields.keys().cloned().collect();
+                    self.reports.push((second, paths.join(" ")));
                 }
             }
         }
@@ -279,6 +306,18 @@ mod tests {
         let mut story = Story::new();
         story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
         assert_eq!(story.reports, [(34, "spec.replicas".to_owned())]);
+    }
+
+    #[test]
+    fn a_refused_write_is_reported_a_grace_time_after_the_last_refusal() {
+        let mut story = Story::new();
+        story.refused_until = 100;
+        story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        let [(second, _)] = story.reports[..] else {
+            panic!("{:?}", story.reports);
+        };
+        assert!((100..140).contains(&second), "{second}");
+        assert_eq!(story.ledger.refused, 2);
     }
 
     #[test]

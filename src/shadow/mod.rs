@@ -13,6 +13,7 @@ mod compare;
 mod context;
 mod ledger;
 mod look;
+mod refusal;
 mod report;
 mod write;
 
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HeldWrite, user_agent};
 use steersman_options::duration::GoDuration;
 use steersman_runtime::panics;
@@ -43,6 +45,7 @@ use crate::signals::Signals;
 
 use context::{Context, Origins};
 use ledger::{Difference, Ledger};
+use refusal::Witnesses;
 use report::Summary;
 use write::Write;
 
@@ -310,10 +313,32 @@ impl Watcher {
         for (key, live) in found {
             let Some(live) = live else { continue };
             let difference = lock(&self.ledger).looked_up(Instant::now(), &key, &live);
-            if let Some(difference) = difference {
+            let Some(difference) = difference else {
+                continue;
+            };
+            if self.is_refused(&difference.write).await {
+                lock(&self.ledger).refused(&key);
+            } else {
+                lock(&self.ledger).reported(&key);
                 self.print(&difference);
             }
         }
+    }
+
+    /// Whether the API server refuses this creation of the present manager, too.
+    async fn is_refused(&self, write: &Write) -> bool {
+        let Some(witnesses) = Witnesses::of(write) else {
+            return false;
+        };
+        let namespace = look::look(&self.client, &witnesses.namespace).await;
+        if namespace.is_some_and(|namespace| refusal::is_terminating(&namespace)) {
+            return true;
+        }
+        let Some(path) = &witnesses.events else {
+            return false;
+        };
+        let events = look::look(&self.client, path).await;
+        events.is_some_and(|events| refusal::tells_refusal(&events, Timestamp::now()))
     }
 
     fn print(&mut self, difference: &Difference) {
@@ -338,6 +363,7 @@ impl Watcher {
             settled: ledger.settled,
             pending: ledger.pending(Instant::now()),
             dropped: ledger.dropped,
+            refused: ledger.refused,
             differences: self.differences,
         };
         match self.output {

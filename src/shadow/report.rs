@@ -29,6 +29,8 @@ pub(super) struct Summary {
     pub(super) pending: usize,
     /// Those that were not compared because too many were pending.
     pub(super) dropped: u64,
+    /// Ends of grace times at which the API server refused a creation.
+    pub(super) refused: u64,
     /// Those that were reported.
     pub(super) differences: u64,
 }
@@ -131,12 +133,16 @@ impl Summary {
             settled,
             pending,
             dropped,
+            refused,
             differences,
         } = self;
         let time = GoDuration::from(Duration::from_secs(*seconds));
         let mut text = format!(
             "{differences} differences in {time}; {held} writes were held back, {settled} of the compared ones were made or became needless, {pending} are pending"
         );
+        if *refused > 0 {
+            let _ = write!(text, "; {refused} times the API server refused a creation");
+        }
         if *dropped > 0 {
             let _ = write!(
                 text,

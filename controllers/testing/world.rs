@@ -118,6 +118,7 @@ impl World {
     }
 
     fn on(cluster: DevCluster) -> Self {
+        super::log::see_all();
         let clock = cluster.clock().clone();
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
         let current = CurrentCluster(Arc::new(Mutex::new(cluster.clone())));

@@ -7,6 +7,7 @@
 
 pub mod approving;
 pub mod cleaning;
+pub(crate) mod explain;
 mod kubelet;
 mod queue;
 pub mod signing;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use steersman_helpers::scheduling::Comparisons;
 use steersman_objects::{DaemonSet, DaemonSetStrategy, Node, Pod};
-use steersman_values::resource::{NODES, PODS};
+use steersman_values::resource::{DAEMON_SETS, NODES, PODS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, pod, refusal, warning};
 
 use super::placement::{Obstacle, obstacle};
@@ -32,11 +33,11 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             Some(why) => excluded.entry(words(why)).or_default().push(name),
         }
     }
-    let available = pods.iter().filter(|doc| {
+    let (available, away): (Vec<&Doc>, Vec<&Doc>) = pods.iter().partition(|doc| {
         let view = doc.view::<Pod>();
         view.is_some_and(|pod| pod.is_available(ds.spec.min_ready_seconds, world.now))
     });
-    let available = available.count();
+    let available = available.len();
     let desired = wanted.len();
     let updated = usize::try_from(ds.status.updated_number_scheduled).unwrap_or(0);
     answer.state = format!("has {available} of {desired} pods available, {updated} updated");
@@ -62,17 +63,29 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.follow(about);
     }
     if updated < desired {
-        let is_available = |doc: &&Doc| {
-            let view = doc.view::<Pod>();
-            view.is_some_and(|pod| pod.is_available(ds.spec.min_ready_seconds, world.now))
-        };
-        let away: Vec<String> = pods
-            .iter()
-            .filter(|doc| !is_available(doc))
-            .filter_map(|doc| Some(format!("{} on {}", doc.name(), place(doc)?)))
-            .collect();
+        let name = |doc: &Doc| Some(format!("{} on {}", doc.name(), place(doc)?));
+        let away: Vec<String> = away.into_iter().filter_map(name).collect();
         update(&ds, desired, updated, &away, answer);
     }
+}
+
+/// The DaemonSet that installs the network plugin, if it keeps its pods from `node`, and the reason.
+pub(crate) fn network_plugin(world: &World, node: &Doc) -> Option<(String, String)> {
+    const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/opt/cni/bin"];
+    let installs = |doc: &&Doc| {
+        let mut volumes = doc.items("/spec/template/spec/volumes").iter();
+        volumes.any(|volume| {
+            let path = volume.pointer("/hostPath/path").and_then(Value::as_str);
+            path.is_some_and(|path| FOLDERS.iter().any(|folder| path.starts_with(folder)))
+        })
+    };
+    let node = node.view::<Node>()?;
+    let all = world.list(&DAEMON_SETS, "").unwrap_or_default();
+    all.iter().filter(installs).find_map(|doc| {
+        let set = doc.view::<DaemonSet>()?;
+        let why = obstacle(&set.spec.constraints, &node, Comparisons::Disabled)?;
+        Some((format!("{}/{}", doc.namespace(), doc.name()), words(why)))
+    })
 }
 
 fn words(why: Obstacle<'_>) -> String {

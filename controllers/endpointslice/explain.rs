@@ -9,6 +9,9 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod};
 
 use super::NAME;
 
+/// Pointer to the label that gives a slice to its Service.
+const SERVICE_LABEL: &str = "/metadata/labels/kubernetes.io~1service-name";
+
 /// Adds the reasons about `doc`, and the answers about the pods that it selects.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(service) = doc.view::<Service>() else {
@@ -66,6 +69,9 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
         let message = "spec.selector is empty, so no controller makes its EndpointSlices";
         answer
             .add(Reason::new(Code::NoSelector, NAME, message).who("creator of its EndpointSlices"));
+        if let Some(slices) = world.list(&ENDPOINT_SLICES, doc.namespace()) {
+            unlabelled(doc, slices, answer);
+        }
         return;
     }
     let slices = world.list(&ENDPOINT_SLICES, doc.namespace());
@@ -80,7 +86,7 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
         .collect();
     let own = slices
         .iter()
-        .filter(|slice| slice.text("/metadata/labels/kubernetes.io~1service-name") == doc.name());
+        .filter(|slice| slice.text(SERVICE_LABEL) == doc.name());
     let ready_in_slices: usize = own
         .map(|slice| {
             slice
@@ -124,6 +130,44 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
     for about in pod::unavailable(world, &out, 0) {
         answer.follow(about);
     }
+}
+
+/// Adds the slice that somebody made for a Service without a selector, if the label is missing that says so.
+fn unlabelled(doc: &Doc, slices: &[Doc], answer: &mut Explanation) {
+    let of_service = |slice: &&Doc| slice.text(SERVICE_LABEL) == doc.name();
+    if slices.iter().any(|slice| of_service(&slice)) {
+        return;
+    }
+    let label_of = |slice: &Doc| -> Option<String> {
+        let labels = slice.at("/metadata/labels")?.as_object()?;
+        let mut similar = labels.iter().filter(|(_, value)| *value == doc.name());
+        similar
+            .find(|(key, _)| key.ends_with("service-name"))
+            .map(|(key, _)| format!("it has {key}={} instead", doc.name()))
+    };
+    let is_named = |slice: &Doc| {
+        slice.name() == doc.name() || slice.name().starts_with(&format!("{}-", doc.name()))
+    };
+    let free = slices
+        .iter()
+        .filter(|slice| slice.text(SERVICE_LABEL).is_empty());
+    let mut meant = free.filter(|slice| label_of(slice).is_some() || is_named(slice));
+    let Some(slice) = meant.next() else {
+        return;
+    };
+    let found = label_of(slice).map(|label| format!("; {label}"));
+    let message = format!(
+        "no EndpointSlice has the label kubernetes.io/service-name={}, and {} lacks it{}",
+        doc.name(),
+        slice.name(),
+        found.unwrap_or_default()
+    );
+    let who = format!(
+        "owner of EndpointSlice {} (label kubernetes.io/service-name)",
+        slice.name()
+    );
+    let reason = Reason::new(Code::SliceUnlabelled, NAME, message).who(who);
+    answer.add(reason.since(slice.time("/metadata/creationTimestamp")));
 }
 
 /// The selector matches no pod; perhaps a single label differs.

@@ -70,7 +70,10 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
             let message = notice.map(|notice| notice.message);
             match volumes.iter().find(|volume| is_taken(volume, doc)) {
                 Some(volume) => taken(doc, volume, message.unwrap_or_default(), answer),
-                None => waits(doc, &claim, volumes, message, answer),
+                None => match bypassed(world, doc, &claim) {
+                    Some(reason) if is_for_consumer(message.as_deref()) => answer.add(reason),
+                    _ => waits(doc, &claim, volumes, message, answer),
+                },
             }
         }
         Ok(Step::Lose(notice)) => {
@@ -131,6 +134,36 @@ fn users(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod
     pods.filter_map(Doc::view::<Pod>).filter(uses).collect()
 }
 
+/// Whether the claim waits for the node of a pod.
+fn is_for_consumer(message: Option<&str>) -> bool {
+    message.is_some_and(|message| message.starts_with("waiting for"))
+}
+
+/// The reason if a pod that uses the claim is on a node that no scheduler chose. The scheduler names its node in
+/// the claim before it binds the pod, so such a claim waits for ever.
+fn bypassed(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Option<Reason> {
+    if !doc
+        .text("/metadata/annotations/volume.kubernetes.io~1selected-node")
+        .is_empty()
+    {
+        return None;
+    }
+    let users = users(world, doc, claim);
+    let is_placed =
+        |pod: &&Arc<Pod>| pod.node.is_some() && !pod.is_finished() && !pod.meta.is_terminating();
+    let pod = users.iter().find(is_placed)?;
+    let message = format!(
+        "class {} waits for the scheduler to choose a node, and pod {} was put on node {} past the scheduler (spec.nodeName)",
+        claim.class(),
+        pod.meta.name,
+        pod.node.as_deref().unwrap_or_default()
+    );
+    let who = "owner of the pod template (a nodeSelector in place of nodeName), or administrator of the class \
+               (volumeBindingMode)";
+    let reason = Reason::new(Code::SchedulerBypassed, NAME, message).who(who);
+    Some(reason.since(doc.time("/metadata/creationTimestamp")))
+}
+
 /// The free volumes that fit `claim` in all but one point, in words.
 fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
     let size = |doc: &Doc, pointer: &str| Quantity::parse(doc.text(pointer));
@@ -183,7 +216,7 @@ fn waits(
             claim.spec.volume_name
         )
     });
-    if message.starts_with("waiting for") {
+    if is_for_consumer(Some(&message)) {
         answer.add(Reason::new(Code::WaitsForConsumer, NAME, message));
     } else {
         let who =

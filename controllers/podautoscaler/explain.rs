@@ -140,10 +140,12 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
         _ if message.contains("no metrics returned")
             || message.contains("did not receive metrics") =>
         {
-            (
-                Code::MetricsFailed,
-                "operator of the metrics API, or wait until the pods are ready".to_owned(),
-            )
+            let who = if why == "FailedGetExternalMetric" {
+                "operator of the external metrics API, source of the metric, or owner of the autoscaler"
+            } else {
+                "operator of the metrics API, or wait until the pods are ready"
+            };
+            (Code::MetricsFailed, who.to_owned())
         }
         _ => (
             Code::MetricsFailed,
@@ -151,6 +153,11 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
         ),
     };
     let mut message = format!("{why}: {message}");
+    if code == Code::MetricsFailed && doc.items("/spec/metrics").len() > 1 {
+        message.push_str(
+            "; with one metric without a value of several, the size rises and never falls",
+        );
+    }
     if code == Code::AmbiguousSelector {
         let all = world
             .list(&HORIZONTAL_POD_AUTOSCALERS, doc.namespace())

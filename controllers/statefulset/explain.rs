@@ -154,7 +154,9 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     let wants_pod = turns
         .flat_map(|turn| turn.actions)
         .any(|action| matches!(action, Action::Create { ordinal, .. } if ordinal == number));
-    if wants_pod && !answer.knows_cause() {
+    if wants_pod && let Some(reason) = name_taken(world, doc, &name) {
+        answer.name_failure(reason);
+    } else if wants_pod && !answer.knows_cause() {
         match warning(world, doc, &["FailedCreate"]) {
             Some(event) => {
                 let mut reason =
@@ -182,6 +184,41 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
             );
         }
     }
+}
+
+/// The reason if a pod that the set cannot adopt has the name of its next pod. No Event tells of it.
+fn name_taken(world: &World, doc: &Doc, name: &str) -> Option<Reason> {
+    let pod = world.get(&PODS, doc.namespace(), name).found()?;
+    if pod.is_controlled_by(doc.uid()) || pod.deleted().is_some() {
+        return None;
+    }
+    let mut owners = pod.items("/metadata/ownerReferences").iter();
+    let owner = owners.find(|owner| owner["controller"] == true);
+    let why = match owner {
+        Some(owner) => {
+            let text = |field: &str| owner[field].as_str().unwrap_or_default();
+            format!("{} {} controls it", text("kind"), text("name"))
+        }
+        None => {
+            let labels = pod.view::<Pod>()?.meta.labels.clone();
+            let wanted = doc.at("/spec/selector/matchLabels")?.as_object()?;
+            let lacks = wanted
+                .iter()
+                .find(|(key, value)| labels.get(key).map(|label| &**label) != value.as_str());
+            let (key, value) = lacks?;
+            format!(
+                "it lacks the label {key}={}",
+                value.as_str().unwrap_or_default()
+            )
+        }
+    };
+    let message = format!("pod {name} exists, and is not of this StatefulSet: {why}");
+    Some(
+        Reason::new(Code::NameTaken, NAME, message)
+            .who(format!("owner of pod {name} (delete it)"))
+            .field("pod", name)
+            .since(pod.time("/metadata/creationTimestamp")),
+    )
 }
 
 /// The error in `create Pod web-0 in StatefulSet web failed error: ...`.

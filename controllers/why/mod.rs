@@ -9,6 +9,7 @@
 mod account;
 mod ask;
 mod deletion;
+mod limit_range;
 mod stuck;
 mod webhook;
 
@@ -22,9 +23,9 @@ use steersman_values::resource::{
 use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
 
 use crate::{
-    attachdetach, cronjob, daemonset, deployment, disruption, endpointslice, garbagecollector, job,
-    namespace, nodelifecycle, persistentvolume, podautoscaler, replicaset, replicationcontroller,
-    statefulset, tainteviction,
+    attachdetach, certificates, cronjob, daemonset, deployment, disruption, endpointslice,
+    garbagecollector, job, namespace, nodelifecycle, persistentvolume, podautoscaler, replicaset,
+    replicationcontroller, statefulset, tainteviction,
 };
 
 pub use ask::{AskError, ask};
@@ -206,6 +207,7 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     }
     account::follow_default(world, doc.namespace(), &mut answer);
     webhook::name_configurations(world, &mut answer);
+    limit_range::name_defaults(world, doc.namespace(), &mut answer);
     answer.sorted()
 }
 
@@ -247,12 +249,15 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
                 answer.reasons.extend(memory);
             }
         }
-        ("", "nodes") => node(doc, answer),
+        ("", "nodes") => node(world, doc, answer),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            certificates::explain::explain(world, doc, answer)
+        }
         _ => {}
     }
 }
 
-fn node(doc: &Doc, answer: &mut Explanation) {
+fn node(world: &World, doc: &Doc, answer: &mut Explanation) {
     let ready = doc.condition("Ready");
     let is_ready = ready
         .as_ref()
@@ -279,9 +284,17 @@ fn node(doc: &Doc, answer: &mut Explanation) {
         answer.state = format!("{}; taints: {}", answer.state, taints.join(", "));
     }
     if let Some(ready) = ready.filter(|_| !is_ready) {
-        let message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
-        let reason =
-            Reason::new(Code::NodeNotReady, "kubelet", message).who("administrator of the node");
+        let mut message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
+        let mut who = "administrator of the node".to_owned();
+        if message.contains("NetworkPluginNotReady")
+            && let Some((set, why)) = daemonset::explain::network_plugin(world, doc)
+        {
+            message = format!(
+                "{message}; DaemonSet {set}, which installs the network plugin, has no pod here: {why}"
+            );
+            who = format!("owner of DaemonSet {set} (tolerations)");
+        }
+        let reason = Reason::new(Code::NodeNotReady, "kubelet", message).who(who);
         answer.add(reason.since(ready.time("/lastTransitionTime")));
     }
 }

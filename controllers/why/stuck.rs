@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{
-    CRON_JOBS, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS,
-    JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, ResourceType, SERVICES,
-    STATEFUL_SETS,
+    CERTIFICATE_SIGNING_REQUESTS, CRON_JOBS, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS,
+    HORIZONTAL_POD_AUTOSCALERS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
+    ResourceType, SERVICES, STATEFUL_SETS,
 };
 use steersman_why::{Code, Doc, Explanation, Subject, World};
 
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
-pub const KINDS: [&ResourceType; 16] = [
+pub const KINDS: [&ResourceType; 17] = [
     &NAMESPACES,
     &DEPLOYMENTS,
     &STATEFUL_SETS,
@@ -31,6 +31,7 @@ pub const KINDS: [&ResourceType; 16] = [
     &POD_DISRUPTION_BUDGETS,
     &NODES,
     &CUSTOM_RESOURCE_DEFINITIONS,
+    &CERTIFICATE_SIGNING_REQUESTS,
 ];
 
 /// The answers about all objects of `namespace` that stand still, oldest first. An empty namespace

@@ -1,7 +1,10 @@
 //! The objects that register an admission webhook. Refusals name the webhook, and people edit the object.
 
 use serde_json::Value;
-use steersman_why::{Code, Doc, Explanation, World};
+use steersman_objects::Service;
+use steersman_values::intern::Sym;
+use steersman_values::resource::{DAEMON_SETS, REPLICA_SETS, SERVICES, STATEFUL_SETS};
+use steersman_why::{Code, Doc, Explanation, World, warning};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const KINDS: [&str; 2] = [
@@ -19,8 +22,21 @@ pub(super) fn name_configurations(world: &World, answer: &mut Explanation) {
         };
         let found = configurations(world, webhook);
         if !found.is_empty() {
-            let objects = found.join(", ");
-            reason.who = format!("{} ({objects})", reason.who);
+            let names: Vec<&str> = found.iter().map(|(name, _)| &**name).collect();
+            let objects = names.join(", ");
+            let mut services = found.iter().filter_map(|(_, service)| service.as_ref());
+            let refuses_itself = services.find_map(|service| own_pods(world, service, webhook));
+            if let Some(pods) = refuses_itself.filter(|_| reason.code == Code::WebhookUnreachable) {
+                reason.message = format!(
+                    "{}; the webhook refuses its own pods, those of {pods}, so it cannot start by itself",
+                    reason.message
+                );
+                reason.who = format!(
+                    "owner of {objects} (delete it until the webhook runs, then exempt its namespace)"
+                );
+            } else {
+                reason.who = format!("{} ({objects})", reason.who);
+            }
             reason
                 .fields
                 .insert("configuration".to_owned(), objects.into());
@@ -28,17 +44,48 @@ pub(super) fn name_configurations(world: &World, answer: &mut Explanation) {
     }
 }
 
-fn configurations(world: &World, webhook: &str) -> Vec<String> {
+/// The workload behind `service` of a webhook, if its pods are refused by this webhook.
+fn own_pods(world: &World, (namespace, name): &(String, String), webhook: &str) -> Option<String> {
+    let service = world.get(&SERVICES, namespace, name).found()?;
+    let selector = service.view::<Service>()?.spec.selector.clone();
+    [&REPLICA_SETS, &STATEFUL_SETS, &DAEMON_SETS]
+        .into_iter()
+        .find_map(|of| {
+            let all = world.list(of, namespace)?;
+            let is_refused = |doc: &&Doc| {
+                let labels = doc.at("/spec/template/metadata/labels");
+                let has =
+                    |(key, value): (&Sym, &Sym)| labels.is_some_and(|all| all[&**key] == **value);
+                let is_behind = !selector.is_empty() && selector.iter().all(has);
+                let call = format!("failed calling webhook \"{webhook}\"");
+                is_behind
+                    && warning(world, doc, &["FailedCreate"])
+                        .is_some_and(|event| event.message.contains(&call))
+            };
+            let workload = all.iter().find(is_refused)?;
+            let kind = of.kind.to_lowercase();
+            Some(format!("{kind} {namespace}/{}", workload.name()))
+        })
+}
+
+/// The configurations that register `webhook`, each with the Service that it calls.
+fn configurations(world: &World, webhook: &str) -> Vec<(String, Option<(String, String)>)> {
     let mut found = Vec::new();
     for kind in KINDS {
         let of = world.resource(GROUP, kind).found();
         let all = of.and_then(|of| world.list(&of, "")).unwrap_or_default();
-        let registers = |doc: &&Doc| {
+        for doc in all {
             let mut webhooks = doc.items("/webhooks").iter();
-            webhooks.any(|one| one["name"] == webhook)
-        };
-        let names = all.iter().filter(registers);
-        found.extend(names.map(|doc| format!("{kind} {}", doc.name())));
+            let Some(one) = webhooks.find(|one| one["name"] == webhook) else {
+                continue;
+            };
+            let text = |field: &str| {
+                let at = one.pointer(&format!("/clientConfig/service/{field}"));
+                at.and_then(Value::as_str).map(str::to_owned)
+            };
+            let service = text("namespace").zip(text("name"));
+            found.push((format!("{kind} {}", doc.name()), service));
+        }
     }
     found
 }

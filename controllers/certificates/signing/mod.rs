@@ -59,6 +59,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 const NAME: &str = "certificatesigningrequest-signing-controller";
 
+/// The signers whose requests this controller signs.
+pub(super) const SIGNERS: [&str; 4] = Signer::NAMES;
+
 /// Number of workers for each signer, as upstream, which has no flag for it.
 const WORKERS: usize = 5;
 

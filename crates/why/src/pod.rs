@@ -41,8 +41,74 @@ pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         "Succeeded" => {}
         "Failed" => failed(doc, answer),
         _ if doc.text("/spec/nodeName").is_empty() => unscheduled(world, doc, answer),
-        _ => on_node(world, doc, answer),
+        _ => {
+            on_node(world, doc, answer);
+            out_of_memory(doc, answer);
+            pull_secrets(world, doc, answer);
+        }
     }
+}
+
+/// Names the memory limits at which containers were killed.
+fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
+    let main = doc.items("/spec/containers").iter();
+    let containers = main.chain(doc.items("/spec/initContainers"));
+    for container in containers {
+        let Some(limit) = container
+            .pointer("/resources/limits/memory")
+            .and_then(Value::as_str)
+        else {
+            continue;
+        };
+        let start = format!("container {} ", name(container));
+        for reason in &mut answer.reasons {
+            let is_killed = reason.code == Code::ContainerCrash
+                && reason.message.contains("(OOMKilled)")
+                && reason
+                    .message
+                    .trim_start_matches("init ")
+                    .starts_with(&start);
+            if is_killed {
+                let (end, restarts) = match reason.message.split_once(RESTARTED) {
+                    Some((end, count)) => (end, format!("{RESTARTED}{count}")),
+                    None => (&*reason.message, String::new()),
+                };
+                reason.message = format!("{end} at its memory limit of {limit}{restarts}");
+                reason.who = format!(
+                    "owner of the pod template (limits.memory of container {})",
+                    name(container)
+                );
+            }
+        }
+    }
+}
+
+/// Names the image pull secrets that the kubelet could not read. It then pulls without credentials.
+fn pull_secrets(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let mut pulls = answer.reasons.iter_mut();
+    let Some(pull) = pulls.find(|reason| reason.code == Code::ImagePull) else {
+        return;
+    };
+    let Some(event) = warning(world, doc, &["FailedToRetrieveImagePullSecret"]) else {
+        return;
+    };
+    let Some((_, rest)) = event.message.split_once('(') else {
+        return;
+    };
+    let secrets: Vec<String> = rest
+        .split(')')
+        .next()
+        .unwrap_or_default()
+        .split(", ")
+        .map(|secret| format!("{}/{secret}", doc.namespace()))
+        .collect();
+    let secrets = secrets.join(", ");
+    pull.message = format!(
+        "{}; Secret {secrets} of imagePullSecrets cannot be read, so the pull has no credentials",
+        pull.message.trim_end_matches('.')
+    );
+    pull.who =
+        format!("creator of Secret {secrets}, or owner of the pod template (imagePullSecrets)");
 }
 
 fn failed(doc: &Doc, answer: &mut Explanation) {
@@ -331,13 +397,65 @@ fn on_node(world: &World, doc: &Doc, answer: &mut Explanation) {
     if let Some(reason) = silent_node(world, doc) {
         answer.add(reason);
     } else if waits || !has_statuses {
-        answer.add(blocked_start(world, doc));
+        let reason = blocked_start(world, doc);
+        if reason.message.contains("PVC is not bound") {
+            claims(world, doc, answer);
+        }
+        if !answer.is_stuck() {
+            answer.add(reason);
+        }
+    } else if let Some(reason) = kept_running(world, doc) {
+        answer.add(reason);
     } else if doc
         .condition("Ready")
         .is_none_or(|ready| ready.text("/status") != "True")
     {
         unready(world, doc, answer);
     }
+}
+
+/// The reason if one container of a Job's pod has ended and another one goes on: the pod ends with its last
+/// container, such as a sidecar that is no init container.
+fn kept_running(world: &World, doc: &Doc) -> Option<Reason> {
+    let mut owners = doc.items("/metadata/ownerReferences").iter();
+    if !owners.any(|owner| owner["kind"] == "Job" && owner["controller"] == true) {
+        return None;
+    }
+    let statuses = doc.items("/status/containerStatuses");
+    let names = |is_one: fn(&Value) -> bool| -> Vec<&str> {
+        let found = statuses.iter().filter(|status| is_one(status));
+        found.map(name).collect()
+    };
+    let ended = names(|status| {
+        status
+            .pointer("/state/terminated/exitCode")
+            .is_some_and(|code| *code == 0)
+    });
+    let running = names(|status| status.pointer("/state/running").is_some());
+    if ended.is_empty() || running.is_empty() {
+        return None;
+    }
+    let ends = statuses.iter().filter_map(|status| {
+        let at = status.pointer("/state/terminated/finishedAt")?;
+        at.as_str()?.parse::<Timestamp>().ok()
+    });
+    let since = ends.max();
+    let running = running.join(", ");
+    let message = format!(
+        "container {} has ended with exit code 0, and container {running} still runs, so the pod does not end",
+        ended.join(", ")
+    );
+    let is_new = since.is_none_or(|at| world.now.duration_since(at) < START);
+    let reason = if is_new {
+        Reason::new(Code::JobPodsActive, KUBELET, message)
+    } else {
+        let who = format!(
+            "owner of the Job's pod template ({running} as an init container with restartPolicy Always), or of the \
+             program that adds it"
+        );
+        Reason::new(Code::SidecarRuns, KUBELET, message).who(who)
+    };
+    Some(reason.since(since))
 }
 
 struct Waits;

@@ -88,6 +88,10 @@ fn cause(message: &str, namespace: &str) -> (Code, String) {
             format!("creator of namespace {namespace}, after it is gone"),
         );
     }
+    if message.trim_end().ends_with("already exists") {
+        let who = "owner of the object with this name (delete or rename it)";
+        return (Code::NameTaken, who.to_owned());
+    }
     if message.contains("is invalid: ") {
         return (
             Code::ObjectInvalid,
@@ -183,6 +187,11 @@ mod tests {
                 "pods is forbidden: User \"system:serviceaccount:kube-system:replicaset-controller\" cannot create resource",
                 Code::Forbidden,
                 "RBAC",
+            ),
+            (
+                "pods \"a-0\" already exists",
+                Code::NameTaken,
+                "with this name",
             ),
             ("connection reset", Code::RequestFailed, "API server"),
         ];

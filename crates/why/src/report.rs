@@ -8,22 +8,29 @@ use serde::{Deserialize, Serialize};
 use crate::{Explanation, age};
 
 /// Short names of kinds, as kubectl knows them.
-const SHORT: [(&str, &str); 17] = [
+const SHORT: [(&str, &str); 24] = [
     ("cj", "cronjobs"),
     ("cm", "configmaps"),
     ("crd", "customresourcedefinitions"),
+    ("csr", "certificatesigningrequests"),
     ("deploy", "deployments"),
     ("ds", "daemonsets"),
     ("ep", "endpoints"),
     ("hpa", "horizontalpodautoscalers"),
+    ("ing", "ingresses"),
+    ("limits", "limitranges"),
     ("no", "nodes"),
     ("ns", "namespaces"),
+    ("pc", "priorityclasses"),
     ("pdb", "poddisruptionbudgets"),
     ("po", "pods"),
     ("pv", "persistentvolumes"),
     ("pvc", "persistentvolumeclaims"),
+    ("quota", "resourcequotas"),
     ("rc", "replicationcontrollers"),
     ("rs", "replicasets"),
+    ("sa", "serviceaccounts"),
+    ("sc", "storageclasses"),
     ("sts", "statefulsets"),
     ("svc", "services"),
 ];

@@ -1,4 +1,4 @@
-//! The states of two blind tests in which `why` named no cause, a wrong one, or half of it. The person who
+//! The states of blind tests in which `why` named no cause, a wrong one, or half of it. The person who
 //! staged them knew the other stories and the person who asked did not know the causes.
 
 use steersman_why::Code;
@@ -621,5 +621,309 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: crunch}}}
         ],
         about: ("pdb", "crunch"),
         truth: Truth::Cause(Code::SyncFailed, "scale subresource", "minAvailable"),
+    },
+    Story {
+        question: 8,
+        title: "an admission webhook refuses its own pods",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: policies}
+webhooks:
+- name: validate.policies.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {namespace: default, name: policies, path: /validate}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods], scope: Namespaced}]
+"#,
+            ),
+            Step::Reject(
+                "create",
+                "pods",
+                500,
+                "InternalError",
+                "Internal error occurred: failed calling webhook \"validate.policies.example.com\": failed to call webhook: Post \"https://policies.default.svc:443/validate?timeout=10s\": no endpoints available for service \"policies\"",
+            ),
+            Step::Apply(
+                r#"apiVersion: v1
+kind: Service
+metadata: {name: policies}
+spec: {selector: {app: policies}, ports: [{port: 443}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: policies}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: policies}}
+  template:
+    metadata: {labels: {app: policies}}
+    spec: {containers: [{name: main, image: registry/policies:1}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec: {containers: [{name: main, image: registry/shop:1}]}
+"#,
+            ),
+        ],
+        about: ("deployment", "shop"),
+        truth: Truth::Cause(
+            Code::WebhookUnreachable,
+            "refuses its own pods",
+            "ValidatingWebhookConfiguration policies",
+        ),
+    },
+    Story {
+        question: 16,
+        title: "the signer of an approved request is another program, which does not run",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "shop-tls", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"request": "eA==", "signerName": "ca.example.com/server", "usages": ["digital signature", "server auth"]}, "status": {"conditions": [{"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "This CSR was approved by kubectl certificate approve.", "lastUpdateTime": "2026-11-28T11:01:00Z"}]}}
+"#,
+        )],
+        about: ("csr", "shop-tls"),
+        truth: Truth::Cause(
+            Code::SignerElsewhere,
+            "ca.example.com/server",
+            "operator of signer ca.example.com/server",
+        ),
+    },
+    Story {
+        question: 16,
+        title: "no program has approved a request for a certificate",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "csr-x7", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"request": "eA==", "signerName": "kubernetes.io/kubelet-serving", "usages": ["digital signature", "server auth"]}}
+"#,
+        )],
+        about: ("csr", "csr-x7"),
+        truth: Truth::Cause(
+            Code::ApprovalPending,
+            "has approved the request",
+            "kubectl certificate approve csr-x7",
+        ),
+    },
+    Story {
+        question: 11,
+        title: "the slice of a Service without a selector has a wrong label",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: v1
+kind: Service
+metadata: {name: database}
+spec: {ports: [{port: 5432}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: database-1, labels: {endpointslice.kubernetes.io/service-name: database}}
+addressType: IPv4
+ports: [{port: 5432}]
+endpoints: [{addresses: [10.20.0.15]}]
+"#,
+        )],
+        about: ("service", "database"),
+        truth: Truth::Cause(
+            Code::SliceUnlabelled,
+            "database-1 lacks it",
+            "owner of EndpointSlice database-1",
+        ),
+    },
+    Story {
+        question: 5,
+        title: "a pod of another owner has the name of the next pod",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: v1
+kind: Pod
+metadata: {name: cache-0, labels: {run: rescue}}
+spec: {containers: [{name: main, image: registry/cache:1}]}
+"#,
+            ),
+            Step::Wait(20),
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: cache}
+spec:
+  replicas: 2
+  serviceName: cache
+  selector: {matchLabels: {app: cache}}
+  template:
+    metadata: {labels: {app: cache}}
+    spec: {containers: [{name: main, image: registry/cache:2}]}
+"#,
+            ),
+        ],
+        about: ("statefulset", "cache"),
+        truth: Truth::Cause(
+            Code::NameTaken,
+            "lacks the label app=cache",
+            "owner of pod cache-0",
+        ),
+    },
+    Story {
+        question: 2,
+        title: "one metric of two has no value, so the size never falls",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "worker", "namespace": "default", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "worker"}, "minReplicas": 2, "maxReplicas": 10, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}, {"type": "External", "external": {"metric": {"name": "queue_length"}, "target": {"type": "AverageValue", "averageValue": "30"}}}]}, "status": {"currentReplicas": 6, "desiredReplicas": 0, "conditions": [{"type": "AbleToScale", "status": "True", "reason": "SucceededGetScale", "message": "the HPA controller was able to get the target's current scale"}, {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric", "message": "the HPA was unable to compute the replica count: unable to get external metric default/queue_length/nil: no metrics returned from external metrics API", "lastTransitionTime": "2026-11-28T11:10:00Z"}]}}
+"#,
+        )],
+        about: ("hpa", "worker"),
+        truth: Truth::Cause(
+            Code::MetricsFailed,
+            "the size rises and never falls",
+            "source of the metric",
+        ),
+    },
+    Story {
+        question: 12,
+        title: "the program of a Job has ended, and its sidecar goes on",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000001", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"completions": 1, "parallelism": 1, "backoffLimit": 6, "selector": {"matchLabels": {"job-name": "migrate"}}, "template": {"metadata": {"labels": {"job-name": "migrate"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "registry/migrate:1"}, {"name": "mesh-proxy", "image": "registry/mesh:1"}]}}}, "status": {"active": 1, "ready": 0, "startTime": "2026-11-28T11:00:00Z"}}
+---
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "migrate-b7x2q", "namespace": "default", "creationTimestamp": "2026-11-28T11:00:00Z", "labels": {"job-name": "migrate"}, "finalizers": ["batch.kubernetes.io/job-tracking"], "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "uid": "6d1f4c5e-0000-4000-8000-000000000001", "controller": true, "blockOwnerDeletion": true}]}, "spec": {"nodeName": "node-1", "restartPolicy": "Never", "containers": [{"name": "main", "image": "registry/migrate:1"}, {"name": "mesh-proxy", "image": "registry/mesh:1"}]}, "status": {"phase": "Running", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "containers with unready status: [main]", "lastTransitionTime": "2026-11-28T11:05:00Z"}], "containerStatuses": [{"name": "main", "ready": false, "restartCount": 0, "image": "registry/migrate:1", "imageID": "", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": "2026-11-28T11:05:00Z"}}}, {"name": "mesh-proxy", "ready": true, "started": true, "restartCount": 0, "image": "registry/mesh:1", "imageID": "", "state": {"running": {"startedAt": "2026-11-28T11:00:02Z"}}}]}}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+"#,
+        )],
+        about: ("job", "migrate"),
+        truth: Truth::Cause(
+            Code::SidecarRuns,
+            "container mesh-proxy still runs",
+            "restartPolicy Always",
+        ),
+    },
+    Story {
+        question: 13,
+        title: "the template names the node, so no scheduler chooses one for the claim",
+        run: Run::All,
+        steps: &[Step::Apply(
+            r#"apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: late}
+provisioner: csi.example.com
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: uploads}
+spec: {accessModes: [ReadWriteOnce], storageClassName: late, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cms}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: cms}}
+  template:
+    metadata: {labels: {app: cms}, annotations: {simulate.steersman.dev/behaviour: hang}}
+    spec:
+      nodeName: node-1
+      containers: [{name: main, image: registry/cms:1}]
+      volumes: [{name: uploads, persistentVolumeClaim: {claimName: uploads}}]
+"#,
+        )],
+        about: ("pvc", "uploads"),
+        truth: Truth::Cause(
+            Code::SchedulerBypassed,
+            "past the scheduler",
+            "nodeSelector",
+        ),
+    },
+    Story {
+        question: 14,
+        title: "the network plug-in's DaemonSet does not tolerate the taint of a new node",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}, "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized", "lastTransitionTime": "2026-11-28T11:00:00Z"}]}}
+---
+{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "mesh-net", "namespace": "kube-system", "generation": 1}, "spec": {"selector": {"matchLabels": {"app": "mesh-net"}}, "updateStrategy": {"type": "RollingUpdate"}, "template": {"metadata": {"labels": {"app": "mesh-net"}}, "spec": {"hostNetwork": true, "containers": [{"name": "main", "image": "registry/mesh-net:1"}], "volumes": [{"name": "cni", "hostPath": {"path": "/etc/cni/net.d"}}]}}}, "status": {"observedGeneration": 1}}
+"#,
+        )],
+        about: ("node", "node-2"),
+        truth: Truth::Cause(
+            Code::NodeNotReady,
+            "do not tolerate the taint node.kubernetes.io/not-ready:NoSchedule",
+            "owner of DaemonSet kube-system/mesh-net",
+        ),
+    },
+    Story {
+        question: 3,
+        title: "the image pull secret does not exist in this namespace",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "api", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000002", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"nodeName": "node-1", "imagePullSecrets": [{"name": "registry-login"}], "containers": [{"name": "main", "image": "registry/api:7"}, {"name": "agent", "image": "registry/agent:1", "resources": {"limits": {"memory": "16Mi"}}}]}, "status": {"phase": "Pending", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": "2026-11-28T11:00:00Z"}], "containerStatuses": [{"name": "main", "ready": false, "restartCount": 0, "image": "registry/api:7", "imageID": "", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image: 401 Unauthorized"}}}, {"name": "agent", "ready": false, "restartCount": 2, "image": "registry/agent:1", "imageID": "", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-28T11:55:00Z"}}}]}}
+---
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "api.1", "namespace": "default"}, "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "api", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000002"}, "type": "Warning", "reason": "FailedToRetrieveImagePullSecret", "message": "Unable to retrieve some image pull secrets (registry-login); attempting to pull the image may not succeed.", "source": {"component": "kubelet"}, "firstTimestamp": "2026-11-28T11:00:00Z", "lastTimestamp": "2026-11-28T11:59:00Z", "count": 9}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+"#,
+        )],
+        about: ("pod", "api"),
+        truth: Truth::Cause(
+            Code::ImagePull,
+            "Secret default/registry-login",
+            "creator of Secret default/registry-login",
+        ),
+    },
+    Story {
+        question: 3,
+        title: "a container needs more memory than its limit",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": "default", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"nodeName": "node-1", "containers": [{"name": "agent", "image": "registry/agent:1", "resources": {"limits": {"memory": "16Mi"}}}]}, "status": {"phase": "Running", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": "2026-11-28T11:00:00Z"}], "containerStatuses": [{"name": "agent", "ready": false, "restartCount": 2, "image": "registry/agent:1", "imageID": "", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-28T11:55:00Z"}}}]}}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+"#,
+        )],
+        about: ("pod", "agent"),
+        truth: Truth::Cause(
+            Code::ContainerCrash,
+            "memory limit of 16Mi; it was restarted 2 times",
+            "limits.memory of container agent",
+        ),
+    },
+    Story {
+        question: 9,
+        title: "a LimitRange adds a memory limit below the request of the template",
+        run: Run::All,
+        steps: &[
+            Step::Apply(
+                r#"apiVersion: v1
+kind: LimitRange
+metadata: {name: defaults}
+spec: {limits: [{type: Container, default: {memory: 256Mi}, defaultRequest: {memory: 128Mi}}]}
+"#,
+            ),
+            Step::Wait(2),
+            Step::Apply(
+                r#"apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: collector}
+spec:
+  selector: {matchLabels: {app: collector}}
+  template:
+    metadata: {labels: {app: collector}}
+    spec: {containers: [{name: main, image: registry/collector:1, resources: {requests: {memory: 512Mi}}}]}
+"#,
+            ),
+        ],
+        about: ("daemonset", "collector"),
+        truth: Truth::Cause(
+            Code::ObjectInvalid,
+            "LimitRange default/defaults",
+            "LimitRange default/defaults (default)",
+        ),
     },
 ];

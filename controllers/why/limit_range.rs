@@ -1,0 +1,64 @@
+//! Limits that a LimitRange adds to containers. A refusal by such a limit names neither the LimitRange nor the
+//! missing limit of the template.
+
+use serde_json::Value;
+use steersman_why::{Code, Explanation, World};
+
+/// Names the LimitRange whose default is the limit in a refusal of `answer`.
+pub(super) fn name_defaults(world: &World, namespace: &str, answer: &mut Explanation) {
+    for reason in &mut answer.reasons {
+        if reason.code != Code::ObjectInvalid {
+            continue;
+        }
+        let Some((resource, limit)) = exceeded(&reason.message) else {
+            continue;
+        };
+        let (resource, limit) = (resource.to_owned(), limit.to_owned());
+        let Some(name) = with_default(world, namespace, &resource, &limit) else {
+            continue;
+        };
+        reason.message = format!(
+            "{}; the default of LimitRange {namespace}/{name} is this limit, if the template sets none",
+            reason.message
+        );
+        reason.who = format!(
+            "owner of the template (limits.{resource}), or of LimitRange {namespace}/{name} (default)"
+        );
+    }
+}
+
+/// Resource and limit in `must be less than or equal to memory limit of 256Mi`.
+fn exceeded(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once("must be less than or equal to ")?;
+    let (resource, rest) = rest.split_once(" limit of ")?;
+    let end = rest.find([' ', ',', ']', ';']).unwrap_or(rest.len());
+    Some((resource, &rest[..end]))
+}
+
+fn with_default(world: &World, namespace: &str, resource: &str, limit: &str) -> Option<String> {
+    let of = world.resource("", "limitranges").found()?;
+    let all = world.list(&of, namespace)?;
+    let sets = |one: &Value| one["type"] == "Container" && one["default"][resource] == limit;
+    let found = all
+        .iter()
+        .find(|doc| doc.items("/spec/limits").iter().any(sets))?;
+    Some(found.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_and_limit_are_read_from_the_refusal() {
+        let text = "Pod \"a\" is invalid: spec.containers[0].resources.requests: Invalid value: \"512Mi\": must be less \
+                    than or equal to memory limit of 256Mi";
+        assert_eq!(exceeded(text), Some(("memory", "256Mi")));
+        let two = text.replace("256Mi", "256Mi, spec.x: Required value");
+        assert_eq!(exceeded(&two), Some(("memory", "256Mi")));
+        assert_eq!(
+            exceeded("Pod \"a\" is invalid: spec.x: Required value"),
+            None
+        );
+    }
+}

@@ -92,11 +92,11 @@ impl Explanation {
     /// only its times.
     pub fn name_failure(&mut self, mut reason: Reason) {
         let is_vague = |known: &Reason| {
-            known.by == reason.by
-                && matches!(
-                    known.code,
-                    Code::SyncFailed | Code::RequestFailed | Code::RetryScheduled
-                )
+            let is_general = matches!(
+                known.code,
+                Code::SyncFailed | Code::RequestFailed | Code::RetryScheduled
+            );
+            known.by == reason.by && (is_general || known.code == reason.code)
         };
         if let Some(at) = self.reasons.iter().position(is_vague) {
             let vague = self.reasons.remove(at);
@@ -221,6 +221,40 @@ impl Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_named_failure_replaces_the_error_of_its_sync() {
+        let subject = Subject::new(&steersman_values::resource::STATEFUL_SETS, "shop", "cache");
+        let named = || {
+            Reason::new(
+                Code::NameTaken,
+                "statefulset-controller",
+                "pod cache-0 exists",
+            )
+        };
+        // (code of the error, its controller, reasons)
+        let cases = [
+            (Code::SyncFailed, "statefulset-controller", 1),
+            (Code::NameTaken, "statefulset-controller", 1),
+            (Code::NameTaken, "other-controller", 2),
+            (Code::OrdinalBlocks, "statefulset-controller", 2),
+        ];
+        for (code, by, reasons) in cases {
+            let mut answer = Explanation::new(subject.clone(), "");
+            let mut error = Reason::new(code, by, "pods \"cache-0\" already exists");
+            error.attempts = 9;
+            answer.add(error);
+            answer.name_failure(named());
+            let last = answer.reasons.last().unwrap();
+            let attempts = if reasons == 1 { 9 } else { named().attempts };
+            assert_eq!(
+                (answer.reasons.len(), last.attempts),
+                (reasons, attempts),
+                "{code:?} {by}"
+            );
+            assert_eq!(last.message, "pod cache-0 exists");
+        }
+    }
 
     #[test]
     fn the_age_is_that_of_the_oldest_cause_else_of_the_state_else_of_what_it_waits_for() {

@@ -398,10 +398,12 @@ fn on_node(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.add(reason);
     } else if waits || !has_statuses {
         let reason = blocked_start(world, doc);
+        let known = answer.causes().count();
         if reason.message.contains("PVC is not bound") {
             claims(world, doc, answer);
         }
-        if !answer.is_stuck() {
+        // The cause of an unbound claim says more than the kubelet.
+        if answer.causes().count() == known {
             answer.add(reason);
         }
     } else if let Some(reason) = kept_running(world, doc) {

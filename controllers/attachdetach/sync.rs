@@ -38,6 +38,20 @@ pub(super) enum SyncError {
     Answer(#[source] DecodeError),
 }
 
+/// A VolumeAttachment was not deleted.
+enum DetachError {
+    /// The leadership has ended, so the volume counts neither as detached nor as failed to detach.
+    Fenced,
+    /// The message of upstream's detacher, or the reason to keep the VolumeAttachment.
+    Failed(String),
+}
+
+impl From<String> for DetachError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
 impl Syncer<Work> for Shared {
     type Error = SyncError;
 
@@ -99,7 +113,14 @@ impl Shared {
                     attachment,
                     force,
                 } => {
-                    let result = self.detach(name, &node, attachment, force).await;
+                    let result = match self.detach(name, &node, attachment, force).await {
+                        Err(DetachError::Fenced) => {
+                            self.world().abandon(name, &node);
+                            return Requeue::After(RETRY);
+                        }
+                        Err(DetachError::Failed(why)) => Err(why),
+                        Ok(()) => Ok(()),
+                    };
                     self.world().deleted(name, &node, Instant::now(), result);
                 }
             }
@@ -172,7 +193,7 @@ impl Shared {
         node: &Sym,
         attachment: Option<(Box<str>, Option<Uid>)>,
         force: Force,
-    ) -> Result<(), String> {
+    ) -> Result<(), DetachError> {
         self.check_pods(name, node).await?;
         self.check_use(name, node, force).await?;
         self.delete(attachment).await
@@ -236,7 +257,7 @@ impl Shared {
     }
 
     /// Deletes a VolumeAttachment. One that is gone already is a success.
-    async fn delete(&self, attachment: Option<(Box<str>, Option<Uid>)>) -> Result<(), String> {
+    async fn delete(&self, attachment: Option<(Box<str>, Option<Uid>)>) -> Result<(), DetachError> {
         let Some((name, uid)) = attachment else {
             return Ok(());
         };
@@ -247,13 +268,17 @@ impl Shared {
             None => self.client.delete(target, &json!({})).await,
         };
         match deleted {
-            Err(error) if !error.is_object_not_found() => {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_object_not_found() => Ok(()),
+            // The cache lacks the VolumeAttachment, because the present leader has deleted it.
+            Err(error) if error.is_fenced() && uid.is_none() => Ok(()),
+            Err(error) if error.is_fenced() => Err(DetachError::Fenced),
+            Err(error) => {
                 let error = text_of(&error);
-                Err(format!(
+                Err(DetachError::Failed(format!(
                     "kubernetes.io/csi: detacher.Detach failed to delete VolumeAttachment [{name}]: {error}"
-                ))
+                )))
             }
-            _ => Ok(()),
         }
     }
 

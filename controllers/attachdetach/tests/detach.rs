@@ -369,3 +369,26 @@ async fn one_patch_serves_all_volumes_that_leave_a_node() {
         .count();
     assert!(patches <= 3, "{:#?}", storage.requests());
 }
+
+/// A former leader still sees what the present one does. Its own refused request says nothing about the volume.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_deletion_is_no_failed_detach() {
+    let mut storage = in_use().await;
+    let gate = storage.0.restart_fenced(&[DESCRIPTOR]).await;
+    storage.pass(SECOND).await;
+    gate.set_open(false);
+    storage.remove_pod("p1").await;
+    storage.use_volumes("n1", &[]).await;
+    storage.pass(SECOND).await;
+    let report = json!({"volumesAttached": null});
+    storage.patch_status("nodes", "", "n1", report).await;
+    storage.pass(20 * SECOND).await;
+    assert!(gate.refused() > 1, "the deletion is tried again");
+    let attachment = storage.attachment("n1");
+    let name = attachment["metadata"]["name"].as_str().unwrap();
+    storage.remove("volumeattachments", "", name).await;
+    storage.pass(20 * SECOND).await;
+    gate.refused();
+    storage.pass(300 * SECOND).await;
+    assert_eq!(gate.refused(), 0, "nothing is left to write");
+}

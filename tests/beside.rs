@@ -1,15 +1,16 @@
 //! `steersman check` and `steersman shadow`, as programs, beside a cluster in memory.
 
 use std::path::Path;
+use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::status::Status;
 
 use crate::support::cluster::{deployment, wait_for_count};
-use crate::support::{Program, output, steersman};
+use crate::support::{LIMIT, Program, output, steersman};
 
 /// Controllers without the need for files.
 const CONTROLLERS: &str = "--controllers=deployment,replicaset";
@@ -120,7 +121,58 @@ async fn shadow_shows_no_creation_that_the_server_refuses() {
     let (code, text, log) = run(line.map(str::to_owned).to_vec()).await;
     assert_eq!(code, Some(0), "{text}\n{log}");
     assert!(text.starts_with("0 differences in "), "{text}");
-    assert!(text.contains("the API server refused a creation"), "{text}");
+    assert!(
+        text.contains("the present manager could not make a creation"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shadow_starts_anew_with_the_present_manager() {
+    let directory = tempfile::tempdir().unwrap();
+    let (cluster, _door, kubeconfig) = started(directory.path()).await;
+    let lease = |holder: &str| {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
+            "spec": {"holderIdentity": holder},
+        })
+    };
+    cluster.create(lease("first")).await.unwrap();
+    cluster.create(deployment("web", 2)).await.unwrap();
+    let line = [
+        "shadow",
+        &kubeconfig,
+        CONTROLLERS,
+        "--for=14s",
+        "--grace=2s",
+    ];
+    let shadow = tokio::spawn(run(line.map(str::to_owned).to_vec()));
+    let looks = || {
+        let requests = cluster.requests().into_iter();
+        requests
+            .filter(|r| r.verb == "get" && r.resource == "leases")
+            .count()
+    };
+    let began = std::time::Instant::now();
+    while looks() < 2 {
+        assert!(
+            began.elapsed() < LIMIT,
+            "the shadow does not look at the Lease"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let path = cluster.path("leases", "kube-system", "kube-controller-manager");
+    let second = json!({"spec": {"holderIdentity": "second"}});
+    cluster.patch(&path, second).await.unwrap();
+    let (code, text, log) = shadow.await.unwrap();
+    assert_eq!(code, Some(1), "{text}\n{log}");
+    assert!(
+        log.contains("The present manager has a new leader."),
+        "{log}"
+    );
+    let reports = text.matches("create replicasets.apps default/web").count();
+    assert_eq!(reports, 1, "{text}\n{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

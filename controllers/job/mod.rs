@@ -59,6 +59,7 @@ use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
+pub use self::backoff::back_off_ends;
 use self::gates::JobGates;
 use self::handlers::Handlers;
 use self::memory::JobMemory;

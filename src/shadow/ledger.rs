@@ -1,7 +1,7 @@
 //! The held-back writes that the present manager has not made yet. Pure: time and live objects are arguments.
 //!
 //! [`Ledger::sent`] -> [`Ledger::due`] -> (look-up) -> [`Ledger::looked_up`] -> [`Difference`] ->
-//! [`Ledger::reported`], or [`Ledger::refused`] if the API server does not let anybody make the write
+//! [`Ledger::reported`], or [`Ledger::postponed`] while the present manager cannot make the write
 //!
 //! A write is reported when, for the whole grace time, the controller wanted one value and the object
 //! kept another. The grace time begins again whenever either value changes, so an object that both
@@ -54,8 +54,8 @@ pub(super) struct Ledger {
     pub(super) dropped: u64,
     /// Writes that somebody made, or that are no longer wanted.
     pub(super) settled: u64,
-    /// Creations that the API server refused at the end of a grace time.
-    pub(super) refused: u64,
+    /// Ends of grace times at which the present manager could not make a creation.
+    pub(super) postponed: u64,
 }
 
 struct Entry {
@@ -80,7 +80,7 @@ impl Ledger {
             held: 0,
             dropped: 0,
             settled: 0,
-            refused: 0,
+            postponed: 0,
         }
     }
 
@@ -133,7 +133,7 @@ impl Ledger {
     }
 
     /// The live state for the write of `key`, read at `now`. Returns a difference once its grace time
-    /// is over, until it is reported or refused.
+    /// is over, until it is reported or postponed.
     pub(super) fn looked_up(&mut self, now: Instant, key: &Key, live: &Live) -> Option<Difference> {
         let grace = self.grace;
         let entry = self.entries.get_mut(key)?;
@@ -155,12 +155,20 @@ impl Ledger {
         }
     }
 
-    /// The API server refuses the write of `key`. Its grace time begins again, for the case that the
-    /// server accepts it later.
-    pub(super) fn refused(&mut self, key: &Key) {
+    /// The present manager cannot make the write of `key`. The grace time begins again, for the case that it
+    /// can later.
+    pub(super) fn postponed(&mut self, key: &Key) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.fields.clear();
-            self.refused += 1;
+            self.postponed += 1;
+        }
+    }
+
+    /// The present manager starts its controllers anew. All grace times begin again; reported writes stay
+    /// reported.
+    pub(super) fn restart(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.fields.clear();
         }
     }
 
@@ -248,8 +256,8 @@ mod tests {
         start: Instant,
         ledger: Ledger,
         reports: Vec<(u64, String)>,
-        /// The second from which the API server would accept the write.
-        refused_until: u64,
+        /// The second from which the present manager can make the write.
+        postponed_until: u64,
     }
 
     impl Story {
@@ -258,7 +266,7 @@ mod tests {
                 start: Instant::now(),
                 ledger: Ledger::new(GRACE),
                 reports: Vec::new(),
-                refused_until: 0,
+                postponed_until: 0,
             }
         }
 
@@ -278,8 +286,8 @@ mod tests {
                 for (key, _) in self.ledger.due(now, 100) {
                     let found = self.ledger.looked_up(now, &key, &live(second));
                     let Some(difference) = found else { continue };
-                    if second < self.refused_until {
-                        self.ledger.refused(&key);
+                    if second < self.postponed_until {
+                        self.ledger.postponed(&key);
                         continue;
                     }
                     self.ledger.reported(&key);
@@ -309,15 +317,30 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_is_reported_a_grace_time_after_the_last_refusal() {
+    fn a_postponed_write_is_reported_a_grace_time_after_the_last_reason() {
         let mut story = Story::new();
-        story.refused_until = 100;
+        story.postponed_until = 100;
         story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
         let [(second, _)] = story.reports[..] else {
             panic!("{:?}", story.reports);
         };
         assert!((100..140).contains(&second), "{second}");
-        assert_eq!(story.ledger.refused, 2);
+        assert_eq!(story.ledger.postponed, 2);
+    }
+
+    #[test]
+    fn a_restart_of_the_present_manager_begins_grace_times_anew() {
+        let mut story = Story::new();
+        story.run((0, 28, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        story.ledger.restart();
+        story.run((28, 100, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        let [(second, _)] = story.reports[..] else {
+            panic!("{:?}", story.reports);
+        };
+        assert!((58..70).contains(&second), "{second}");
+        story.ledger.restart();
+        story.run((100, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        assert_eq!(story.reports.len(), 1);
     }
 
     #[test]

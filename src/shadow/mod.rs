@@ -1,42 +1,42 @@
 //! `steersman shadow`: runs all controllers beside the present manager of a cluster, without a write.
 //!
-//! controllers -> [`HeldWrite`] -> [`ledger`] <- look-ups of the live objects; a write that nobody
-//! makes within the grace time -> [`report`]
+//! controllers -> [`HeldWrite`] -> [`ledger`] <- look-ups of the live objects ([`watcher`]); a write that
+//! nobody makes within the grace time -> [`report`]
 //!
 //! - No write is sent: the connection refuses everything but reads and harmless reviews
 //!   (`steersman_client::HttpService::holding_back`). Events and Leases are no exception.
 //! - A refused write fails as [`steersman_client::ApiError::Fenced`]. So controllers behave as at the
 //!   end of a term of leadership, and try again after three seconds for as long as they want it.
+//! - When the present manager has a new leader, all controllers start anew, as they do there.
 //! - `docs/shadow.md` tells how writes are compared.
 
 mod compare;
 mod context;
 mod ledger;
 mod look;
-mod refusal;
+mod postpone;
+mod present;
 mod report;
+mod watcher;
 mod write;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
-use jiff::Timestamp;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HeldWrite, user_agent};
 use steersman_options::duration::GoDuration;
 use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_values::clock::Clock;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::api::Connection;
 use crate::beside::{self, Output};
 use crate::command_line::Options;
 use crate::config::{Config, join_errors};
 use crate::follow::{self, Settle};
-use crate::health::Progress;
 use crate::limits;
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
@@ -44,9 +44,9 @@ use crate::registry::ControllerRegistry;
 use crate::signals::Signals;
 
 use context::{Context, Origins};
-use ledger::{Difference, Ledger};
-use refusal::Witnesses;
-use report::Summary;
+use ledger::Ledger;
+use present::Present;
+use watcher::Watcher;
 use write::Write;
 
 /// The command's summary in the list of commands.
@@ -68,10 +68,6 @@ Usage: steersman shadow [flags] [flags of the manager]
 
 /// Default of `--grace`.
 const GRACE: Duration = Duration::from_secs(30);
-/// The interval of checks for due look-ups, the most look-ups in one, and those at the same time.
-const TICK: Duration = Duration::from_millis(500);
-const AT_ONCE: usize = 16;
-const EACH_TICK: usize = 200;
 /// Time limit of a look-up.
 const LOOK_UP: Duration = Duration::from_secs(20);
 /// Time limit for controllers to stop after the end of the comparison.
@@ -197,57 +193,70 @@ fn only_watching(mut options: Options) -> Result<Config, ShadowError> {
         .map_err(|errors| ShadowError::Config(join_errors(&errors)))
 }
 
-fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
-    ledger.lock()
-}
-
 /// Runs until the time is over or a signal arrives. Returns the number of differences.
 async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowError> {
     let mut signals = Signals::listen_on_terminal().map_err(ShadowError::Signals)?;
+    let present = Present::of_lease(
+        &options.text("leader-elect-resource-namespace"),
+        &options.text("leader-elect-resource-name"),
+    );
     let config = only_watching(options)?;
     let config = follow::settle(config.clone(), &Connection::from_config(&config)?).await?;
     let ledger = Arc::new(Mutex::new(Ledger::new(settings.grace)));
     let mut connection = Connection::from_config(&config)?;
-    let reads = connection.client.clone();
+    // Look-ups are reads. They pass the same door all the same.
+    let reads = connection.client.clone().holding_back(Arc::new(|_| {}));
     connection.hold_back(&holder(&ledger));
-
     let client_settings = ClientSettings {
         user_agent: user_agent("shadow"),
         qps: 0.0,
         burst: 0,
         timeout: LOOK_UP,
     };
-    let manager = Manager::new(config, connection, Clock::system())?;
-    // Look-ups are reads. They pass the same door all the same.
-    let client = ApiClient::new(
-        reads.holding_back(Arc::new(|_| {})),
-        client_settings,
-        ClientMetrics::register(&prometheus::Registry::new())?,
-    );
-    let mut watcher = Watcher {
-        client,
-        ledger: Arc::clone(&ledger),
-        output: settings.output,
-        differences: 0,
-    };
+    let metrics = ClientMetrics::register(&prometheus::Registry::new())?;
+    let client = ApiClient::new(reads, client_settings, metrics);
+    let mut watcher = Watcher::new(client, present, ledger, settings.output);
+    let began = Instant::now();
+    let end = settings.time.map(|time| began + time);
+    while let Ended::NewLeader = term(&config, &connection, &mut watcher, &mut signals, end).await?
+    {
+        complain!("The present manager has a new leader. The controllers start anew.");
+    }
+    watcher.finish(began.elapsed())
+}
+
+/// Why the controllers ended.
+enum Ended {
+    /// The time is over, or a signal arrived.
+    Over,
+    /// The present manager starts its controllers anew.
+    NewLeader,
+}
+
+/// Runs the controllers from one start of the present manager to the next.
+async fn term(
+    config: &Config,
+    connection: &Connection,
+    watcher: &mut Watcher,
+    signals: &mut Signals,
+    end: Option<Instant>,
+) -> Result<Ended, ShadowError> {
+    let manager = Manager::new(config.clone(), connection.clone(), Clock::system())?;
     let progress = manager.progress();
     let stop = CancellationToken::new();
     let mut running = std::pin::pin!(manager.run(stop.clone()));
-    let began = Instant::now();
-    let end = settings.time.map(|time| began + time);
-    let outcome = tokio::select! {
+    let ended = tokio::select! {
         ended = &mut running => return Err(ended.err().map_or(ShadowError::Ended, ShadowError::from)),
-        started = watcher.watch(&progress) => match started {},
-        () = at(end) => Ok(()),
-        () = signals.next() => Ok(()),
+        () = watcher.watch(&progress) => Ended::NewLeader,
+        () = at(end) => Ended::Over,
+        () = signals.next() => Ended::Over,
     };
-    let is_ready = progress.is_working();
+    watcher.has_started |= progress.is_working();
     stop.cancel();
     tokio::select! {
-        ended = &mut running => ended?,
-        () = signals.next() => {}
+        stopped = &mut running => stopped.map(|()| ended).map_err(ShadowError::from),
+        () = signals.next() => Ok(Ended::Over),
     }
-    outcome.and_then(|()| watcher.finish(began.elapsed(), is_ready))
 }
 
 async fn at(end: Option<Instant>) {
@@ -262,7 +271,7 @@ fn holder(ledger: &Arc<Mutex<Ledger>>) -> Arc<dyn Fn(HeldWrite) + Send + Sync> {
     let ledger = Arc::clone(ledger);
     Arc::new(move |held: HeldWrite| {
         let write = Write::read(&held, Context::current(&held.client));
-        let mut ledger = lock(&ledger);
+        let mut ledger = ledger.lock();
         ledger.held += 1;
         if let Some(write) = write {
             tracing::debug!(
@@ -273,105 +282,6 @@ fn holder(ledger: &Arc<Mutex<Ledger>>) -> Arc<dyn Fn(HeldWrite) + Send + Sync> {
             ledger.sent(Instant::now(), write);
         }
     })
-}
-
-/// Looks up live objects, and prints differences.
-struct Watcher {
-    client: ApiClient,
-    ledger: Arc<Mutex<Ledger>>,
-    output: Output,
-    differences: u64,
-}
-
-impl Watcher {
-    /// Compares until the caller drops this.
-    async fn watch(&mut self, progress: &Progress) -> std::convert::Infallible {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_announced = false;
-        loop {
-            ticks.tick().await;
-            if !is_announced && progress.is_working() {
-                is_announced = true;
-                complain!("The controllers run. Their writes are held back.");
-            }
-            self.look_up_due().await;
-        }
-    }
-
-    async fn look_up_due(&mut self) {
-        let due = lock(&self.ledger).due(Instant::now(), EACH_TICK);
-        let client = &self.client;
-        let look_ups = due.into_iter().map(async |(key, path)| {
-            let live = look::look(client, &path).await;
-            (key, live)
-        });
-        let found: Vec<_> = stream::iter(look_ups)
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
-        for (key, live) in found {
-            let Some(live) = live else { continue };
-            let difference = lock(&self.ledger).looked_up(Instant::now(), &key, &live);
-            let Some(difference) = difference else {
-                continue;
-            };
-            if self.is_refused(&difference.write).await {
-                lock(&self.ledger).refused(&key);
-            } else {
-                lock(&self.ledger).reported(&key);
-                self.print(&difference);
-            }
-        }
-    }
-
-    /// Whether the API server refuses this creation of the present manager, too.
-    async fn is_refused(&self, write: &Write) -> bool {
-        let Some(witnesses) = Witnesses::of(write) else {
-            return false;
-        };
-        let namespace = look::look(&self.client, &witnesses.namespace).await;
-        if namespace.is_some_and(|namespace| refusal::is_terminating(&namespace)) {
-            return true;
-        }
-        let Some(path) = &witnesses.events else {
-            return false;
-        };
-        let events = look::look(&self.client, path).await;
-        events.is_some_and(|events| refusal::tells_refusal(&events, Timestamp::now()))
-    }
-
-    fn print(&mut self, difference: &Difference) {
-        self.differences += 1;
-        match self.output {
-            Output::Text => say!("{}", report::text(difference)),
-            Output::Json => say!("{}", report::json(difference)),
-        }
-    }
-
-    /// Prints the summary, and returns the number of differences.
-    fn finish(&self, time: Duration, is_ready: bool) -> Result<u64, ShadowError> {
-        if !is_ready && self.differences == 0 {
-            return Err(ShadowError::NotStarted(GoDuration::from(
-                Duration::from_secs(time.as_secs()),
-            )));
-        }
-        let ledger = lock(&self.ledger);
-        let summary = Summary {
-            seconds: time.as_secs(),
-            held: ledger.held,
-            settled: ledger.settled,
-            pending: ledger.pending(Instant::now()),
-            dropped: ledger.dropped,
-            refused: ledger.refused,
-            differences: self.differences,
-        };
-        match self.output {
-            Output::Text => say!("{}", summary.text()),
-            Output::Json => say!("{}", summary.json()),
-        }
-        Ok(self.differences)
-    }
 }
 
 #[cfg(test)]

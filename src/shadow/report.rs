@@ -29,8 +29,8 @@ pub(super) struct Summary {
     pub(super) pending: usize,
     /// Those that were not compared because too many were pending.
     pub(super) dropped: u64,
-    /// Ends of grace times at which the API server refused a creation.
-    pub(super) refused: u64,
+    /// Ends of grace times at which the present manager could not make a creation.
+    pub(super) postponed: u64,
     /// Those that were reported.
     pub(super) differences: u64,
 }
@@ -133,15 +133,18 @@ impl Summary {
             settled,
             pending,
             dropped,
-            refused,
+            postponed,
             differences,
         } = self;
         let time = GoDuration::from(Duration::from_secs(*seconds));
         let mut text = format!(
             "{differences} differences in {time}; {held} writes were held back, {settled} of the compared ones were made or became needless, {pending} are pending"
         );
-        if *refused > 0 {
-            let _ = write!(text, "; {refused} times the API server refused a creation");
+        if *postponed > 0 {
+            let _ = write!(
+                text,
+                "; {postponed} times the present manager could not make a creation"
+            );
         }
         if *dropped > 0 {
             let _ = write!(

@@ -169,7 +169,7 @@ impl Write {
 
     pub(super) fn key(&self) -> Key {
         let shape = match self.verb {
-            Verb::Generate => self.owner().or(self.prefix()).unwrap_or("").to_owned(),
+            Verb::Generate => self.owner_uid().or(self.prefix()).unwrap_or("").to_owned(),
             Verb::Merge | Verb::Strategic | Verb::JsonPatch => {
                 let mut names = Vec::new();
                 leaves(&self.body, "", &mut names);
@@ -187,11 +187,15 @@ impl Write {
     }
 
     /// UID of the controller in the owner references of a new object.
-    pub(super) fn owner(&self) -> Option<&str> {
+    pub(super) fn owner(&self) -> Option<&Value> {
         let owners = self.body.pointer("/metadata/ownerReferences")?.as_array()?;
         let is_controller = |owner: &&Value| owner["controller"] == Value::Bool(true);
-        let owner = owners.iter().find(is_controller).or(owners.first())?;
-        owner["uid"].as_str()
+        owners.iter().find(is_controller).or(owners.first())
+    }
+
+    /// The UID of that owner.
+    pub(super) fn owner_uid(&self) -> Option<&str> {
+        self.owner()?["uid"].as_str()
     }
 
     pub(super) fn prefix(&self) -> Option<&str> {

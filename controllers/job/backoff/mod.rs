@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
-use steersman_objects::{ObjectKey, Pod};
+use steersman_objects::{ObjectKey, Phase, Pod};
 use steersman_runtime::own_writes::Memory;
 
 /// The delay after the first failure. Upstream: `DefaultJobPodFailureBackOff`.
@@ -58,6 +58,21 @@ pub(super) fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Durat
     let delay = FIRST.saturating_mul(factor).min(LONGEST);
     let due = last.saturating_add(delay).unwrap_or(Timestamp::MAX);
     Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+/// The time until which a manager may wait before it replaces `failed` pods of a Job, of which `pods` still exist.
+/// `None` if the Job has no failed pod, or none whose end is known.
+///
+/// A manager that has counted a part of the failures waits for a shorter time.
+pub fn back_off_ends<'a>(
+    failed: u32,
+    pods: impl IntoIterator<Item = &'a Pod>,
+) -> Option<Timestamp> {
+    let ended = pods.into_iter().filter(|pod| pod.phase == Phase::Failed);
+    let ends: Vec<Timestamp> = ended.map(finished_at).collect();
+    let last = ends.iter().max().copied()?;
+    let failures = failed.max(u32::try_from(ends.len()).unwrap_or(u32::MAX));
+    last.checked_add(remaining(failures, last, last)).ok()
 }
 
 /// The time at which the pod ended: its last container, else the loss of readiness, else the start

@@ -250,6 +250,33 @@ fn get_remaining_backoff_time_per_index() {
 }
 
 #[test]
+fn the_longest_wait_counts_all_failures() {
+    let failed = |at: &str| {
+        let ended = json!({"name": "c", "state": {"terminated": {"finishedAt": at}}});
+        pod(json!({"status": {"phase": "Failed", "containerStatuses": [ended]}}))
+    };
+    let running = pod(json!({"status": {"phase": "Running"}}));
+    // (case, failures in the status, pods, seconds after now)
+    let cases = [
+        ("no failed pod", 0, vec![running.clone()], None),
+        ("the failed pods are gone", 2, vec![running], None),
+        ("not counted yet", 0, vec![failed("@-3")], Some(7)),
+        ("one pod of three is left", 3, vec![failed("@-3")], Some(37)),
+        (
+            "the last end counts",
+            2,
+            vec![failed("@-3"), failed("@-1")],
+            Some(19),
+        ),
+    ];
+    for (why, count, pods, expected) in cases {
+        let expected = expected.map(|after| now() + jiff::SignedDuration::from_secs(after));
+        let pods = pods.iter().map(|pod| &*pod.pod);
+        assert_eq!(back_off_ends(count, pods), expected, "{why}");
+    }
+}
+
+#[test]
 fn records_without_failures_take_no_memory() {
     let records = Backoffs::default();
     let key = ObjectKey::new("default", &job("web").build().meta.name);

@@ -90,7 +90,7 @@ fn outcome(fields: Fields) -> Outcome {
 
 /// Whether `item` is a child as `write` would create it: of the same owner, or with the same prefix.
 fn is_child(write: &Write, item: &Value) -> bool {
-    let Some(owner) = write.owner() else {
+    let Some(owner) = write.owner_uid() else {
         return item["metadata"]["generateName"].as_str() == write.prefix();
     };
     let owners = item["metadata"]["ownerReferences"].as_array();

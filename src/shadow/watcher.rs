@@ -1,0 +1,172 @@
+//! Compares the held-back writes with the live objects, and prints those that differ.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use steersman_client::ApiClient;
+use steersman_options::duration::GoDuration;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::ShadowError;
+use super::compare::Live;
+use super::ledger::{Difference, Ledger};
+use super::look;
+use super::postpone::{self, Witnesses};
+use super::present::Present;
+use super::report::{self, Summary};
+use super::write::Write;
+use crate::beside::Output;
+use crate::health::Progress;
+
+/// The interval of checks for due look-ups, the most look-ups in one, and those at the same time.
+const TICK: Duration = Duration::from_millis(500);
+const AT_ONCE: usize = 16;
+const EACH_TICK: usize = 200;
+/// The interval of look-ups of the present manager's Lease.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Looks up live objects, and prints differences.
+pub(super) struct Watcher {
+    client: ApiClient,
+    present: Present,
+    ledger: Arc<Mutex<Ledger>>,
+    output: Output,
+    differences: u64,
+    /// Whether the controllers have ever run.
+    pub(super) has_started: bool,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        client: ApiClient,
+        present: Present,
+        ledger: Arc<Mutex<Ledger>>,
+        output: Output,
+    ) -> Self {
+        Self {
+            client,
+            present,
+            ledger,
+            output,
+            differences: 0,
+            has_started: false,
+        }
+    }
+
+    /// Compares until the present manager has a new leader.
+    pub(super) async fn watch(&mut self, progress: &Progress) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lease_due = Instant::now();
+        let mut is_announced = self.has_started;
+        loop {
+            let now = ticks.tick().await;
+            if !is_announced && progress.is_working() {
+                is_announced = true;
+                complain!("The controllers run. Their writes are held back.");
+            }
+            if now >= lease_due {
+                lease_due = now + LEASE;
+                if self.has_new_leader().await {
+                    self.ledger.lock().restart();
+                    return;
+                }
+            }
+            self.look_up_due().await;
+        }
+    }
+
+    async fn has_new_leader(&mut self) -> bool {
+        let lease = look::look(&self.client, &self.present.lease).await;
+        lease.is_some_and(|lease| self.present.is_new_leader(&lease))
+    }
+
+    async fn look_up_due(&mut self) {
+        let due = self.ledger.lock().due(Instant::now(), EACH_TICK);
+        let client = &self.client;
+        let look_ups = due.into_iter().map(async |(key, path)| {
+            let live = look::look(client, &path).await;
+            (key, live)
+        });
+        let found: Vec<_> = stream::iter(look_ups)
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        for (key, live) in found {
+            let Some(live) = live else { continue };
+            let difference = self.ledger.lock().looked_up(Instant::now(), &key, &live);
+            let Some(difference) = difference else {
+                continue;
+            };
+            if self.is_impossible(&difference.write).await {
+                self.ledger.lock().postponed(&key);
+            } else {
+                self.ledger.lock().reported(&key);
+                self.print(&difference);
+            }
+        }
+    }
+
+    /// Whether the present manager cannot make this creation now.
+    async fn is_impossible(&self, write: &Write) -> bool {
+        let Some(witnesses) = Witnesses::of(write) else {
+            return false;
+        };
+        let namespace = look::look(&self.client, &witnesses.namespace).await;
+        if namespace.is_some_and(|namespace| postpone::is_terminating(&namespace)) {
+            return true;
+        }
+        let now = Timestamp::now();
+        let events = self.look_at(witnesses.events.as_deref()).await;
+        if events.is_some_and(|events| postpone::tells_refusal(&events, now)) {
+            return true;
+        }
+        let Some(owner) = self.look_at(witnesses.owner.as_deref()).await else {
+            return false;
+        };
+        if postpone::is_in_foreground_deletion(&owner) {
+            return true;
+        }
+        let pods = self.look_at(witnesses.pods.as_deref()).await;
+        pods.is_some_and(|pods| postpone::may_back_off(&owner, &pods, now))
+    }
+
+    async fn look_at(&self, path: Option<&str>) -> Option<Live> {
+        look::look(&self.client, path?).await
+    }
+
+    fn print(&mut self, difference: &Difference) {
+        self.differences += 1;
+        match self.output {
+            Output::Text => say!("{}", report::text(difference)),
+            Output::Json => say!("{}", report::json(difference)),
+        }
+    }
+
+    /// Prints the summary, and returns the number of differences.
+    pub(super) fn finish(&self, time: Duration) -> Result<u64, ShadowError> {
+        if !self.has_started && self.differences == 0 {
+            return Err(ShadowError::NotStarted(GoDuration::from(
+                Duration::from_secs(time.as_secs()),
+            )));
+        }
+        let ledger = self.ledger.lock();
+        let summary = Summary {
+            seconds: time.as_secs(),
+            held: ledger.held,
+            settled: ledger.settled,
+            pending: ledger.pending(Instant::now()),
+            dropped: ledger.dropped,
+            postponed: ledger.postponed,
+            differences: self.differences,
+        };
+        match self.output {
+            Output::Text => say!("{}", summary.text()),
+            Output::Json => say!("{}", summary.json()),
+        }
+        Ok(self.differences)
+    }
+}

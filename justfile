@@ -47,6 +47,11 @@ soak *arguments:
     cargo build --profile dist
     "${PYTHON:-.venv/bin/python}" scripts/soak.py "$@"
 
+# Searches for faults for five hours, and adds the numbers to docs/proof/index.html.
+nightly *arguments:
+    cargo build --profile dist
+    scripts/nightly.py "$@"
+
 # Attacks the HTTPS port of a dist build with hostile certificates, frames and connections.
 attack *arguments:
     cargo build --profile dist

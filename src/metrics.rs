@@ -139,7 +139,7 @@ mod tests {
     use crate::exposition;
 
     fn features() -> Features {
-        Features::new(&Options::default(), Release::NEWEST).unwrap()
+        Features::new(&Options::default(), Release::DEFAULT).unwrap()
     }
 
     #[tokio::test]

@@ -342,7 +342,7 @@ mod tests {
         }
         Zpages::new(
             &options,
-            &Features::new(&options, Release::NEWEST).unwrap(),
+            &Features::new(&options, Release::DEFAULT).unwrap(),
             Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()),
         )
     }

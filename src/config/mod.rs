@@ -219,6 +219,7 @@ pub fn join_errors(errors: &[ConfigError]) -> String {
 const POSITIVE: &[&str] = &[
     "concurrent-cron-job-syncs",
     "concurrent-daemonset-syncs",
+    "concurrent-disruption-syncs",
     "concurrent-ephemeralvolume-syncs",
     "concurrent-horizontal-pod-autoscaler-syncs",
     "concurrent-job-syncs",
@@ -248,11 +249,13 @@ const BOUNDED: &[(&str, i64, &str)] = &[
 impl Config {
     /// Checks `options` against `registry`. Reports all errors at once.
     ///
-    /// Without `--emulated-version`, the release is the newest one that accepts the feature gates.
-    /// The manager changes it to that of the API server.
+    /// Without `--emulated-version`, the release is [`Release::DEFAULT`], else the newest one that accepts the
+    /// feature gates. The manager changes it to that of the API server.
     pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
         let accepts = |release: &Release| Features::new(&options, *release).is_ok();
-        let release = Release::known().find(accepts).unwrap_or(Release::NEWEST);
+        let release = Release::preferred()
+            .find(accepts)
+            .unwrap_or(Release::DEFAULT);
         Self::at(release, options, registry)
     }
 

@@ -169,11 +169,19 @@ impl Features {
         })
     }
 
-    /// Whether the gate called `name` is on. A gate that the emulated release lacks is off.
+    /// Whether the gate called `name` is on. A gate that is newer than the emulated release is off. One that was
+    /// removed before has its last default for ever.
     pub(crate) fn is_on(&self, name: &str) -> bool {
-        let gate = self.known_gate(name);
-        let spec = gate.and_then(|gate| gate.at(self.releases.emulated));
-        spec.is_some_and(|spec| self.state(name, spec))
+        let release = self.releases.emulated;
+        let gate = Gate::find(name);
+        let spec = gate.and_then(|gate| Some((gate, gate.at(release)?)));
+        spec.is_some_and(|(gate, spec)| {
+            if gate.is_removed_in(release) {
+                spec.default
+            } else {
+                self.state(name, spec)
+            }
+        })
     }
 
     /// The release that the manager equals.
@@ -244,12 +252,12 @@ impl Features {
 
 /// The lines about feature gates in `--help`: alpha and beta gates only, as upstream.
 pub(crate) fn help() -> impl Iterator<Item = String> {
-    let newest = Release::NEWEST;
+    let shown = Release::DEFAULT;
     let gates = Gate::all().iter();
-    let known = gates.filter(move |gate| !gate.is_removed_in(newest));
+    let known = gates.filter(move |gate| !gate.is_removed_in(shown));
     known.filter_map(move |gate| {
         let spec = gate
-            .at(newest)
+            .at(shown)
             .filter(|spec| matches!(spec.stage, Stage::Alpha | Stage::Beta))?;
         Some(format!(
             "{}:{}=true|false ({} - default={})",
@@ -360,7 +368,7 @@ mod tests {
         let mut options = Options::default();
         options.set("feature-gates", gates).unwrap();
         options.set("emulated-version", emulated).unwrap();
-        Features::new(&options, Release::NEWEST).map_err(|errors| {
+        Features::new(&options, Release::DEFAULT).map_err(|errors| {
             errors
                 .iter()
                 .map(ToString::to_string)
@@ -424,7 +432,10 @@ mod tests {
             ("", "", "NoSuchGate", false),
             ("JobManagedBy=false", "1.34", "JobManagedBy", false),
             ("PodIndexLabel=true", "1.34", "PodIndexLabel", true),
-            ("", "1.35", "PodIndexLabel", false),
+            ("", "1.35", "PodIndexLabel", true),
+            ("", "1.37", "JobPodReplacementPolicy", true),
+            ("", "1.37", "GangScheduling", false),
+            ("", "1.37", "MaxUnavailableStatefulSet", true),
         ];
         for (gates, emulated, gate, state) in cases {
             assert_eq!(
@@ -518,8 +529,9 @@ mod tests {
     fn controllers_read_the_values_that_were_set() {
         for gate in of_controllers::ALL {
             let known = Gate::find(gate.name).unwrap();
-            let spec = known.at(Release::NEWEST).unwrap();
-            assert_eq!(spec.default, gate.default, "{}", gate.name);
+            let spec = known.at(Release::DEFAULT);
+            let default = spec.is_some_and(|spec| spec.default);
+            assert_eq!(default, gate.default, "{}", gate.name);
             let of_gate = effect(gate.name);
             assert!(
                 matches!(of_gate, Some(Effect::Acts | Effect::Partly(_))),

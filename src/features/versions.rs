@@ -133,18 +133,19 @@ mod tests {
         let cases = [
             ("", "", "1.36 1.35"),
             ("1.35", "", "1.35 1.34"),
+            ("1.37", "", "1.37 1.36"),
             ("kube=v1.33", "", "1.33 1.33"),
             ("1.35.0", "kube=1.33", "1.35 1.33"),
             ("", "1.36", "1.36 1.36"),
             (
                 "1.32",
                 "",
-                "[emulation version 1.32 is not between [1.33, 1.36.0], minCompatibilityVersion version 1.33 is not between [1.33, 1.32]]",
+                "[emulation version 1.32 is not between [1.33, 1.37.0], minCompatibilityVersion version 1.33 is not between [1.33, 1.32]]",
             ),
             (
-                "1.37",
+                "1.38",
                 "1.34",
-                "emulation version 1.37 is not between [1.33, 1.36.0]",
+                "emulation version 1.38 is not between [1.33, 1.37.0]",
             ),
             (
                 "1.35",
@@ -172,7 +173,7 @@ mod tests {
             ),
         ];
         for (emulated, oldest, expected) in cases {
-            let found = match Releases::new(&list(emulated), &list(oldest), Release::NEWEST) {
+            let found = match Releases::new(&list(emulated), &list(oldest), Release::DEFAULT) {
                 Ok(releases) => format!("{} {}", releases.emulated, releases.oldest_compatible),
                 Err(errors) if errors.len() == 1 => errors[0].to_string(),
                 Err(errors) => format!(

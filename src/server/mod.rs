@@ -500,7 +500,7 @@ mod tests {
         let slis = Registry::new();
         let metrics = Registry::new();
         let options = Options::default();
-        let features = Features::new(&options, Release::NEWEST).unwrap();
+        let features = Features::new(&options, Release::DEFAULT).unwrap();
         crate::metrics::register(&metrics, &features).unwrap();
         Endpoints {
             health: HealthChecks::new(&slis, &metrics, 7, false).unwrap(),

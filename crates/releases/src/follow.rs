@@ -149,7 +149,7 @@ mod tests {
                 &[60],
                 &[35],
             ),
-            ("newer than known", 36, &[(0, &[40])], &[0], &[36]),
+            ("newer than known", 37, &[(0, &[40])], &[0], &[37]),
             ("older than known", 36, &[(0, &[20])], &[0], &[33]),
         ];
         for (why, start, looks, minutes, expected) in cases {

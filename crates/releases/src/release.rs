@@ -13,7 +13,10 @@ impl Release {
     /// The oldest release that Steersman can equal.
     pub const OLDEST: Self = Self::of_minor(33);
     /// The newest release that Steersman can equal.
-    pub const NEWEST: Self = Self::of_minor(36);
+    pub const NEWEST: Self = Self::of_minor(37);
+    /// The release that was held against a real control plane, and whose flags and texts all releases have.
+    /// It counts while no API server has told its version.
+    pub const DEFAULT: Self = Self::of_minor(36);
 
     /// The release `<major>.<minor>`.
     pub const fn new(major: u64, minor: u64) -> Self {
@@ -50,6 +53,44 @@ impl Release {
         self < Self::of_minor(35)
     }
 
+    /// Whether a new autoscaler is synced at once, rather than after one period. Since kubernetes#138294.
+    pub fn syncs_new_autoscalers_at_once(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
+    /// Whether the update of a StatefulSet with strategy `OnDelete` is complete once all pods are new and ready. Since
+    /// kubernetes#136833.
+    pub fn completes_updates_by_users(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
+    /// The names of the metrics of created and of existing ResourceClaims. Changed by kubernetes#138542.
+    pub fn claim_metrics(self) -> [&'static str; 2] {
+        if self < Self::of_minor(37) {
+            [
+                "resourceclaim_controller_creates_total",
+                "resourceclaim_controller_resource_claims",
+            ]
+        } else {
+            [
+                "dynamic_resource_allocation_resourceclaim_creates_total",
+                "dynamic_resource_allocation_resource_claims",
+            ]
+        }
+    }
+
+    /// Whether the error about autoscalers of the same pods names two of them, rather than all. Since
+    /// kubernetes#138651.
+    pub fn names_two_ambiguous_autoscalers(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
+    /// Whether a rolling update of a parallel StatefulSet with `maxUnavailable` replaces outdated pods beyond that
+    /// limit if they are unavailable anyway. Since kubernetes#137666.
+    pub fn replaces_unavailable_pods_of_parallel_sets(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// The nearest release that Steersman can equal.
     #[must_use]
     pub fn nearest_known(self) -> Self {
@@ -61,6 +102,12 @@ impl Release {
         (Self::OLDEST.minor..=Self::NEWEST.minor)
             .rev()
             .map(Self::of_minor)
+    }
+
+    /// The same with [`DEFAULT`](Self::DEFAULT) first.
+    pub fn preferred() -> impl Iterator<Item = Self> {
+        let others = Self::known().filter(|release| *release != Self::DEFAULT);
+        std::iter::once(Self::DEFAULT).chain(others)
     }
 
     /// The release in a version such as `v1.36.2-gke.1`, or in the numbers `1` and `36+`.
@@ -121,5 +168,7 @@ mod tests {
             assert_eq!(release.nearest_known(), expected, "{release}");
         }
         assert!(Release::known().is_sorted_by(|a, b| a > b));
+        let preferred: Vec<u64> = Release::preferred().map(Release::minor).collect();
+        assert_eq!(preferred, [36, 37, 35, 34, 33]);
     }
 }

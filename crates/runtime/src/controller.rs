@@ -305,7 +305,7 @@ impl ControllerContext {
             event_gate: None,
             term_start_rv: 0,
             features: FeatureGates::default(),
-            release: Release::NEWEST,
+            release: Release::DEFAULT,
             credentials: ClusterCredentials::default(),
             shared,
         }

@@ -19,6 +19,12 @@ pub(super) struct Config {
     pub(super) readiness: Readiness,
     /// Gate `HPAConfigurableTolerance`.
     pub(super) has_own_tolerances: bool,
+    /// Whether a new autoscaler is synced at once. Older releases wait for one period.
+    pub(super) syncs_new_ones_at_once: bool,
+    /// Whether the error about several autoscalers of one target names two of them. Older releases name all.
+    pub(super) names_two_autoscalers: bool,
+    /// Gate `HPAGeneration`.
+    pub(super) has_generations: bool,
     /// Gate `HPAScaleToZero`.
     pub(super) scales_to_zero: bool,
     /// Gate `PodLevelResources`.
@@ -64,6 +70,9 @@ impl Config {
                 initial_delay: time("initial-readiness-delay"),
             },
             has_own_tolerances: ctx.features.is_on(features::HPA_CONFIGURABLE_TOLERANCE),
+            syncs_new_ones_at_once: ctx.release.syncs_new_autoscalers_at_once(),
+            names_two_autoscalers: ctx.release.names_two_ambiguous_autoscalers(),
+            has_generations: ctx.features.is_on(features::HPA_GENERATION),
             scales_to_zero: ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
             has_pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
         })

@@ -73,8 +73,12 @@ pub(super) enum ComputeError {
     #[error("selector is required")]
     NoSelector(#[source] Decision),
     /// Several autoscalers select the pods of the target.
-    #[error("pods by selector {selector} are controlled by multiple HPAs: [{autoscalers}]")]
+    #[error("pods by selector {selector} are controlled by {relation} [{autoscalers}]{end}")]
     Ambiguous {
+        /// The words before the autoscalers.
+        relation: &'static str,
+        /// The words after them.
+        end: &'static str,
         /// The selector.
         selector: String,
         /// Namespaces and names.
@@ -109,9 +113,17 @@ impl ComputeError {
         Self::NoSelector(SELECTOR)
     }
 
-    /// The error for `autoscalers`, which all select pods under `selector`.
-    pub(super) fn ambiguous(selector: String, autoscalers: String) -> Self {
+    /// The error for `autoscalers`, which all select pods under `selector`, and which are two of many if
+    /// `are_examples`.
+    pub(super) fn ambiguous(selector: String, autoscalers: String, are_examples: bool) -> Self {
+        let (relation, end) = if are_examples {
+            ("more than one HPA (e.g.", ")")
+        } else {
+            ("multiple HPAs:", "")
+        };
         Self::Ambiguous {
+            relation,
+            end,
             selector,
             autoscalers,
             decision: SELECTOR,

@@ -114,7 +114,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         queue,
         Arc::clone(&selectors),
         metrics.autoscalers.clone(),
-        period,
+        &config,
     );
     let memory = Arc::clone(&histories);
     let known = autoscalers.store();

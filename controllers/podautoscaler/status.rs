@@ -103,14 +103,15 @@ pub(super) fn set_scaled_to_zero(
     set(status, SCALED_TO_ZERO, is_true, reason, message, now);
 }
 
-/// Replaces sizes and metrics. As upstream, `observedGeneration` is dropped.
+/// Replaces sizes and metrics. As upstream, `observedGeneration` is dropped without the gate `HPAGeneration`.
 pub(super) fn replace(
     status: &mut AutoscalerStatus,
     current: i32,
     desired: i32,
     metrics: Option<Vec<Value>>,
+    generation: Option<i64>,
 ) {
-    status.observed_generation = None;
+    status.observed_generation = generation;
     status.current_replicas = current;
     status.desired_replicas = desired;
     status.current_metrics = metrics;
@@ -233,7 +234,7 @@ mod tests {
         let mut observed = with(None);
         observed.observed_generation = Some(1);
         assert!(!is_equal(&with(None), &observed));
-        replace(&mut observed, 0, 0, None);
+        replace(&mut observed, 0, 0, None, None);
         assert!(is_equal(&with(None), &observed));
     }
 }

@@ -226,7 +226,7 @@ impl Reconciler {
         } else {
             tracing::debug!(desired, "size stays");
         }
-        status::replace(&mut pass.status, current, desired, metrics);
+        self.replace_status(pass, current, desired, metrics);
         if desired != current {
             status::resized(&mut pass.status, now);
         }
@@ -318,6 +318,18 @@ impl Reconciler {
         })
     }
 
+    fn replace_status(
+        &self,
+        pass: &mut Pass<'_>,
+        current: i32,
+        desired: i32,
+        metrics: Option<Vec<Value>>,
+    ) {
+        let generation = pass.hpa.meta.generation;
+        let observed = self.config.has_generations.then_some(generation);
+        status::replace(&mut pass.status, current, desired, metrics, observed);
+    }
+
     /// An error if no pods can be selected, or if another autoscaler selects them too.
     fn check_selector(&self, pass: &mut Pass<'_>, scale: &Scale) -> Result<(), ComputeError> {
         let selector = &scale.selector;
@@ -334,8 +346,14 @@ impl Reconciler {
         if selecting.len() <= 1 {
             return Ok(());
         }
-        let names: Vec<String> = selecting.iter().map(ToString::to_string).collect();
-        let error = ComputeError::ambiguous(selector.to_string(), names.join(" "));
+        let are_examples = self.config.names_two_autoscalers;
+        let shown = if are_examples { 2 } else { selecting.len() };
+        let names: Vec<String> = selecting
+            .iter()
+            .take(shown)
+            .map(ToString::to_string)
+            .collect();
+        let error = ComputeError::ambiguous(selector.to_string(), names.join(" "), are_examples);
         self.warn(pass, "AmbiguousSelector", &error);
         let message = error.to_string();
         pass.set(status::SCALING_ACTIVE, false, "AmbiguousSelector", message);
@@ -449,7 +467,7 @@ impl Reconciler {
                 format!("the HPA controller was unable to update the target scale: {source}");
             pass.set(status::ABLE_TO_SCALE, false, "FailedUpdateScale", message);
             let before = hpa.status.desired_replicas;
-            status::replace(&mut pass.status, current, before, metrics.clone());
+            self.replace_status(pass, current, before, metrics.clone());
             self.write_after_failure(pass).await;
             return Err(SyncError::Rescale { reference, source });
         }
@@ -499,7 +517,7 @@ impl Reconciler {
         metrics: Option<Vec<Value>>,
     ) -> SyncError {
         let before = pass.hpa.status.desired_replicas;
-        status::replace(&mut pass.status, current, before, metrics);
+        self.replace_status(pass, current, before, metrics);
         self.write_after_failure(pass).await;
         self.warn(pass, "FailedComputeMetricsReplicas", &source);
         SyncError::Compute {

@@ -525,6 +525,12 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     let found = autoscaled(&world, 1, exact, requesting("200m")).await;
                     (found, json!(2), json!(1))
                 }
+                features::HPA_GENERATION => {
+                    autoscaled(&world, 1, Value::Null, requesting("200m")).await;
+                    let found = world.find("horizontalpodautoscalers", "scaled").unwrap();
+                    let observed = found["status"]["observedGeneration"].clone();
+                    (observed, json!(0), Value::Null)
+                }
                 features::HPA_SCALE_TO_ZERO => {
                     let found = autoscaled(&world, 0, Value::Null, requesting("200m")).await;
                     (found, json!(1), json!(0))

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{self, Matcher};
-use steersman_options::features::FeatureGates;
+use steersman_options::features::{self, FeatureGates};
+use steersman_releases::Release;
+use tokio::time::Instant;
 
 use crate::podautoscaler::DESCRIPTOR;
 use crate::testing::NAMESPACE;
@@ -536,5 +538,37 @@ async fn a_period_that_is_not_positive_ends_the_start() {
         let error = (DESCRIPTOR.init)(&context).err().unwrap();
         let expected = format!("{flag} must be greater than 0, but got {shown}");
         assert!(error.to_string().ends_with(&expected), "{error}");
+    }
+}
+
+/// Releases from 1.37 on sync a new autoscaler at once, and tell the generation that the status is about. Older ones
+/// wait for one period.
+#[tokio::test(start_paused = true)]
+async fn a_new_autoscaler_is_synced_at_once_since_1_37() {
+    for (minor, seconds, observed) in [(36, 15, Value::Null), (37, 0, json!(0))] {
+        let mut world = World::bare().await;
+        world.cluster.serve_metrics();
+        world
+            .restart_with(&[DESCRIPTOR], |mut context| {
+                let is_on = |name: &str| {
+                    let known = features::ALL.iter().find(|gate| gate.name == name);
+                    known.is_some_and(|gate| gate.default)
+                        || (minor == 37 && name == features::HPA_GENERATION.name)
+                };
+                context.features = FeatureGates::new(is_on);
+                context.release = Release::of_minor(minor);
+                context
+            })
+            .await;
+        world.create(workload("ReplicaSet", 2, "0")).await;
+        for name in ["a", "b"] {
+            add_pod(&world, name, "400m").await;
+        }
+        let began = Instant::now();
+        world.create(autoscaler("ReplicaSet", cpu(80))).await;
+        until_condition(&world, "ScalingActive", ("True", "ValidMetricFound")).await;
+        assert_eq!(began.elapsed().as_secs(), seconds, "1.{minor}");
+        let status = &found(&world)["status"];
+        assert_eq!(status["observedGeneration"], observed, "1.{minor}");
     }
 }

@@ -48,6 +48,9 @@ pub const DRA_PRIORITIZED_LIST: Gate = Gate::on("DRAPrioritizedList");
 pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceClaims");
 /// `spec.behavior` of a HorizontalPodAutoscaler may set tolerances.
 pub const HPA_CONFIGURABLE_TOLERANCE: Gate = Gate::on("HPAConfigurableTolerance");
+/// A change of the spec of a HorizontalPodAutoscaler has its effect at once, and the status tells the generation
+/// that it is about. Releases before 1.37 lack it.
+pub const HPA_GENERATION: Gate = Gate::off("HPAGeneration");
 /// A HorizontalPodAutoscaler with `minReplicas: 0` scales its target to zero and back.
 pub const HPA_SCALE_TO_ZERO: Gate = Gate::off("HPAScaleToZero");
 /// Quotas count the resources in the status of resized pods.
@@ -84,13 +87,14 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 20] = [
+pub const ALL: [Gate; 21] = [
     DRA_ADMIN_ACCESS,
     DRA_EXTENDED_RESOURCE,
     DRA_PRIORITIZED_LIST,
     DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
     HPA_CONFIGURABLE_TOLERANCE,
+    HPA_GENERATION,
     HPA_SCALE_TO_ZERO,
     IN_PLACE_POD_VERTICAL_SCALING,
     JOB_MANAGED_BY,

@@ -145,6 +145,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         metrics,
         features: ctx.features.clone(),
+        release: ctx.release,
     };
     let workers = ctx.options.workers("concurrent-statefulset-syncs");
     Ok(keyed.boxed(workers, syncer))

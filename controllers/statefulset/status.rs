@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use steersman_helpers::history::REVISION_LABEL;
 use steersman_objects::{Phase, Pod, StatefulSet, StatefulSetStatus, UpdateStrategy};
+use steersman_releases::Release;
 use steersman_values::intern::Sym;
 
 /// The name of the revision from which `pod` was made; empty without the label.
@@ -61,19 +62,21 @@ pub(super) fn count_deleted(status: &mut StatefulSetStatus, deleted: usize) {
     status.current_replicas = status.current_replicas.saturating_sub(deleted).max(0);
 }
 
-/// Ends the roll-out if all pods are ready and have the update revision.
-pub(super) fn complete(set: &StatefulSet, status: &mut StatefulSetStatus) {
+/// Ends the roll-out if all pods are ready and have the update revision. Up to 1.36, sets with another strategy
+/// keep their current revision.
+pub(super) fn complete(set: &StatefulSet, status: &mut StatefulSetStatus, release: Release) {
     let is_rolling = matches!(
         set.spec.update_strategy,
         UpdateStrategy::RollingUpdate { .. }
     );
+    let may_complete = is_rolling || release.completes_updates_by_users();
     let wanted = set.spec.replicas;
     let counters = [
         status.replicas,
         status.ready_replicas,
         status.updated_replicas,
     ];
-    if is_rolling && counters == [wanted; 3] {
+    if may_complete && counters == [wanted; 3] {
         status.current_replicas = status.updated_replicas;
         status.current_revision.clone_from(&status.update_revision);
     }
@@ -222,9 +225,30 @@ mod tests {
                 update_revision: "web-2".to_owned(),
                 ..StatefulSetStatus::default()
             };
-            complete(&set, &mut status);
+            complete(&set, &mut status, Release::DEFAULT);
             let is_complete = (status.current_replicas, &*status.current_revision) == (3, "web-2");
             assert_eq!(is_complete, expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn newer_releases_complete_an_update_by_the_user() {
+        // (minor release, current revision)
+        for (minor, expected) in [(36, "web-1"), (37, "web-2")] {
+            let set = stateful_set("web")
+                .replicas(1)
+                .update_strategy(json!({"type": "OnDelete"}))
+                .build();
+            let mut status = StatefulSetStatus {
+                replicas: 1,
+                ready_replicas: 1,
+                updated_replicas: 1,
+                current_revision: "web-1".to_owned(),
+                update_revision: "web-2".to_owned(),
+                ..StatefulSetStatus::default()
+            };
+            complete(&set, &mut status, Release::of_minor(minor));
+            assert_eq!(status.current_revision, expected, "1.{minor}");
         }
     }
 

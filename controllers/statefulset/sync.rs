@@ -20,6 +20,7 @@ use steersman_objects::{
     StatefulSetStatus, UpdateStrategy, next_availability_check,
 };
 use steersman_options::features::{self, FeatureGates};
+use steersman_releases::Release;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::own_writes::WritesTo;
@@ -34,7 +35,7 @@ use super::error::{PodError, SyncError};
 use super::identity::{self, is_member};
 use super::metrics::StatefulSetMetrics;
 use super::new_leader::CurrentCheck;
-use super::plan::{Action, Plan, Turn};
+use super::plan::{Action, Limit, Plan, Turn};
 use super::retention::PodIdentity;
 use super::revisions::{self, Found, KnownEqual};
 use super::slots::{Side, Slots};
@@ -62,6 +63,7 @@ pub(super) struct StatefulSetController {
     pub(super) clock: Clock,
     pub(super) metrics: StatefulSetMetrics,
     pub(super) features: FeatureGates,
+    pub(super) release: Release,
 }
 
 impl ObjectSyncer for StatefulSetController {
@@ -355,7 +357,7 @@ impl Work<'_> {
             status::compute(set, &names, slots.pods(), self.now)
         };
         status::count_deleted(&mut status, deleted);
-        status::complete(set, &mut status);
+        status::complete(set, &mut status, controller.release);
         let error = self.write_status(&status).await.err();
         if let (Some(_), Some(error)) = (&failure, &error)
             && !error.is_fenced()
@@ -387,8 +389,15 @@ impl Work<'_> {
             let count = plan.unavailable();
             self.controller.metrics.set_unavailable(plan.set, count);
         }
+        let limit = max_unavailable.map(|max_unavailable| Limit {
+            max_unavailable,
+            spares_unavailable: self
+                .controller
+                .release
+                .replaces_unavailable_pods_of_parallel_sets(),
+        });
         let mut deleted = 0;
-        for pod in plan.outdated(max_unavailable) {
+        for pod in plan.outdated(limit) {
             tracing::debug!(
                 pod = &*pod.meta.name,
                 "Pod of StatefulSet is terminating for update"

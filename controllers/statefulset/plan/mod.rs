@@ -68,6 +68,16 @@ impl Turn {
     }
 }
 
+/// The limit of unavailable pods of a rolling update, with the gate `MaxUnavailableStatefulSet`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    /// The value of `maxUnavailable`.
+    pub(super) max_unavailable: i64,
+    /// Whether a parallel set replaces unavailable pods beyond the limit. Before 1.37, such pods could hold a
+    /// rolling update for ever.
+    pub(super) spares_unavailable: bool,
+}
+
 /// The state that the decisions of one sync are about.
 pub(super) struct Plan<'a> {
     pub(super) set: &'a StatefulSet,
@@ -150,8 +160,8 @@ impl Plan<'_> {
     }
 
     /// The pods that a rolling update deletes now, highest ordinal first. Their successors have the
-    /// update revision. `max_unavailable` is `None` while that gate is off.
-    pub(super) fn outdated(&self, max_unavailable: Option<i64>) -> Vec<Arc<Pod>> {
+    /// update revision. `limit` is `None` while its gate is off.
+    pub(super) fn outdated(&self, limit: Option<Limit>) -> Vec<Arc<Pod>> {
         let partition = match &self.set.spec.update_strategy {
             UpdateStrategy::OnDelete => return Vec::new(),
             UpdateStrategy::RollingUpdate { partition, .. }
@@ -159,7 +169,7 @@ impl Plan<'_> {
         };
         let is_outdated =
             |pod: &Pod| revision(pod) != self.update_revision && !pod.meta.is_terminating();
-        let Some(max_unavailable) = max_unavailable else {
+        let Some(limit) = limit else {
             for slot in self.slots.down_to(partition) {
                 if let Some(pod) = slot.pod().filter(|pod| is_outdated(pod)) {
                     return vec![Arc::clone(pod)];
@@ -170,17 +180,23 @@ impl Plan<'_> {
             }
             return Vec::new();
         };
-        let budget = max_unavailable - self.unavailable();
+        let budget = limit.max_unavailable - self.unavailable();
+        let budget = usize::try_from(budget).unwrap_or(0);
         // Only slots with pods count, and an absurd number of slots must not be searched.
         let mut pods: Vec<_> = self.slots.occupied().collect();
         pods.reverse();
         let first = i64::from(self.set.spec.start_ordinal) + i64::from(partition);
-        pods.into_iter()
-            .filter(|pod| ordinal(&pod.meta.name).is_some_and(|n| n >= first))
-            .filter(|pod| is_outdated(pod))
-            .take(usize::try_from(budget).unwrap_or(0))
-            .cloned()
-            .collect()
+        pods.retain(|pod| ordinal(&pod.meta.name).is_some_and(|n| n >= first) && is_outdated(pod));
+        let (available, unavailable): (Vec<_>, Vec<_>) =
+            if self.is_ordered() || !limit.spares_unavailable {
+                (pods, Vec::new())
+            } else {
+                pods.into_iter().partition(|pod| self.is_available(pod))
+            };
+        let chosen = unavailable
+            .into_iter()
+            .chain(available.into_iter().take(budget));
+        chosen.cloned().collect()
     }
 
     /// The number of slots without an available pod.

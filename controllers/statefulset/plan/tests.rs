@@ -47,6 +47,19 @@ fn decided(
     claims: &[(String, Arc<PersistentVolumeClaim>)],
     max_unavailable: Option<i64>,
 ) -> Vec<String> {
+    let limit = max_unavailable.map(|max_unavailable| Limit {
+        max_unavailable,
+        spares_unavailable: false,
+    });
+    decided_with(set, pods, claims, limit)
+}
+
+fn decided_with(
+    set: &StatefulSetBuilder,
+    pods: Vec<PodBuilder>,
+    claims: &[(String, Arc<PersistentVolumeClaim>)],
+    limit: Option<Limit>,
+) -> Vec<String> {
     let set = set.clone().build();
     let pods: Vec<_> = pods.into_iter().map(|pod| Arc::new(pod.build())).collect();
     let slots = Slots::new(&set, &pods);
@@ -72,7 +85,7 @@ fn decided(
             return found;
         }
     }
-    let outdated = plan.outdated(max_unavailable);
+    let outdated = plan.outdated(limit);
     found.extend(
         outdated
             .iter()
@@ -574,4 +587,73 @@ fn a_stale_claim_blocks_the_creation() {
         ["create 0 Update"],
         "retained"
     );
+}
+
+/// Since 1.37. Before, the unavailable pods used the limit up, and nothing replaced them.
+#[test]
+fn parallel_sets_replace_unavailable_pods_beyond_the_limit() {
+    let available = |name: &str| of(name, "old").ready_since(0);
+    let unavailable = |name: &str| of(name, "old").not_ready();
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+    let parallel = parallel(3).update_strategy(strategy.clone());
+    let ordered = web(3).update_strategy(strategy);
+    let broken = || {
+        vec![
+            unavailable("web-0"),
+            unavailable("web-1"),
+            unavailable("web-2"),
+        ]
+    };
+    let mixed = || vec![unavailable("web-0"), available("web-1"), available("web-2")];
+    // (why, set, pods, limit, whether the release spares unavailable pods, actions)
+    let cases: [(
+        &str,
+        &StatefulSetBuilder,
+        Vec<PodBuilder>,
+        i64,
+        bool,
+        &[&str],
+    ); 6] = [
+        (
+            "all are broken",
+            &parallel,
+            broken(),
+            1,
+            true,
+            &["update web-2", "update web-1", "update web-0"],
+        ),
+        ("all are broken in 1.36", &parallel, broken(), 1, false, &[]),
+        (
+            "the limit is used up",
+            &parallel,
+            mixed(),
+            1,
+            true,
+            &["update web-0"],
+        ),
+        (
+            "the limit leaves room for one",
+            &parallel,
+            mixed(),
+            2,
+            true,
+            &["update web-0", "update web-2"],
+        ),
+        (
+            "two of three in 1.36",
+            &parallel,
+            mixed(),
+            2,
+            false,
+            &["update web-2"],
+        ),
+        ("an ordered set", &ordered, mixed(), 1, true, &[]),
+    ];
+    for (why, set, pods, max_unavailable, spares_unavailable, expected) in cases {
+        let limit = Limit {
+            max_unavailable,
+            spares_unavailable,
+        };
+        assert_eq!(decided_with(set, pods, &[], Some(limit)), expected, "{why}");
+    }
 }

@@ -6,6 +6,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 use steersman_objects::ResourceClaim;
+use steersman_releases::Release;
 use steersman_runtime::informer::Store;
 
 /// The counter of created claims. The registry counts the existing ones at each scrape.
@@ -15,18 +16,20 @@ pub(super) struct ClaimMetrics {
 }
 
 impl ClaimMetrics {
-    /// Registers both families. The second one counts the claims in `claims`.
+    /// Registers both families under the names of `release`. The second one counts the claims in `claims`.
     pub(super) fn register(
         registry: &Registry,
         claims: Store<ResourceClaim>,
+        release: Release,
     ) -> Result<Self, prometheus::Error> {
+        let [created, existing] = release.claim_metrics();
         let creations = Opts::new(
-            "resourceclaim_controller_creates_total",
+            created,
             "[ALPHA] Number of ResourceClaims creation requests, categorized by creation status and admin access",
         );
         let creations = IntCounterVec::new(creations, &["status", "admin_access"])?;
         registry.register(Box::new(creations.clone()))?;
-        registry.register(Box::new(ExistingClaims::over(claims)?))?;
+        registry.register(Box::new(ExistingClaims::over(claims, existing)?))?;
         Ok(Self { creations })
     }
 
@@ -46,9 +49,9 @@ struct ExistingClaims {
 }
 
 impl ExistingClaims {
-    fn over(claims: Store<ResourceClaim>) -> Result<Self, prometheus::Error> {
+    fn over(claims: Store<ResourceClaim>, name: &str) -> Result<Self, prometheus::Error> {
         let gauge = Opts::new(
-            "resourceclaim_controller_resource_claims",
+            name,
             "[ALPHA] Number of ResourceClaims, categorized by allocation status, admin access, and source. \
              Source can be 'resource_claim_template' (created from a template), \
              'extended_resource' (extended resources), or empty (manually created by a user).",

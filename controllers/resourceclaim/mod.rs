@@ -109,7 +109,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let pods = ctx.informers.shared::<Pod>();
     let claims = ctx.informers.shared::<ResourceClaim>();
     let templates = ctx.informers.shared::<ResourceClaimTemplate>();
-    let metrics = ClaimMetrics::register(&ctx.registry, claims.store());
+    let metrics = ClaimMetrics::register(&ctx.registry, claims.store(), ctx.release);
     let metrics = metrics.map_err(|source| InitError {
         controller: NAME,
         source: Box::new(source),

@@ -83,7 +83,7 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// Workers of each queue, as upstream.
+/// Workers of the other two queues, as upstream.
 const WORKERS: usize = 1;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -134,6 +134,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         queue,
         recheck,
         stale_queue,
+        workers: ctx.options.workers("concurrent-disruption-syncs"),
     }))
 }
 
@@ -144,6 +145,7 @@ struct DisruptionController {
     queue: WorkQueue<ObjectKey>,
     recheck: WorkQueue<ObjectKey>,
     stale_queue: WorkQueue<ObjectKey>,
+    workers: usize,
 }
 
 impl Controller for DisruptionController {
@@ -154,11 +156,12 @@ impl Controller for DisruptionController {
             queue,
             recheck,
             stale_queue,
+            workers,
         } = *self;
         let rechecks = Arc::new(Rechecks(queue.clone()));
         Box::pin(async move {
             tokio::join!(
-                run_workers(NAME, queue, WORKERS, budgets, stop.clone()),
+                run_workers(NAME, queue, workers, budgets, stop.clone()),
                 run_workers(NAME, recheck, WORKERS, rechecks, stop.clone()),
                 run_workers(NAME, stale_queue, WORKERS, conditions, stop),
             );

@@ -129,6 +129,9 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
     ("Device-taint-eviction-controller", &[
         flag("concurrent-device-taint-eviction-syncs", Int32, "8", Of("device-taint-eviction-controller"), "device taint eviction workers; >0"),
     ]),
+    ("Disruption-controller", &[
+        flag("concurrent-disruption-syncs", Int32, "1", Of("disruption-controller"), "workers of disruption budgets; >0. Upstream since 1.37"),
+    ]),
     ("Resourceclaim-controller", &[
         flag("concurrent-resourceclaim-syncs", Int32, "50", Of("resourceclaim-controller"), "resource claim workers; >0"),
     ]),

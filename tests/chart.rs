@@ -73,6 +73,10 @@ fn gates() -> BTreeMap<String, (String, bool)> {
 /// The text of `files/controllers.yaml`. Its values are JSON, which is a subset of YAML.
 fn controllers() -> String {
     let gates = gates();
+    let gate_json = |name: &str| {
+        let (stage, default) = &gates[name];
+        json!({"default": default, "name": name, "stage": stage})
+    };
     let mut text = "# The controllers and their RBAC rules, for the templates. scripts/chart.sh generates this file.\n".to_owned();
     let list = |text: &mut String, key: &str, rules: &[Rule]| {
         writeln!(
@@ -85,6 +89,10 @@ fn controllers() -> String {
             let mut line = serde_json::to_string(rule).unwrap();
             if let Some(namespace) = rule.namespace {
                 line = line.replacen('{', &format!(r#"{{"namespace":"{namespace}","#), 1);
+            }
+            if let Some(gate) = rule.gate {
+                let gate = gate_json(gate.name);
+                line = line.replacen('{', &format!(r#"{{"gate":{gate},"#), 1);
             }
             writeln!(text, "    - {line}").unwrap();
         }
@@ -99,9 +107,7 @@ fn controllers() -> String {
         )
         .unwrap();
         if let Some(name) = gate_of(controller.name, &gates) {
-            let (stage, default) = &gates[&name];
-            let gate = json!({"default": default, "name": name, "stage": stage});
-            writeln!(text, "  gate: {gate}").unwrap();
+            writeln!(text, "  gate: {}", gate_json(&name)).unwrap();
         }
         writeln!(text, "  identity: {}", controller.identity).unwrap();
         list(&mut text, "rules", &controller.all_rules());

@@ -444,7 +444,7 @@ async fn run(controllers: &[Descriptor], context: &ControllerContext) -> Running
         stop: context.stop.clone(),
     };
     for controller in controllers {
-        controller.watch(&context.informers);
+        controller.watch(&context.informers, &context.features);
     }
     let built: Vec<_> = controllers
         .iter()

@@ -51,20 +51,20 @@ pub(super) fn needed(config: &Config) -> Needed {
     let mut needed = Needed::new();
     let has_accounts = config.service_account_credentials;
     let selection = &config.controllers;
+    let features = config.features.for_controllers();
+    let is_needed = |rule: &Rule| rule.is_needed(&features);
     for descriptor in selection.tokens.iter().chain(&selection.enabled) {
         if has_accounts {
-            add(
-                &mut needed,
-                None,
-                descriptor.name,
-                &descriptor.rules_of_manager(),
-            );
+            let mut rules = descriptor.rules_of_manager();
+            rules.retain(is_needed);
+            add(&mut needed, None, descriptor.name, &rules);
         }
         let account = account_of(descriptor).filter(|_| has_accounts);
         // The manager's identity fills the caches.
         let is_own =
             |rule: &Rule| account.is_none() || rule.of_informers().is_none_or(|of| of != *rule);
-        let rules: Vec<Rule> = descriptor.all_rules().into_iter().filter(is_own).collect();
+        let mut rules = descriptor.all_rules();
+        rules.retain(|rule| is_needed(rule) && is_own(rule));
         add(&mut needed, account, descriptor.name, &rules);
     }
     if has_accounts {

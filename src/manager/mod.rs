@@ -256,10 +256,11 @@ impl Manager {
             ui.set_informers(&informers);
         }
         let controllers = &self.config.controllers;
+        let features = self.config.features.for_controllers();
         // Without a private key, the token controller needs no caches of Secrets.
         let tokens = controllers.tokens.iter().filter(|_| self.has_account_key());
         for descriptor in tokens.chain(&controllers.enabled) {
-            descriptor.watch(&informers);
+            descriptor.watch(&informers, &features);
         }
         if self.config.standby_informers {
             informers.start(&tasks, &background);

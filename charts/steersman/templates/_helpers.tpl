@@ -109,10 +109,23 @@ The values of `controllers`, or their default. kubeadm's list turns the controll
 {{- end -}}
 
 {{/*
+Whether a feature gate is on: `true` or nothing. The arguments are .Values.featureGates and a gate of files/controllers.yaml. A gate
+without a value of its own follows AllAlpha or AllBeta, as in the manager.
+*/}}
+{{- define "steersman.isOn" -}}
+{{- $gates := index . 0 -}}
+{{- $gate := index . 1 -}}
+{{- $ofStage := ternary "AllAlpha" "AllBeta" (eq $gate.stage "ALPHA") -}}
+{{- $isOn := $gate.default -}}
+{{- if hasKey $gates $ofStage }}{{ $isOn = get $gates $ofStage }}{{ end -}}
+{{- if hasKey $gates $gate.name }}{{ $isOn = get $gates $gate.name }}{{ end -}}
+{{- if $isOn }}true{{ end -}}
+{{- end -}}
+
+{{/*
 The controllers that are selected, as entries of files/controllers.yaml: those that run under the key `items`, and those without their
 feature gate under `gated`. For each controller, the first item of .Values.controllers that names it decides, otherwise `*`. In mode
-`replace` the items may also name upstream's other controllers, because kube-controller-manager's flag accepts them. A gate without a
-value of its own follows AllAlpha or AllBeta, as in the manager.
+`replace` the items may also name upstream's other controllers, because kube-controller-manager's flag accepts them.
 */}}
 {{- define "steersman.controllers" -}}
 {{- $known := .Files.Get "files/controllers.yaml" | fromYamlArray -}}
@@ -141,12 +154,7 @@ value of its own follows AllAlpha or AllBeta, as in the manager.
   {{- end -}}
   {{- if or (eq $decision "on") (and (not $decision) .enabledByDefault (has "*" $wanted)) -}}
     {{- $isOn := true -}}
-    {{- with .gate -}}
-      {{- $ofStage := ternary "AllAlpha" "AllBeta" (eq .stage "ALPHA") -}}
-      {{- $isOn = .default -}}
-      {{- if hasKey $gates $ofStage }}{{ $isOn = get $gates $ofStage }}{{ end -}}
-      {{- if hasKey $gates .name }}{{ $isOn = get $gates .name }}{{ end -}}
-    {{- end -}}
+    {{- with .gate }}{{ $isOn = include "steersman.isOn" (list $gates .) }}{{ end -}}
     {{- if $isOn -}}
       {{- $items = append $items $controller -}}
     {{- else -}}

@@ -54,7 +54,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// All RBAC rules that the controller needs, and no others.
+    /// All RBAC rules that the controller needs, whatever the feature gates, and no others.
     pub fn all_rules(&self) -> Vec<Rule> {
         self.reads
             .iter()
@@ -73,9 +73,10 @@ impl Descriptor {
         rules.filter_map(|rule| rule.of_informers()).collect()
     }
 
-    /// Requests all caches of the controller from `informers`.
-    pub fn watch(&self, informers: &InformerFactory) {
-        self.reads.iter().for_each(|read| read.watch(informers));
+    /// Requests all caches of the controller from `informers`, in this state of the feature gates.
+    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
+        let watch = |read: &Read| read.watch(informers, features);
+        self.reads.iter().for_each(watch);
     }
 }
 

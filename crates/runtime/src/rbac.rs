@@ -3,8 +3,10 @@
 //! Each descriptor lists its rules; the chart's roles are generated from them. Upstream keeps its
 //! rules in `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`.
 
+use steersman_options::features::{FeatureGates, Gate};
+
 /// One rule of a role: it allows all `verbs` on all `resources` of all `groups`. Its JSON is that of
-/// upstream's `PolicyRule`, so it lacks the namespace.
+/// upstream's `PolicyRule`, so it lacks the namespace and the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
     /// API groups. The core group is the empty string; `*` means all groups.
@@ -22,6 +24,9 @@ pub struct Rule {
     /// The namespace of the Role; `None` for a ClusterRole.
     #[serde(skip)]
     pub namespace: Option<&'static str>,
+    /// The feature gate without which no request needs the rule; `None` if requests always do.
+    #[serde(skip)]
+    pub gate: Option<Gate>,
 }
 
 impl Rule {
@@ -43,6 +48,7 @@ impl Rule {
             names: &[],
             verbs,
             namespace: None,
+            gate: None,
         }
     }
 
@@ -56,6 +62,21 @@ impl Rule {
     #[must_use]
     pub const fn within(self, namespace: Option<&'static str>) -> Self {
         Self { namespace, ..self }
+    }
+
+    /// The same, needed only while `gate` is on. API servers then have it in the role of the
+    /// controller only with the gate, too.
+    #[must_use]
+    pub const fn with_gate(self, gate: Gate) -> Self {
+        Self {
+            gate: Some(gate),
+            ..self
+        }
+    }
+
+    /// Whether a request needs the rule in this state of the feature gates.
+    pub fn is_needed(&self, features: &FeatureGates) -> bool {
+        self.gate.is_none_or(|gate| features.is_on(gate))
     }
 
     /// The part of this rule that the shared informers need: `list` and `watch`.
@@ -74,7 +95,22 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
+    use steersman_options::features;
+
     use super::*;
+
+    #[test]
+    fn a_rule_may_depend_on_a_feature_gate() {
+        let rule = Rule::new(&["apps"], &["deployments"], &["update"]);
+        let gated = rule.with_gate(features::HPA_SCALE_TO_ZERO);
+        for is_on in [true, false] {
+            let features = FeatureGates::new(|_| is_on);
+            assert!(rule.is_needed(&features));
+            assert_eq!(gated.is_needed(&features), is_on);
+        }
+        let json = |rule: &Rule| serde_json::to_string(rule).unwrap();
+        assert_eq!(json(&rule), json(&gated), "upstream's rules have no gates");
+    }
 
     #[test]
     fn informers_need_only_list_and_watch_of_watched_resources() {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use steersman_objects::Object;
+use steersman_options::features::{FeatureGates, Gate};
 
 use crate::informer::InformerFactory;
 use crate::owner::ByController;
@@ -51,14 +52,26 @@ impl Read {
         }
     }
 
+    /// The same, only while `gate` is on.
+    #[must_use]
+    pub const fn with_gate(self, gate: Gate) -> Self {
+        Self {
+            rule: self.rule.with_gate(gate),
+            ..self
+        }
+    }
+
     /// The right that the shared informer needs.
     pub const fn rule(&self) -> Rule {
         self.rule
     }
 
-    /// Requests the cache with its indexes from `informers`. A second call has no effect.
-    pub fn watch(&self, informers: &InformerFactory) {
-        (self.watch)(informers);
+    /// Requests the cache with its indexes from `informers`, unless its feature gate is off. A
+    /// second call has no effect.
+    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
+        if self.rule.is_needed(features) {
+            (self.watch)(informers);
+        }
     }
 }
 

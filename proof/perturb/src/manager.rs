@@ -71,14 +71,15 @@ impl Manager {
             queue_metrics: QueueMetrics::register(&registry).expect("the registry is new"),
             registry,
         });
+        let context = (scenario.configure)(context);
         for controller in scenario.controllers {
-            controller.watch(&context.informers);
+            controller.watch(&context.informers, &context.features);
         }
         context.informers.start(&context.tasks, &context.stop);
         let stop = CancellationToken::new();
         let ended = watch::Sender::new(None);
         Self {
-            context: (scenario.configure)(context),
+            context,
             scenario,
             lease,
             work: Tasks::default(),

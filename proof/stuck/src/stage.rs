@@ -269,7 +269,7 @@ async fn manage(
     let tasks = Tasks::default();
     let mut built = Vec::new();
     for descriptor in &wanted {
-        descriptor.watch(&informers);
+        descriptor.watch(&informers, &context.features);
         built.push((descriptor.name, (descriptor.init)(&context)?));
     }
     informers.start(&tasks, stop);

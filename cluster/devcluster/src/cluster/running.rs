@@ -127,7 +127,7 @@ impl Running {
         (context.tasks, context.stop) = (Arc::clone(&self.base.tasks), self.base.stop.clone());
         context.credentials = cluster.credentials();
         for descriptor in table {
-            descriptor.watch(&informers);
+            descriptor.watch(&informers, &context.features);
         }
         let mut built = Vec::new();
         for descriptor in table {

@@ -9,6 +9,7 @@
 //! - A sync creates and deletes pods only after the cache shows all earlier writes for the same
 //!   Job ([`PodControl`]).
 //! - A Job never leaves its end again: a sync ignores a cached status that is older than its own.
+//! - With the feature gate `WorkloadWithJob`, the pods of an Indexed Job start together ([`gang`]).
 //!
 //! Upstream: `pkg/controller/job`. Differences, besides those of [`PodControl`]:
 //!
@@ -16,12 +17,14 @@
 //!   which the API server refuses if pods are ready (kubernetes/kubernetes#139428).
 //! - A failed removal of a finalizer from an orphan is retried (kubernetes/kubernetes#141346).
 //! - The patch that removes the finalizer carries the UID of the pod.
+//! - Without the API of PodGroups, only Jobs of the shape of a gang wait. Upstream runs no Job then.
 
 mod backoff;
 mod conditions;
 mod end_state;
 pub(crate) mod explain;
 mod finalizers;
+mod gang;
 mod gates;
 mod handlers;
 mod indexes;
@@ -47,7 +50,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steersman_objects::{JOB_TRACKING, Job, ObjectKey, Pod};
+use steersman_objects::{JOB_TRACKING, Job, ObjectKey, Pod, PodGroup, Workload};
 use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -60,12 +63,13 @@ use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
 pub use self::backoff::back_off_ends;
+use self::gang::Gangs;
 use self::gates::JobGates;
 use self::handlers::Handlers;
 use self::memory::JobMemory;
 use self::metrics::JobMetrics;
 use self::orphans::{OrphanKey, OrphanSyncer};
-use self::sync::JobSyncer;
+use self::sync::{GangCaches, JobSyncer};
 
 /// The Job controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -74,7 +78,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Runs the pods of each Job until its work is done, and counts their ends",
     identity: NAME,
-    reads: &[Read::of::<Job>(), Read::by_controller::<Pod>()],
+    reads: &[
+        Read::of::<Job>(),
+        Read::by_controller::<Pod>(),
+        Read::of::<Workload>().with_gate(features::WORKLOAD_WITH_JOB),
+        Read::of::<PodGroup>().with_gate(features::WORKLOAD_WITH_JOB),
+    ],
     rules: RULES,
     init,
 };
@@ -88,6 +97,10 @@ const RULES: &[Rule] = &[
     // references with `blockOwnerDeletion`.
     Rule::new(&["batch"], &["jobs/finalizers"], &["update"]),
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
+    Rule::new(&["scheduling.k8s.io"], &["workloads"], &["get", "create"])
+        .with_gate(features::WORKLOAD_WITH_JOB),
+    Rule::new(&["scheduling.k8s.io"], &["podgroups"], &["create"])
+        .with_gate(features::WORKLOAD_WITH_JOB),
     Rule::EVENTS,
 ];
 
@@ -163,7 +176,9 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         client: client.clone(),
     };
     let gate = features::MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS;
+    let gangs = gang_caches(ctx, &mut keyed);
     let syncer = JobSyncer {
+        gangs,
         gates,
         jobs: jobs.store(),
         control,
@@ -181,6 +196,20 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         syncer,
         orphans,
         orphan_syncer,
+    })
+}
+
+/// The caches of Workloads and PodGroups, if the feature gate is on.
+fn gang_caches(ctx: &ControllerContext, keyed: &mut Keyed<Job>) -> Option<GangCaches> {
+    if !ctx.features.is_on(features::WORKLOAD_WITH_JOB) {
+        return None;
+    }
+    let workloads = ctx.informers.shared::<Workload>();
+    let groups = ctx.informers.shared::<PodGroup>();
+    Some(GangCaches {
+        gangs: Gangs::new(&workloads, &groups),
+        workloads_written: keyed.writes_to(&workloads),
+        groups_written: keyed.writes_to(&groups),
     })
 }
 

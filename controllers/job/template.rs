@@ -6,7 +6,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use steersman_objects::{JOB_TRACKING, Job};
+use steersman_objects::{JOB_TRACKING, Job, PodGroup};
 use steersman_runtime::pod_control::{TemplateError, from_template};
 
 use super::per_index::Failures;
@@ -43,6 +43,15 @@ impl Template {
             job: job.meta.name.to_string(),
             pod,
         })
+    }
+
+    /// The template of pods that are scheduled together with those of `group`.
+    pub(super) fn in_group(mut self, group: Option<&PodGroup>) -> Self {
+        if let Some(group) = group {
+            let name = &group.meta.name;
+            self.pod["spec"]["schedulingGroup"] = json!({"podGroupName": name});
+        }
+        self
     }
 
     /// The body of a pod without an index.

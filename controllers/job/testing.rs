@@ -167,6 +167,22 @@ pub(super) async fn load(world: &World, objects: impl IntoIterator<Item = Value>
     }
 }
 
+/// The bodies of the requests of the controller with this verb and resource, in order. The world
+/// records contents.
+pub(super) fn sent(world: &World, verb: &str, resource: &str) -> Vec<Value> {
+    let requests = world.cluster.requests();
+    let sent = requests.into_iter().filter(|request| {
+        request.verb == verb
+            && request.resource == resource
+            && request.user_agent.ends_with("job-controller")
+    });
+    sent.map(|request| {
+        let content = request.content.expect("the world records contents");
+        serde_json::from_slice(&content.body).unwrap_or_default()
+    })
+    .collect()
+}
+
 /// A cluster with one Job and its pods. Syncs run only when the test asks for them.
 pub(super) struct OneSync {
     pub(super) world: World,
@@ -233,17 +249,7 @@ impl OneSync {
 
     /// The bodies of the requests of the controller with this verb and resource, in order.
     pub(super) fn sent(&self, verb: &str, resource: &str) -> Vec<Value> {
-        let requests = self.world.cluster.requests();
-        let sent = requests.into_iter().filter(|request| {
-            request.verb == verb
-                && request.resource == resource
-                && request.user_agent.ends_with("job-controller")
-        });
-        sent.map(|request| {
-            let content = request.content.expect("the world records contents");
-            serde_json::from_slice(&content.body).unwrap_or_default()
-        })
-        .collect()
+        sent(&self.world, verb, resource)
     }
 
     /// The stored status of the Job.

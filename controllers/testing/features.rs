@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::Admission;
+use steersman_devcluster::definitions::definition;
 use steersman_options::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
@@ -435,6 +436,20 @@ async fn pods_beside_a_terminating_one(world: &World) -> Value {
     json!([is_replaced, job["status"]["terminating"]])
 }
 
+/// The number of Workloads after the creation of a Job whose pods start together.
+async fn workloads_of_a_gang(world: &World) -> Value {
+    for kind in ["Workload", "PodGroup"] {
+        let group = "scheduling.k8s.io";
+        world
+            .create(definition(group, kind, &["v1alpha2"], "Namespaced"))
+            .await;
+    }
+    let spec = json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2});
+    create_job(world, spec).await;
+    world.until("two pods", |state| state.pods.len() == 2).await;
+    json!(world.cluster.objects("workloads").len())
+}
+
 /// The zones in the hints of an endpoint whose Service prefers its node.
 async fn zones_of_hints(world: &World) -> Value {
     let node = json!({
@@ -559,6 +574,9 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                 ),
                 features::PREFER_SAME_TRAFFIC_DISTRIBUTION => {
                     (zones_of_hints(&world).await, json!("z"), Value::Null)
+                }
+                features::WORKLOAD_WITH_JOB => {
+                    (workloads_of_a_gang(&world).await, json!(1), json!(0))
                 }
                 other => panic!("this test lacks a case for {}", other.name),
             };

@@ -108,6 +108,18 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "API servers have the role with the feature gate ClusterTrustBundle, which is off by default",
     ),
     (
+        "job-controller",
+        "*",
+        "workloads",
+        "API servers have the right with the feature gate WorkloadWithJob, which is off by default",
+    ),
+    (
+        "job-controller",
+        "create",
+        "podgroups",
+        "API servers have the right with the feature gate WorkloadWithJob, which is off by default",
+    ),
+    (
         "podcertificaterequestcleaner",
         "*",
         "podcertificaterequests",

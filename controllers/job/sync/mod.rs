@@ -4,6 +4,7 @@
 //! Upstream: `syncJob` and the parts of `manageJob` and `trackJobStatusAndRemoveFinalizers` that
 //! write.
 
+mod gang;
 mod pods;
 mod status;
 
@@ -26,6 +27,7 @@ use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
+pub(super) use self::gang::{GangCaches, GangError};
 pub(super) use self::status::Write;
 use super::conditions::{self, SUSPENDED};
 use super::end_state;
@@ -45,6 +47,9 @@ pub(super) enum SyncError {
     /// The cache is in doubt, and the live read to confirm it failed.
     #[error("check the cache: {0}")]
     Check(#[source] LiveError),
+    /// The objects that let pods be scheduled together are not there.
+    #[error("ensuring Workload and PodGroup: {0}")]
+    Gang(#[source] GangError),
     /// Pods could not be created or deleted.
     #[error("{0}")]
     Pods(#[source] PodsError),
@@ -83,6 +88,8 @@ pub(super) struct JobSyncer {
     /// Whether a suspended Job loses its start time: the gate
     /// `MutableSchedulingDirectivesForSuspendedJobs`.
     pub(super) clears_start_time: bool,
+    /// The gate `WorkloadWithJob`.
+    pub(super) gangs: Option<GangCaches>,
 }
 
 impl ObjectSyncer for JobSyncer {
@@ -123,7 +130,9 @@ impl ObjectSyncer for JobSyncer {
             // The usual causes are a quota, a webhook, or an overlapping selector. An operator has
             // to resolve them, so the error is logged.
             SyncError::Claim(_) | SyncError::Pods(_) => Retry::BackOff,
-            SyncError::Check(_) | SyncError::Track(_) => Retry::after_request(request),
+            SyncError::Check(_) | SyncError::Gang(_) | SyncError::Track(_) => {
+                Retry::after_request(request)
+            }
         }
     }
 }
@@ -187,6 +196,10 @@ impl JobSyncer {
         let candidates = self.control.candidates(owner);
         let claimed = self.control.claim(owner, candidates).await;
         let claimed = claimed.map_err(SyncError::Claim)?;
+        let gang = self.gang(owner, claimed.len()).await;
+        let Some(gang) = gang.map_err(SyncError::Gang)? else {
+            return Ok(Requeue::Never);
+        };
         let mut snapshot = Snapshot::new(job, self.job_pods(key, job, &claimed));
 
         let now = self.clock.now();
@@ -206,11 +219,12 @@ impl JobSyncer {
         let acts = action.as_ref().is_some_and(Action::writes);
         let ends = finish.is_some()
             || end_state::completions_reached(&snapshot, snapshot.active.len()).is_some();
-        let is_current = !(acts || ends || snapshot.has_uncounted())
+        let is_current = !(acts || ends || snapshot.has_uncounted() || gang.is_incomplete())
             || self.caches_are_current(owner, &claimed).await?;
         if !is_current {
             return Ok(Requeue::Never);
         }
+        let group = self.complete(owner, gang).await.map_err(SyncError::Gang)?;
 
         if finish.is_none()
             && let Some(left) = end_state::deadline_in(job, status.start_time, now)
@@ -237,7 +251,8 @@ impl JobSyncer {
             let is_managed = action.is_some();
             if let Some(action) = action {
                 *label = label_of(&action);
-                failure = self.act(owner, &snapshot, action, &mut counts).await;
+                let group = group.as_deref();
+                failure = self.act(owner, &snapshot, group, action, &mut counts).await;
             }
             if counts.refused > 0 {
                 snapshot.expect_no_replacements();

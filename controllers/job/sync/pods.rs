@@ -1,6 +1,6 @@
 //! The creations and deletions of pods of one sync.
 
-use steersman_objects::{Job, Object, ObjectKey, ObjectReference};
+use steersman_objects::{Job, Object, ObjectKey, ObjectReference, PodGroup};
 use steersman_runtime::pod_control::{Deleted, Deletions, Owner, PodsError};
 
 use super::{Counts, JobSyncer};
@@ -13,11 +13,13 @@ use crate::job::snapshot::Snapshot;
 use crate::job::template::Template;
 
 impl JobSyncer {
-    /// Creates or deletes pods, and keeps `counts` up to date. Returns the first failure.
+    /// Creates or deletes pods, and keeps `counts` up to date. New pods belong to `group`. Returns
+    /// the first failure.
     pub(super) async fn act(
         &self,
         owner: Owner<'_, Job>,
         snapshot: &Snapshot<'_>,
+        group: Option<&PodGroup>,
         action: Action,
         counts: &mut Counts,
     ) -> Option<PodsError> {
@@ -34,7 +36,13 @@ impl JobSyncer {
             }
             Action::Create(pods) => {
                 tracing::debug!(creating = pods.len(), "Too few pods running");
-                self.create(owner, snapshot, &pods, counts).await.err()
+                let template = match Template::of(owner.object) {
+                    Ok(template) => template.in_group(group),
+                    Err(error) => return Some(PodsError::Template(error)),
+                };
+                self.create(owner, snapshot, template, &pods, counts)
+                    .await
+                    .err()
             }
         }
     }
@@ -43,11 +51,11 @@ impl JobSyncer {
         &self,
         owner: Owner<'_, Job>,
         snapshot: &Snapshot<'_>,
+        template: Template,
         pods: &Pods,
         counts: &mut Counts,
     ) -> Result<(), PodsError> {
         let job = owner.object;
-        let template = Template::of(job).map_err(PodsError::Template)?;
         let creations = match pods {
             Pods::Count(count) => {
                 let body = template.body();

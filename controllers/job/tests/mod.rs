@@ -1,5 +1,6 @@
 //! Syncs of Jobs against the in-memory API server.
 
+mod gangs;
 mod latency;
 mod single_syncs;
 mod stale;

@@ -4,6 +4,7 @@
 //! from `spec.template`. Upstream: `Job` of `k8s.io/api/batch/v1`.
 
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -61,6 +62,8 @@ pub struct JobSpec {
     pub managed_by: Option<Sym>,
     /// Labels of the pod template.
     pub template_labels: Labels,
+    /// Whether the template names a group of pods that are scheduled together.
+    pub has_scheduling_group: bool,
     /// Whether kubelets restart failed containers (`restartPolicy: OnFailure` in the template).
     pub restarts_on_failure: bool,
 }
@@ -196,6 +199,7 @@ struct TemplateMetaWire<'a> {
 struct TemplateSpecWire<'a> {
     #[serde(borrow)]
     restart_policy: Option<Text<'a>>,
+    scheduling_group: Option<IgnoredAny>,
 }
 
 impl Default for JobSpec {
@@ -230,6 +234,7 @@ impl From<SpecWire<'_>> for JobSpec {
             success_policy: wire.success_policy,
             managed_by: wire.managed_by,
             template_labels: Labels::new(wire.template.metadata.labels.iter()),
+            has_scheduling_group: wire.template.spec.scheduling_group.is_some(),
             restarts_on_failure: restart_policy.as_deref() == Some("OnFailure"),
         }
     }
@@ -266,7 +271,7 @@ mod tests {
             (json!(null), json!(null)),
             (json!({}), json!({})),
             (
-                json!({"ttlSecondsAfterFinished": null}),
+                json!({"ttlSecondsAfterFinished": null, "template": {"spec": {"schedulingGroup": null}}}),
                 json!({"conditions": null, "startTime": null, "completionTime": null, "active": null}),
             ),
         ] {
@@ -293,7 +298,7 @@ mod tests {
             "suspend": true, "podReplacementPolicy": "Failed", "managedBy": "example.com/x",
             "selector": {"matchLabels": {"a": "b"}}, "podFailurePolicy": {"rules": [rule]},
             "successPolicy": {"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]},
-            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "OnFailure"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "OnFailure", "schedulingGroup": {}}},
         });
         let status = json!({
             "conditions": [{"type": "Suspended", "status": "False", "lastProbeTime": "2026-01-02T03:04:05Z",
@@ -317,7 +322,7 @@ mod tests {
         );
         assert_eq!(spec.completion_mode, CompletionMode::Indexed);
         assert_eq!(spec.pod_replacement_policy, PodReplacementPolicy::Failed);
-        assert!(spec.suspend && spec.restarts_on_failure);
+        assert!(spec.suspend && spec.restarts_on_failure && spec.has_scheduling_group);
         assert_eq!(spec.managed_by.as_deref(), Some("example.com/x"));
         assert!(spec.selector.unwrap().matches(&spec.template_labels));
         let rule = &spec.pod_failure_policy.unwrap().rules[0];

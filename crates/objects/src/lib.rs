@@ -63,6 +63,7 @@ mod validating_admission_policy;
 pub mod view;
 mod volume_attributes_class;
 mod wire;
+mod workload;
 
 use std::fmt;
 use std::sync::Arc;
@@ -180,6 +181,7 @@ pub use validating_admission_policy::{
 };
 pub use volume_attributes_class::VolumeAttributesClass;
 pub use wire::{Condition, DecodeError, Identity, Parsed};
+pub use workload::{Workload, WorkloadControllerRef};
 
 use steersman_values::intern::Sym;
 use steersman_values::resource::ResourceType;

@@ -85,6 +85,8 @@ pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
 /// The operators `Gt` and `Lt` of tolerations compare numbers.
 pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
+/// A Job whose pods have to start together gets a Workload and a PodGroup.
+pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
 pub const ALL: [Gate; 21] = [
@@ -109,6 +111,7 @@ pub const ALL: [Gate; 21] = [
     PREFER_SAME_TRAFFIC_DISTRIBUTION,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,
+    WORKLOAD_WITH_JOB,
 ];
 
 /// The state of the gates in [`ALL`]. Cheap to clone.

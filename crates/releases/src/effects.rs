@@ -98,7 +98,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("UnlockWhileProcessingFIFO", Always(true, CLIENT)),
     ("VolumeAttributesClass", Partly("binding and quotas honour classes in both states")),
     ("WatchListClient", Always(true, "lists are streamed if the API server can")),
-    ("WorkloadWithJob", NotYet(false, "Jobs get no Workload and PodGroup for gang scheduling")),
+    ("WorkloadWithJob", Acts),
 ];
 
 /// The effect of the gate called `name`; `None` if upstream's manager does not read it.

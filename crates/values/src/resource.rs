@@ -177,6 +177,14 @@ pub static VOLUME_ATTRIBUTES_CLASSES: ResourceType = ResourceType::builtin(
     "volumeattributesclasses",
     false,
 );
+/// scheduling.k8s.io/v1alpha2 workloads. API servers have them only on request.
+pub static WORKLOADS: ResourceType = ResourceType::new(
+    "scheduling.k8s.io",
+    "v1alpha2",
+    "Workload",
+    "workloads",
+    true,
+);
 /// scheduling.k8s.io/v1alpha2 podgroups. API servers have them only on request.
 pub static POD_GROUPS: ResourceType = ResourceType::new(
     "scheduling.k8s.io",

@@ -137,6 +137,13 @@ pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
     safe_encoded(fnv.0)
 }
 
+/// The hash FNV-1a with 32 bits of `parts`, one after the other. Upstream: `New32a` of `hash/fnv`.
+pub fn fnv1a(parts: &[&[u8]]) -> u32 {
+    let mut fnv = Fnv1a::default();
+    parts.iter().for_each(|part| fnv.bytes(part));
+    fnv.0
+}
+
 /// `hash` in decimal, in an alphabet without vowels. Upstream: `SafeEncodeString`.
 pub fn safe_encoded(hash: u32) -> String {
     // Upstream maps all characters. These are its letters for the digits 0 to 9.

@@ -1,0 +1,261 @@
+//! The Workload and the PodGroup of a Job whose pods have to start together.
+//!
+//! Job -> its Workload, with one template -> its PodGroup -> `spec.schedulingGroup` of its pods
+//!
+//! Only a Job that has never started gets them. A Job that ran without them keeps running so, for
+//! example after the feature gate `WorkloadWithJob` was switched on.
+//!
+//! Upstream also means to give pods an owner reference to the PodGroup. Its `GetPodFromTemplate`
+//! drops the reference, so real pods have none, and neither do they here.
+//!
+//! Upstream: `job_scheduling_manager.go`, and `IsGangSchedulingCandidate` in `util/utils.go`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use steersman_objects::template::{fnv1a, safe_encoded};
+use steersman_objects::{
+    CompletionMode, Job, Object, ObjectKey, PodGroup, Workload, WorkloadControllerRef,
+};
+use steersman_runtime::informer::{Index, IndexKey, SharedInformer};
+use steersman_runtime::owner::ControllerReference;
+
+use super::conditions::SUSPENDED;
+
+/// The longest name of an object, a DNS subdomain.
+const LONGEST_NAME: usize = 253;
+
+/// The scheduling of the pods of one Job.
+#[derive(Debug)]
+pub(super) enum Gang {
+    /// One by one, because of the shape of the Job.
+    Apart,
+    /// One by one, although the shape of the Job is that of a gang.
+    Prevented(Obstacle),
+    /// One by one, since the Job had begun before it could get a Workload.
+    TooLate,
+    /// Together, but the Workload is missing.
+    NeedsWorkload,
+    /// Together, but the PodGroup of this Workload is missing.
+    NeedsGroup(Arc<Workload>),
+    /// Together, in this PodGroup.
+    Complete(Arc<PodGroup>),
+}
+
+/// The reason why pods are not scheduled together, in the words of upstream's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Obstacle {
+    /// Several Workloads name the Job.
+    #[error("found {0} Workloads referencing the Job, falling back to default scheduling")]
+    Workloads(usize),
+    /// Several PodGroups name the Workload.
+    #[error("found {0} PodGroups referencing the Workload, falling back to default scheduling")]
+    PodGroups(usize),
+    /// The Workload has another controller, or none.
+    #[error("Workload not owned by this Job, skipping workload integration")]
+    ForeignWorkload,
+    /// The PodGroup has another controller, or none.
+    #[error("PodGroup not owned by this Job, skipping workload integration")]
+    ForeignGroup,
+    /// The Workload has another shape than those that this controller makes.
+    #[error(
+        "Workload has {0} PodGroupTemplates instead of one, falling back to default scheduling"
+    )]
+    Templates(usize),
+}
+
+impl Gang {
+    /// Whether the gang needs a further object.
+    pub(super) fn is_incomplete(&self) -> bool {
+        matches!(self, Self::NeedsWorkload | Self::NeedsGroup(_))
+    }
+}
+
+/// The cached Workloads and PodGroups.
+pub(super) struct Gangs {
+    /// Workloads by the Job that they name.
+    workloads: Index<Workload>,
+    /// PodGroups by the Workload that they name.
+    groups: Index<PodGroup>,
+}
+
+impl Gangs {
+    /// Reads from the caches of these informers.
+    pub(super) fn new(
+        workloads: &SharedInformer<Workload>,
+        groups: &SharedInformer<PodGroup>,
+    ) -> Self {
+        Self {
+            workloads: workloads.store().add_index("workloadByJobName", job_of),
+            groups: groups
+                .store()
+                .add_index("podGroupByWorkloadName", workload_of),
+        }
+    }
+
+    /// The resource versions of the caches of Workloads and PodGroups; 0 before the first list.
+    pub(super) fn versions(&self) -> [u64; 2] {
+        [
+            self.workloads.store().resource_version(),
+            self.groups.store().resource_version(),
+        ]
+    }
+
+    /// The gang of `job`, which has this number of pods.
+    pub(super) fn of(&self, job: &Job, pods: usize) -> Gang {
+        let mut workloads = self.workloads.get(&job.key().to_string());
+        let workload = match workloads.len() {
+            0 if is_new(job, pods) => return Gang::NeedsWorkload,
+            0 => return Gang::TooLate,
+            1 => workloads.remove(0),
+            several => return Gang::Prevented(Obstacle::Workloads(several)),
+        };
+        if !workload.meta.is_controlled_by(&job.meta.uid) {
+            return Gang::Prevented(Obstacle::ForeignWorkload);
+        }
+        let templates = workload.spec.pod_group_templates.len();
+        if templates != 1 {
+            return Gang::Prevented(Obstacle::Templates(templates));
+        }
+        let mut groups = self.groups.get(&workload.key().to_string());
+        match groups.len() {
+            0 => Gang::NeedsGroup(workload),
+            1 if groups[0].meta.is_controlled_by(&job.meta.uid) => Gang::Complete(groups.remove(0)),
+            1 => Gang::Prevented(Obstacle::ForeignGroup),
+            several => Gang::Prevented(Obstacle::PodGroups(several)),
+        }
+    }
+}
+
+/// The key of the Job that a Workload names.
+fn job_of(workload: &Workload) -> Vec<IndexKey> {
+    let WorkloadControllerRef {
+        api_group,
+        kind,
+        name,
+    } = &workload.spec.controller_ref;
+    if *api_group != *Job::RESOURCE.group || *kind != *Job::RESOURCE.kind || name.is_empty() {
+        return Vec::new();
+    }
+    vec![named(&workload.meta.namespace, name)]
+}
+
+/// The key of the Workload that a PodGroup names.
+fn workload_of(group: &PodGroup) -> Vec<IndexKey> {
+    let name = &group.spec.pod_group_template_ref.workload.workload_name;
+    if name.is_empty() {
+        return Vec::new();
+    }
+    vec![named(&group.meta.namespace, name)]
+}
+
+fn named(namespace: &str, name: &str) -> IndexKey {
+    IndexKey::new(&ObjectKey::new(namespace, name).to_string())
+}
+
+/// Whether all pods of `job` run at the same time, so that they can be scheduled together. A
+/// template that names a group opts out.
+pub(super) fn is_candidate(job: &Job) -> bool {
+    let spec = &job.spec;
+    spec.parallelism > 1
+        && spec.completion_mode == CompletionMode::Indexed
+        && spec.completions == Some(spec.parallelism)
+        && !spec.has_scheduling_group
+}
+
+/// Whether the Job has never started. Each sign alone has gaps: pods may be collected, and a
+/// suspension removes the start time.
+fn is_new(job: &Job, pods: usize) -> bool {
+    let status = &job.status;
+    let was_suspended = || status.conditions.iter().any(|one| one.kind == SUSPENDED);
+    pods == 0
+        && status.start_time.is_none()
+        && status.succeeded == 0
+        && status.failed == 0
+        && !was_suspended()
+}
+
+/// The body of the Workload of `job`.
+pub(super) fn workload(job: &Job) -> Value {
+    let gang = json!({"minCount": job.spec.parallelism});
+    let template = json!({
+        "name": template_name(&job.meta.name),
+        "schedulingPolicy": {"gang": gang},
+    });
+    json!({
+        "apiVersion": Workload::RESOURCE.api_version(), "kind": Workload::RESOURCE.kind,
+        "metadata": {
+            "name": workload_name(job),
+            "namespace": *job.meta.namespace,
+            "ownerReferences": [ControllerReference::to::<Job>(&job.meta)],
+        },
+        "spec": {
+            "controllerRef": {
+                "apiGroup": Job::RESOURCE.group, "kind": Job::RESOURCE.kind, "name": job.meta.name,
+            },
+            "podGroupTemplates": [template],
+        },
+    })
+}
+
+/// The body of the PodGroup of `job` after the first template of `workload`. `None` if it has none.
+pub(super) fn pod_group(job: &Job, workload: &Workload) -> Option<Value> {
+    let template = workload.spec.pod_group_templates.first()?;
+    // The reference does not block the deletion of the Workload.
+    let reference = json!({
+        "apiVersion": Workload::RESOURCE.api_version(), "kind": Workload::RESOURCE.kind,
+        "name": workload.meta.name, "uid": workload.meta.uid,
+    });
+    let owners = json!([ControllerReference::to::<Job>(&job.meta), reference]);
+    Some(json!({
+        "apiVersion": PodGroup::RESOURCE.api_version(), "kind": PodGroup::RESOURCE.kind,
+        "metadata": {
+            "name": pod_group_name(&workload.meta.name, &template.name),
+            "namespace": *job.meta.namespace,
+            "ownerReferences": owners,
+        },
+        "spec": {
+            "podGroupTemplateRef": {"workload": {
+                "workloadName": workload.meta.name, "podGroupTemplateName": template.name,
+            }},
+            "schedulingPolicy": template.scheduling_policy,
+        },
+    }))
+}
+
+/// The name of the only template in the Workload of `job`.
+fn template_name(job: &str) -> String {
+    format!("{job}-pgt-0")
+}
+
+/// The name of the Workload of `job`, which ends with a hash of its UID. So a Job of the same name
+/// has another one. Upstream: `computeWorkloadName`.
+pub(super) fn workload_name(job: &Job) -> String {
+    // Upstream hashes Go's dump of the UID, which begins with its type.
+    let dump = format!("(types.UID){}", job.meta.uid);
+    let hash = safe_encoded(fnv1a(&[dump.as_bytes()]));
+    let name = cut(&job.meta.name, LONGEST_NAME - hash.len() - 1);
+    format!("{name}-{hash}")
+}
+
+/// The name of the PodGroup after `template` of `workload`. Each of the two names may fill what the
+/// other one leaves of the space, and half of it in any case. Upstream: `computePodGroupName`.
+fn pod_group_name(workload: &str, template: &str) -> String {
+    let hash = safe_encoded(fnv1a(&[workload.as_bytes(), template.as_bytes()]));
+    let space = LONGEST_NAME - hash.len() - 2;
+    let half = space / 2;
+    let of_template = template
+        .len()
+        .min(half.max(space.saturating_sub(workload.len())));
+    let workload = cut(workload, space - of_template);
+    let template = cut(template, of_template);
+    format!("{workload}-{template}-{hash}")
+}
+
+/// The first `length` bytes of a name. Names are ASCII, so each byte is a character boundary.
+fn cut(name: &str, length: usize) -> &str {
+    name.get(..length).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests;

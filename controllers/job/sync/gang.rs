@@ -1,0 +1,134 @@
+//! The creations that let the pods of one sync be scheduled together.
+
+use std::sync::Arc;
+
+use steersman_client::live::{self, LiveError};
+use steersman_client::{ApiError, Target};
+use steersman_objects::{DecodeError, Job, Object, ObjectKey, PodGroup, Workload};
+use steersman_runtime::events::EventType;
+use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::pod_control::Owner;
+use steersman_runtime::workqueue::WorkQueue;
+
+use super::JobSyncer;
+use crate::job::gang::{self, Gang, Gangs};
+
+/// The Workload or the PodGroup of a Job could not be read or created.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::job) enum GangError {
+    /// The live read of the Workload failed.
+    #[error("{0}")]
+    Check(#[source] LiveError),
+    /// The Workload or the PodGroup could not be created.
+    #[error("{0}")]
+    Create(#[source] ApiError),
+    /// The created object could not be decoded.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+}
+
+/// The caches of the feature gate `WorkloadWithJob`, and the own writes to them.
+pub(in crate::job) struct GangCaches {
+    pub(in crate::job) gangs: Gangs,
+    pub(in crate::job) workloads_written: WritesTo,
+    pub(in crate::job) groups_written: WritesTo,
+}
+
+impl GangCaches {
+    /// Whether a cache lacks its first list, which it does while the API server lacks the type. Then
+    /// the key returns to the queue with the list.
+    fn await_lists(&self, key: &ObjectKey, queue: &WorkQueue<ObjectKey>) -> bool {
+        let written = match self.gangs.versions() {
+            [0, _] => &self.workloads_written,
+            [_, 0] => &self.groups_written,
+            _ => return false,
+        };
+        written.await_version(key, 1, queue);
+        true
+    }
+}
+
+impl JobSyncer {
+    /// The gang of the Job, which has this number of pods. `None` if a cache may lack the answer:
+    /// then the key returns to the queue with the next state of that cache.
+    pub(super) async fn gang(
+        &self,
+        owner: Owner<'_, Job>,
+        pods: usize,
+    ) -> Result<Option<Gang>, GangError> {
+        let Owner {
+            key, object: job, ..
+        } = owner;
+        let caches = match &self.gangs {
+            Some(caches) if gang::is_candidate(job) => caches,
+            _ => return Ok(Some(Gang::Apart)),
+        };
+        if caches.await_lists(key, &self.queue) {
+            return Ok(None);
+        }
+        let gang = caches.gangs.of(job, pods);
+        if let Gang::Prevented(obstacle) = &gang {
+            tracing::info!(%obstacle, "The pods are not scheduled together");
+        }
+        let is_doubtful = matches!(gang, Gang::TooLate) && caches.workloads_written.predates_term();
+        if !is_doubtful {
+            return Ok(Some(gang));
+        }
+        // A Workload of the former leader may be missing in the cache, and its other pods have it.
+        let name = gang::workload_name(job);
+        let version = live::version::<Workload>(&self.client, &key.namespace, &name).await;
+        let Some(version) = version.map_err(GangError::Check)? else {
+            return Ok(Some(gang));
+        };
+        let written = &caches.workloads_written;
+        written.await_version(key, version, &self.queue);
+        Ok(None)
+    }
+
+    /// Creates the missing objects of `gang`. Returns the PodGroup of new pods, if they have one.
+    pub(super) async fn complete(
+        &self,
+        owner: Owner<'_, Job>,
+        gang: Gang,
+    ) -> Result<Option<Arc<PodGroup>>, GangError> {
+        let Some(caches) = &self.gangs else {
+            return Ok(None);
+        };
+        let Owner {
+            key, object: job, ..
+        } = owner;
+        let workload = match gang {
+            Gang::Apart | Gang::Prevented(_) | Gang::TooLate => return Ok(None),
+            Gang::Complete(group) => return Ok(Some(group)),
+            Gang::NeedsGroup(workload) => workload,
+            Gang::NeedsWorkload => {
+                let body = gang::workload(job);
+                let created = self.make::<Workload>(key, &body, &caches.workloads_written);
+                let created = created.await?;
+                let name = &created.meta.name;
+                let message = format!("Created Workload {name} for Job {}", job.meta.name);
+                self.event(job, EventType::Normal, "WorkloadCreated", &message);
+                created
+            }
+        };
+        let Some(body) = gang::pod_group(job, &workload) else {
+            return Ok(None);
+        };
+        let created = self.make::<PodGroup>(key, &body, &caches.groups_written);
+        created.await.map(Some)
+    }
+
+    /// Creates an object of type `T`, and records its version as a write for the Job at `key`.
+    async fn make<T: Object>(
+        &self,
+        key: &ObjectKey,
+        body: &serde_json::Value,
+        written: &WritesTo,
+    ) -> Result<Arc<T>, GangError> {
+        let target = Target::collection::<T>(&key.namespace);
+        let answer = self.client.create(target, body).await;
+        let object = T::decode(&answer.map_err(GangError::Create)?).map_err(GangError::Answer)?;
+        written.record(key, object.meta().resource_version);
+        Ok(Arc::new(object))
+    }
+}

@@ -6,18 +6,19 @@
 //! Upstream: `claimEvictionTime` and `podEvictionTime` in `device_taint_eviction.go`, and
 //! `k8s.io/dynamic-resource-allocation/resourceclaim`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use steersman_objects::{
-    AllocatedDevice, ClaimConsumer, DeviceTaint, Object, ObjectKey, Pod, PodResourceClaim,
-    ResourceClaim, ResourceSlice, Toleration,
+    AllocatedDevice, ClaimConsumer, DeviceTaint, DeviceTaintRule, Object, ObjectKey, Pod,
+    PodResourceClaim, ResourceClaim, ResourceSlice, Toleration,
 };
 use steersman_values::intern::Sym;
 
 use super::pools::{Changed, PoolId, Pools};
+use super::rules::{self, Effects, RuleRef};
 
 /// An eviction that waits for its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +29,18 @@ pub(super) struct Eviction {
     pub(super) reasons: BTreeSet<Reason>,
 }
 
-/// A taint that evicts pods.
+/// A taint that evicts pods. Those of rules come first, as upstream.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Reason {
+pub(super) enum Reason {
+    /// The taint of a DeviceTaintRule.
+    Rule(RuleRef),
+    /// A taint in a slice.
+    Slice(SliceTaint),
+}
+
+/// A taint of one device in a slice.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SliceTaint {
     pub(super) pool: PoolId,
     pub(super) device: Sym,
     pub(super) key: Sym,
@@ -38,6 +48,15 @@ pub(super) struct Reason {
 }
 
 impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => write!(f, "DeviceTaintRule {rule}"),
+            Self::Slice(taint) => taint.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for SliceTaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             pool,
@@ -54,9 +73,21 @@ impl fmt::Display for Reason {
 }
 
 impl Eviction {
-    /// The pools with tainted devices.
+    /// The pools with tainted devices in slices.
     pub(super) fn pools(&self) -> BTreeSet<&PoolId> {
-        self.reasons.iter().map(|reason| &reason.pool).collect()
+        let pools = self.reasons.iter().filter_map(|reason| match reason {
+            Reason::Slice(taint) => Some(&taint.pool),
+            Reason::Rule(_) => None,
+        });
+        pools.collect()
+    }
+
+    /// The DeviceTaintRules among the reasons.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &RuleRef> {
+        self.reasons.iter().filter_map(|reason| match reason {
+            Reason::Rule(rule) => Some(rule),
+            Reason::Slice(_) => None,
+        })
     }
 
     /// The earlier time of both, for all reasons.
@@ -68,13 +99,21 @@ impl Eviction {
     }
 }
 
-/// The allocated claims and the devices of all pools.
+/// The allocated claims, and the taints of devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    pools: Pools,
+    taints: Taints,
     claims: HashMap<ObjectKey, Allocated>,
     /// The feature gate `DRAWorkloadResourceClaims`: claims may belong to PodGroups.
     pod_groups: bool,
+}
+
+/// All taints that evict pods.
+#[derive(Debug, Default)]
+struct Taints {
+    pools: Pools,
+    /// The rules with the effect `NoExecute`, by name.
+    rules: BTreeMap<Arc<str>, Arc<DeviceTaintRule>>,
 }
 
 /// A claim with devices.
@@ -95,7 +134,7 @@ impl Devices {
 
     /// The slices.
     pub(super) fn pools(&self) -> &Pools {
-        &self.pools
+        &self.taints.pools
     }
 
     /// Takes over a slice as it was and as it is. Returns the claims with another eviction.
@@ -111,19 +150,51 @@ impl Devices {
                 (&old.spec.driver, &old.spec.pool.name) != (&new.spec.driver, &new.spec.pool.name)
             })
         };
-        let removed = old.filter(is_moved).map(|old| self.pools.remove(old));
-        let set = new.map(|new| self.pools.set(new));
+        let pools = &mut self.taints.pools;
+        let removed = old.filter(is_moved).map(|old| pools.remove(old));
+        let set = new.map(|new| pools.set(new));
         let changes: Vec<Changed> = removed.into_iter().chain(set).collect();
+        let includes = |device: &_| changes.iter().any(|change| change.includes(device));
+        self.update_claims(now, |claim| devices(claim).iter().any(includes))
+    }
+
+    /// Takes over a rule as it was and as it is. Returns the claims with another eviction.
+    pub(super) fn rule_changed(
+        &mut self,
+        old: Option<&Arc<DeviceTaintRule>>,
+        new: Option<&Arc<DeviceTaintRule>>,
+        now: Timestamp,
+    ) -> Vec<Arc<ResourceClaim>> {
+        let rules = &mut self.taints.rules;
+        if let Some(old) = old {
+            rules.remove(&old.meta.name);
+        }
+        if let Some(new) = new.filter(|new| rules::evicts(new)) {
+            rules.insert(Arc::clone(&new.meta.name), Arc::clone(new));
+        }
+        let is_selected = |claim: &ResourceClaim| {
+            let mut both = old.into_iter().chain(new);
+            both.any(|rule| uses_device_of(claim, rule))
+        };
+        self.update_claims(now, is_selected)
+    }
+
+    /// Evaluates those claims again to which `concerns` applies. Returns the claims with another
+    /// eviction.
+    fn update_claims(
+        &mut self,
+        now: Timestamp,
+        concerns: impl Fn(&ResourceClaim) -> bool,
+    ) -> Vec<Arc<ResourceClaim>> {
         let mut changed = Vec::new();
-        for allocated in self.claims.values_mut() {
-            let mut devices = devices(&allocated.claim).iter();
-            if !devices.any(|device| changes.iter().any(|change| change.includes(device))) {
+        for Allocated { claim, eviction } in self.claims.values_mut() {
+            if !concerns(claim) {
                 continue;
             }
-            let eviction = of_claim(&allocated.claim, &self.pools, now);
-            if allocated.eviction != eviction {
-                allocated.eviction = eviction;
-                changed.push(Arc::clone(&allocated.claim));
+            let updated = of_claim(claim, &self.taints, now);
+            if *eviction != updated {
+                *eviction = updated;
+                changed.push(Arc::clone(claim));
             }
         }
         changed
@@ -145,7 +216,7 @@ impl Devices {
             let same = |known: &&Allocated| known.claim.status.allocation == new.status.allocation;
             let eviction = match self.claims.get(&new.key()).filter(same) {
                 Some(known) => known.eviction.clone(),
-                None => of_claim(new, &self.pools, now),
+                None => of_claim(new, &self.taints, now),
             };
             let claim = Arc::clone(new);
             self.claims.insert(new.key(), Allocated { claim, eviction });
@@ -163,14 +234,8 @@ impl Devices {
     /// The eviction of `pod`, if it has to leave one of its devices. Phase and deletion of the pod
     /// have no influence.
     pub(super) fn eviction_of(&self, pod: &Pod) -> Option<Arc<Eviction>> {
-        pod.node.as_ref()?;
-        let of_claims = pod.spec.resource_claims.iter().filter_map(|reference| {
-            let allocated = self.claims.get(&claim_of(pod, reference)?)?;
-            let is_used = self.is_for(pod, reference, &allocated.claim)
-                && self.is_reserved_for(pod, &allocated.claim);
-            allocated.eviction.as_ref().filter(|_| is_used)
-        });
-        of_claims.fold(
+        let of_claims = self.used_by(pod);
+        of_claims.filter_map(|of| of.eviction.as_ref()).fold(
             None,
             |joined: Option<Arc<Eviction>>, eviction| match joined {
                 None => Some(Arc::clone(eviction)),
@@ -178,6 +243,46 @@ impl Devices {
                 Some(joined) => Some(Arc::new(joined.join(eviction))),
             },
         )
+    }
+
+    /// The allocated claims that a bound pod uses.
+    fn used_by<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Allocated> {
+        let references = pod.spec.resource_claims.iter();
+        let references = references.filter(|_| pod.node.is_some());
+        references.filter_map(|reference| {
+            let allocated = self.claims.get(&claim_of(pod, reference)?)?;
+            let is_used = self.is_for(pod, reference, &allocated.claim)
+                && self.is_reserved_for(pod, &allocated.claim);
+            is_used.then_some(allocated)
+        })
+    }
+
+    /// The effects of `rule` as if it evicted pods. `pods` are all pods of the cache.
+    pub(super) fn effects_of<'a>(
+        &self,
+        rule: &DeviceTaintRule,
+        pods: impl Iterator<Item = &'a Pod>,
+        now: Timestamp,
+    ) -> Effects {
+        let evicts = |allocated: &Allocated| {
+            let claim = &allocated.claim;
+            let mut selected = selected(claim, rule);
+            selected.any(|device| {
+                tolerated_until(&rules::taint(rule), &device.tolerations, now).is_some()
+            })
+        };
+        let has_to_leave = |pod: &&Pod| !pod.meta.is_terminating() && self.used_by(pod).any(evicts);
+        let pods: Vec<&Pod> = pods.filter(has_to_leave).collect();
+        let namespaces: BTreeSet<&str> = pods.iter().map(|pod| &*pod.meta.namespace).collect();
+        let claims = self.claims.values();
+        let allocated = claims.map(|allocated| selected(&allocated.claim, rule).count());
+        Effects {
+            published: self.taints.pools.count_selected(rule),
+            allocated: allocated.sum(),
+            pods: pods.len(),
+            namespaces: namespaces.len(),
+            evicted: 0,
+        }
     }
 
     /// Whether `claim` is the claim of this pod. A claim from a template has an owner: the pod, or
@@ -236,19 +341,27 @@ fn devices(claim: &ResourceClaim) -> &[AllocatedDevice] {
     allocation.map_or(&[], |allocation| &allocation.devices.results)
 }
 
+/// The devices of `claim` that `rule` selects.
+fn selected<'a>(
+    claim: &'a ResourceClaim,
+    rule: &DeviceTaintRule,
+) -> impl Iterator<Item = &'a AllocatedDevice> {
+    devices(claim)
+        .iter()
+        .filter(|device| rules::selects_allocated(rule, device))
+}
+
+fn uses_device_of(claim: &ResourceClaim, rule: &DeviceTaintRule) -> bool {
+    selected(claim, rule).next().is_some()
+}
+
 /// The eviction of the pods of an allocated claim.
-fn of_claim(claim: &ResourceClaim, pools: &Pools, now: Timestamp) -> Option<Arc<Eviction>> {
+fn of_claim(claim: &ResourceClaim, taints: &Taints, now: Timestamp) -> Option<Arc<Eviction>> {
     let mut eviction: Option<Eviction> = None;
     for device in devices(claim) {
-        for taint in pools.taints(device) {
-            let Some(at) = tolerated_until(taint, &device.tolerations, now) else {
+        for (taint, reason) in taints.of(device) {
+            let Some(at) = tolerated_until(&taint, &device.tolerations, now) else {
                 continue;
-            };
-            let reason = Reason {
-                pool: PoolId::of(device),
-                device: device.device.clone(),
-                key: taint.key.clone(),
-                value: taint.value.clone(),
             };
             let reasons = BTreeSet::from([reason]);
             let one = Eviction { at, reasons };
@@ -256,6 +369,26 @@ fn of_claim(claim: &ResourceClaim, pools: &Pools, now: Timestamp) -> Option<Arc<
         }
     }
     eviction.map(Arc::new)
+}
+
+impl Taints {
+    /// The taints of an allocated device, from its slice and from rules. A rule also taints devices
+    /// that no slice shows.
+    fn of(&self, device: &AllocatedDevice) -> Vec<(DeviceTaint, Reason)> {
+        let of_slice = self.pools.taints(device).iter().map(|taint| {
+            let reason = Reason::Slice(SliceTaint {
+                pool: PoolId::of(device),
+                device: device.device.clone(),
+                key: taint.key.clone(),
+                value: taint.value.clone(),
+            });
+            (taint.clone(), reason)
+        });
+        let selecting = self.rules.values();
+        let selecting = selecting.filter(|rule| rules::selects_allocated(rule, device));
+        let of_rules = selecting.map(|rule| (rules::taint(rule), Reason::Rule(RuleRef::of(rule))));
+        of_slice.chain(of_rules).collect()
+    }
 }
 
 /// The end of the tolerance of `taint`; `None` if it is tolerated for ever. The shortest of all

@@ -55,8 +55,8 @@ struct Pending {
 /// The consequence of a check of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// The eviction of the pod is due after this time.
-    Evict(PodRef, Duration),
+    /// The pod has this eviction now.
+    Evict(PodRef, Arc<Eviction>),
     /// The pod stays.
     Cancelled(PodRef),
 }
@@ -78,7 +78,6 @@ impl Evictions {
         &mut self,
         pod: PodRef,
         eviction: Option<Arc<Eviction>>,
-        now: Timestamp,
     ) -> Option<Effect> {
         let Some(eviction) = eviction else {
             return self.cancel(&pod).then_some(Effect::Cancelled(pod));
@@ -86,18 +85,17 @@ impl Evictions {
         if self.ended.contains(&pod.uid) {
             return None;
         }
-        let delay = saturating_since(eviction.at, now);
         match self.pending.entry(pod.clone()) {
             Entry::Occupied(known) if known.get().eviction == eviction => return None,
-            Entry::Occupied(mut known) => known.get_mut().eviction = eviction,
+            Entry::Occupied(mut known) => known.get_mut().eviction = Arc::clone(&eviction),
             Entry::Vacant(free) => {
                 free.insert(Pending {
-                    eviction,
+                    eviction: Arc::clone(&eviction),
                     is_announced: false,
                 });
             }
         }
-        Some(Effect::Evict(pod, delay))
+        Some(Effect::Evict(pod, eviction))
     }
 
     /// Forgets the eviction of `pod`. True if there was one.

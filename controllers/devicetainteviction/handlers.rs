@@ -1,4 +1,4 @@
-//! The events of claims, pods and slices. The decisions about them are made here, under one lock;
+//! The events of claims, pods, slices and rules. The decisions about them are made here, under one lock;
 //! only evictions are queued.
 //!
 //! Upstream: the handlers in `Run`, `evictPod` and `cancelWorkWithEvent` in
@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use steersman_objects::{Object, Pod, ResourceClaim, ResourceSlice};
+use steersman_objects::{DeviceTaintRule, Object, Pod, ResourceClaim, ResourceSlice};
 use steersman_runtime::informer::{Change, SharedInformer};
+use steersman_values::clock::saturating_since;
 
-use super::Shared;
 use super::evictions::Effect;
+use super::rules::{self, RuleRef, STATUS_PERIOD};
 use super::tracker::Tracker;
+use super::{Shared, Work};
 
 /// Adds the handlers.
 pub(super) fn register(
@@ -21,13 +23,14 @@ pub(super) fn register(
     claims: &SharedInformer<ResourceClaim>,
     pods: &SharedInformer<Pod>,
     slices: &SharedInformer<ResourceSlice>,
+    rules: Option<&SharedInformer<DeviceTaintRule>>,
 ) {
     let of_claims = Arc::clone(shared);
     claims.add_handler(move |change| {
         for (old, new) in steps(&change) {
             of_claims.apply(|tracker, now| {
                 let claims = tracker.devices.claim_changed(old, new, now);
-                tracker.check_pods_of(&claims, &of_claims.pods, now)
+                tracker.check_pods_of(&claims, &of_claims.pods)
             });
         }
     });
@@ -39,10 +42,10 @@ pub(super) fn register(
             let old = old.filter(has_claims);
             let new = new.filter(has_claims);
             if old.is_some() || new.is_some() {
-                of_pods.apply(|tracker, now| {
+                of_pods.apply(|tracker, _| {
                     let old = old.map(|pod| &**pod);
                     let new = new.map(|pod| &**pod);
-                    tracker.pod_changed(old, new, now).into_iter().collect()
+                    tracker.pod_changed(old, new).into_iter().collect()
                 });
             }
         }
@@ -52,10 +55,18 @@ pub(super) fn register(
         for (old, new) in steps(&change) {
             of_slices.apply(|tracker, now| {
                 let claims = tracker.devices.slice_changed(old, new, now);
-                tracker.check_pods_of(&claims, &of_slices.pods, now)
+                tracker.check_pods_of(&claims, &of_slices.pods)
             });
         }
     });
+    if let Some(rules) = rules {
+        let of_rules = Arc::clone(shared);
+        rules.add_handler(move |change| {
+            for (old, new) in steps(&change) {
+                of_rules.rule_changed(old, new);
+            }
+        });
+    }
     // The informers outlive the controller, and must not keep its records alive.
     let rewound = || {
         let shared = Arc::downgrade(shared);
@@ -68,6 +79,9 @@ pub(super) fn register(
     claims.on_rewind(rewound());
     pods.on_rewind(rewound());
     slices.on_rewind(rewound());
+    if let Some(rules) = rules {
+        rules.on_rewind(rewound());
+    }
 }
 
 /// An object before and after a change.
@@ -98,15 +112,39 @@ impl Shared {
         self.tracker().evictions.history_went_back();
     }
 
+    /// Queues the condition of a new or changed rule before the evictions that follow from it.
+    fn rule_changed(&self, old: Option<&Arc<DeviceTaintRule>>, new: Option<&Arc<DeviceTaintRule>>) {
+        if !rules::is_relevant(old.map(|old| &**old), new.map(|new| &**new)) {
+            return;
+        }
+        if let Some(new) = new {
+            self.queue.add(Work::Report(RuleRef::of(new)));
+        }
+        self.apply(|tracker, now| {
+            let claims = tracker.rule_changed(old, new, now);
+            tracker.check_pods_of(&claims, &self.pods)
+        });
+    }
+
+    /// Queues the conditions of rules after a while, since more pods may follow.
+    pub(super) fn report_later<'a>(&self, rules: impl Iterator<Item = &'a RuleRef>) {
+        for rule in rules {
+            let work = Work::Report(rule.clone());
+            self.queue.add_after(work, STATUS_PERIOD);
+        }
+    }
+
     /// Applies one change under the lock, then queues or reports its consequences.
     fn apply(&self, change: impl FnOnce(&mut Tracker, Timestamp) -> Vec<Effect>) {
         let now = self.clock.now();
         let effects = change(&mut self.tracker(), now);
         for effect in effects {
             match effect {
-                Effect::Evict(pod, delay) => {
+                Effect::Evict(pod, eviction) => {
+                    let delay = saturating_since(eviction.at, now);
                     tracing::debug!(%pod, ?delay, "pod is to be evicted");
-                    self.queue.add_after(pod, delay);
+                    self.queue.add_after(Work::Evict(pod), delay);
+                    self.report_later(eviction.rules());
                 }
                 // While the caches fill, older slices may show taints that newer ones lack.
                 Effect::Cancelled(pod) if self.is_started.load(Ordering::Relaxed) => {

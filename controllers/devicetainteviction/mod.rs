@@ -1,7 +1,10 @@
 //! Evicts pods that use devices with NoExecute taints, unless their claims tolerate them.
 //!
-//! events of pods, claims and slices -> [`tracker`] ([`pools`], [`claims`], [`evictions`]) -> queue
-//! -> at the deadline: condition `DisruptionTarget`, then deletion
+//! events of pods, claims, slices and rules -> [`tracker`] ([`pools`], [`rules`], [`claims`],
+//! [`evictions`]) -> queue -> at the deadline: condition `DisruptionTarget`, then deletion
+//!
+//! With the feature gate `DRADeviceTaintRules`, DeviceTaintRules taint devices as well. The condition
+//! `EvictionInProgress` of a rule tells how many pods it evicts.
 //!
 //! The deadline of a pod is absolute: the time of the taint, and the time for which the claim
 //! tolerates it. So a restart does not move it.
@@ -9,23 +12,25 @@
 //! A pod that uses devices only through extended resources is not evicted, as upstream
 //! (kubernetes/kubernetes#141290).
 //!
-//! Upstream: `pkg/controller/devicetainteviction`, without DeviceTaintRules. Differences:
+//! Upstream: `pkg/controller/devicetainteviction`. Differences:
 //!
 //! - An eviction is announced by one Event, however often it fails.
 //! - An eviction that has ended is not reported as cancelled.
 //! - A claim that was allocated again between two events gets a new deadline.
-//! - A new leader with older caches reads claims and slices before it evicts a pod. So does a leader
-//!   after an etcd restore.
+//! - A new leader with older caches reads claims, slices and rules before it evicts a pod. So does a
+//!   leader after an etcd restore.
 
 mod claims;
 mod evictions;
 mod handlers;
 mod pools;
+mod rules;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod tracker;
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,7 +40,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::writes::{DisruptionCause, ObservedGeneration};
 use steersman_helpers::evictions::{EvictionMetrics, Evictor};
-use steersman_objects::{DeviceClass, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice};
+use steersman_objects::{
+    DeviceClass, DeviceTaintRule, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice,
+};
 use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -48,8 +55,8 @@ use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::Clock;
 
-use self::claims::Devices;
-use self::evictions::{Evictions, PodRef};
+use self::evictions::PodRef;
+use self::rules::RuleRef;
 use self::tracker::{Pods, Tracker};
 
 /// The device taint eviction controller.
@@ -64,11 +71,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<ResourceClaim>(),
         Read::of::<ResourceSlice>(),
         Read::of::<DeviceClass>(),
+        Read::of::<DeviceTaintRule>().with_gate(features::DRA_DEVICE_TAINT_RULES),
     ],
     rules: &[
         Rule::new(&[""], &["pods"], &["get", "delete"]),
         Rule::new(&[""], &["pods/status"], &["patch"]),
         Rule::new(&["resource.k8s.io"], &["resourceclaims"], &["get"]),
+        Rule::new(&["resource.k8s.io"], &["devicetaintrules"], &["get"])
+            .with_gate(features::DRA_DEVICE_TAINT_RULES),
+        Rule::new(
+            &["resource.k8s.io"],
+            &["devicetaintrules/status"],
+            &["patch"],
+        )
+        .with_gate(features::DRA_DEVICE_TAINT_RULES),
         Rule::EVENTS,
     ],
     init,
@@ -102,13 +118,18 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         source: Box::new(source),
     })?;
     let client = ctx.client(NAME);
-    let writes = OwnWrites::new(ctx.term_start_rv);
+    let writes: OwnWrites = OwnWrites::new(ctx.term_start_rv);
+    let rule_writes = OwnWrites::new(ctx.term_start_rv);
+    let has_rules = ctx.features.is_on(features::DRA_DEVICE_TAINT_RULES);
+    let rules = has_rules.then(|| ctx.informers.shared::<DeviceTaintRule>());
     let shared = Arc::new(Shared {
         pods: Pods::new(pods.store(), pod_groups),
-        tracker: Mutex::new(Tracker {
-            devices: Devices::new(pod_groups),
-            evictions: Evictions::default(),
-        }),
+        tracker: Mutex::new(Tracker::new(pod_groups)),
+        rules_written: rules
+            .as_ref()
+            .map(|rules| rule_writes.to(rules.versioned())),
+        rules: rules.clone(),
+        rule_writes,
         queue: WorkQueue::new(NAME, &ctx.queue_metrics),
         is_started: AtomicBool::new(false),
         is_rewound: AtomicBool::new(false),
@@ -125,11 +146,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         },
         metrics,
     });
-    handlers::register(&shared, &claims, &pods, &slices);
+    handlers::register(&shared, &claims, &pods, &slices, rules.as_ref());
     Ok(Box::new(DeviceTaintEviction {
         shared,
         claims,
         slices,
+        rules,
         classes: ctx.informers.shared::<DeviceClass>(),
         workers: ctx
             .options
@@ -137,11 +159,29 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     }))
 }
 
+/// An item of the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Work {
+    /// The eviction of a pod.
+    Evict(PodRef),
+    /// The condition of a rule.
+    Report(RuleRef),
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evict(pod) => pod.fmt(f),
+            Self::Report(rule) => rule.fmt(f),
+        }
+    }
+}
+
 /// The state that handlers and workers share.
 struct Shared {
     pods: Pods,
     tracker: Mutex<Tracker>,
-    queue: WorkQueue<PodRef>,
+    queue: WorkQueue<Work>,
     /// Whether the workers run. Before, the caches may be incomplete.
     is_started: AtomicBool,
     /// Whether the history of the API server went back, for example after an etcd restore.
@@ -152,6 +192,12 @@ struct Shared {
     claims_written: WritesTo,
     /// The same about slices.
     slices_written: WritesTo,
+    /// The rules. Only with the feature gate `DRADeviceTaintRules`.
+    rules: Option<SharedInformer<DeviceTaintRule>>,
+    /// Own writes of conditions by rule.
+    rule_writes: OwnWrites<RuleRef>,
+    /// Those in the cache of rules.
+    rules_written: Option<WritesTo<RuleRef>>,
     recorder: EventRecorder,
     clock: Clock,
     evictor: Evictor,
@@ -185,6 +231,7 @@ struct DeviceTaintEviction {
     shared: Arc<Shared>,
     claims: SharedInformer<ResourceClaim>,
     slices: SharedInformer<ResourceSlice>,
+    rules: Option<SharedInformer<DeviceTaintRule>>,
     /// Only waited for, as upstream.
     classes: SharedInformer<DeviceClass>,
     workers: usize,
@@ -198,6 +245,9 @@ impl Controller for DeviceTaintEviction {
                 self.claims.wait_synced().await;
                 self.slices.wait_synced().await;
                 self.classes.wait_synced().await;
+                if let Some(rules) = &self.rules {
+                    rules.wait_synced().await;
+                }
             };
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use steersman_objects::{AllocatedDevice, DeviceTaint, ResourceSlice};
+use steersman_objects::{AllocatedDevice, DeviceTaint, DeviceTaintRule, ResourceSlice};
 use steersman_values::intern::Sym;
+
+use super::rules;
 
 /// A pool: the name of a driver, and the name of its pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,6 +103,16 @@ impl Pools {
         let mut devices = slices.flat_map(|slice| &slice.spec.devices.tainted);
         let found = devices.find(|found| found.name == device.device);
         found.map_or(&[], |found| &found.taints)
+    }
+
+    /// The number of devices in current slices that `rule` selects.
+    pub(super) fn count_selected(&self, rule: &DeviceTaintRule) -> usize {
+        let of_pool = |(id, pool): (&PoolId, &Pool)| {
+            let names = pool.current().flat_map(|slice| &slice.spec.devices.names);
+            let selected = names.filter(|name| rules::selects(rule, &id.driver, &id.name, name));
+            selected.count()
+        };
+        self.0.iter().map(of_pool).sum()
     }
 
     /// The node to which the devices of `pool` are local, if there is one.

@@ -1,4 +1,4 @@
-//! The eviction of one pod at its deadline.
+//! The eviction of one pod at its deadline, and the condition of one rule.
 //!
 //! live read of the pod -> Event -> condition `DisruptionTarget` -> deletion
 //!
@@ -8,24 +8,50 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::json;
 use steersman_client::live;
+use steersman_client::{ApiError, Target};
 use steersman_helpers::evictions::EvictError;
-use steersman_objects::{Pod, ResourceClaim, ResourceSlice};
+use steersman_objects::{
+    DeviceTaintRule, Identity, Object, ObjectKey, Pod, ResourceClaim, ResourceSlice,
+};
+use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_values::clock::saturating_since;
 
-use super::Shared;
 use super::claims::{Devices, Eviction, claim_of};
 use super::evictions::{Due, PodRef};
+use super::rules::{self, RuleRef, Told};
+use super::{NAME, Shared, Work};
 
 /// The time until the next try while older caches show an eviction that live objects do not
 /// confirm.
 const UNCONFIRMED: Duration = Duration::from_secs(5);
 
-impl Syncer<PodRef> for Shared {
-    type Error = EvictError;
+impl Syncer<Work> for Shared {
+    type Error = WorkError;
 
-    async fn sync(&self, pod: &PodRef) -> Result<Requeue, EvictError> {
+    async fn sync(&self, work: &Work) -> Result<Requeue, WorkError> {
+        match work {
+            Work::Evict(pod) => self.evict_if_due(pod).await.map_err(WorkError::Evict),
+            Work::Report(rule) => self.report_rule(rule).await.map_err(WorkError::Report),
+        }
+    }
+}
+
+/// The work that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorkError {
+    /// The eviction of a pod.
+    #[error("{0}")]
+    Evict(#[source] EvictError),
+    /// The condition of a rule.
+    #[error("add condition to DeviceTaintRule status: {0}")]
+    Report(#[source] ApiError),
+}
+
+impl Shared {
+    async fn evict_if_due(&self, pod: &PodRef) -> Result<Requeue, EvictError> {
         let eviction = match self.due(pod) {
             Due::Never => return Ok(Requeue::Never),
             Due::After(delay) => return Ok(Requeue::After(delay)),
@@ -49,9 +75,7 @@ impl Syncer<PodRef> for Shared {
         self.ended(pod);
         Ok(Requeue::Never)
     }
-}
 
-impl Shared {
     fn due(&self, pod: &PodRef) -> Due {
         self.tracker().evictions.due(pod, self.clock.now())
     }
@@ -79,6 +103,72 @@ impl Shared {
         tracing::info!(%pod, ?latency, reasons, "Evicted pod by deleting it");
         self.metrics.deletions.inc();
         self.metrics.duration.observe(latency.as_secs_f64());
+        let mut tracker = self.tracker();
+        // A rule that is gone has no count, which would stay for ever.
+        let known = eviction.rules().filter(|rule| self.cached(rule).is_some());
+        known.for_each(|rule| tracker.count_evicted(rule));
+        drop(tracker);
+        self.report_later(eviction.rules());
+    }
+
+    /// The cached rule, unless another one has its name now.
+    fn cached(&self, rule: &RuleRef) -> Option<Arc<DeviceTaintRule>> {
+        let rules = self.rules.as_ref()?;
+        let cached = rules.store().get(&ObjectKey::new("", &rule.name))?;
+        (cached.meta.uid == rule.uid).then_some(cached)
+    }
+
+    /// Updates the condition of a rule, unless it was updated a short time ago. Upstream:
+    /// `maybeUpdateRuleStatus`.
+    async fn report_rule(&self, rule: &RuleRef) -> Result<Requeue, ApiError> {
+        let again = Work::Report(rule.clone());
+        let queue = self.queue.clone();
+        let waits = self
+            .rule_writes
+            .wait_for_cache(rule, move || queue.add(again));
+        let Some(cached) = self.cached(rule) else {
+            self.rule_writes.forget(rule);
+            return Ok(Requeue::Never);
+        };
+        if waits.is_some() {
+            return Ok(Requeue::Never);
+        }
+        let now = self.clock.now();
+        if let Some(wait) = rules::update_in(&cached, now) {
+            return Ok(Requeue::After(wait));
+        }
+        let effects = self.tracker().effects_of(&cached, &self.pods, now);
+        if let Some(told) = rules::condition(&cached, effects) {
+            self.tell(&cached, told).await?;
+        }
+        Ok(Requeue::Never)
+    }
+
+    /// Writes the condition of a rule, if the rule has the UID of the cached one.
+    async fn tell(&self, rule: &DeviceTaintRule, told: Told) -> Result<(), ApiError> {
+        let Told {
+            status,
+            reason,
+            message,
+        } = told;
+        let condition = json!({
+            "type": rules::IN_PROGRESS, "status": status, "reason": reason, "message": message,
+            "observedGeneration": rule.meta.generation,
+            "lastTransitionTime": self.clock.now_seconds(),
+        });
+        let configuration = json!({
+            "apiVersion": DeviceTaintRule::RESOURCE.api_version(),
+            "kind": DeviceTaintRule::RESOURCE.kind,
+            "metadata": {"name": rule.meta.name, "uid": rule.meta.uid},
+            "status": {"conditions": [condition]},
+        });
+        let target = Target::of::<DeviceTaintRule>(&rule.meta).status();
+        let client = &self.evictor.client;
+        let answer = client.apply(target, NAME, &configuration).await?;
+        if let (Some(written), Ok(live)) = (&self.rules_written, Identity::decode(&answer)) {
+            written.record(&RuleRef::of(rule), live.resource_version);
+        }
+        Ok(())
     }
 
     /// Whether one of the caches may show a state that is over: that of the former leader, or that
@@ -86,6 +176,10 @@ impl Shared {
     fn caches_are_doubtful(&self) -> bool {
         self.claims_written.predates_term()
             || self.slices_written.predates_term()
+            || self
+                .rules_written
+                .as_ref()
+                .is_some_and(WritesTo::predates_term)
             || self.is_rewound.load(Ordering::Relaxed)
     }
 
@@ -105,6 +199,11 @@ impl Shared {
             let claim = live::object::<ResourceClaim>(client, &key.namespace, &key.name).await;
             let claim = claim.map_err(EvictError::Read)?.map(Arc::new);
             devices.claim_changed(None, claim.as_ref(), now);
+        }
+        for rule in eviction.rules() {
+            let live = live::object::<DeviceTaintRule>(client, "", &rule.name).await;
+            let live = live.map_err(EvictError::Read)?.map(Arc::new);
+            devices.rule_changed(None, live.as_ref(), now);
         }
         for pool in eviction.pools() {
             // The slices of a node are few, and so are those without a node.

@@ -1,18 +1,20 @@
 //! The changes of pods, claims and slices, and the evictions that follow from them.
 //!
-//! slice or claim -> [`Devices`] -> claims with another eviction -> their pods -> [`Evictions`]
+//! slice, rule or claim -> [`Devices`] -> claims with another eviction -> their pods -> [`Evictions`]
 //!
 //! Upstream: `handlePodChange`, `handlePods` and `handlePod` in `device_taint_eviction.go`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_objects::{ClaimConsumer, ObjectKey, Pod, ResourceClaim};
+use steersman_objects::{ClaimConsumer, DeviceTaintRule, ObjectKey, Pod, ResourceClaim, Uid};
 use steersman_runtime::informer::{Index, Store};
 use steersman_values::intern::Sym;
 
 use super::claims::{Devices, is_pod_group};
 use super::evictions::{Effect, Evictions, PodRef};
+use super::rules::{Effects, RuleRef};
 
 /// The pods in the cache.
 pub(super) struct Pods {
@@ -76,26 +78,67 @@ fn group_key(namespace: &str, group: &str) -> String {
 }
 
 /// Claims, devices and evictions. A lock around it puts all changes in one order.
+#[derive(Default)]
 pub(super) struct Tracker {
     pub(super) devices: Devices,
     pub(super) evictions: Evictions,
+    /// The number of evicted pods by rule, since the start of this process.
+    evicted: HashMap<Uid, u64>,
 }
 
 impl Tracker {
-    /// Takes over a pod as it was and as it is.
-    pub(super) fn pod_changed(
+    /// Without objects. `pod_groups` is the feature gate `DRAWorkloadResourceClaims`.
+    pub(super) fn new(pod_groups: bool) -> Self {
+        Self {
+            devices: Devices::new(pod_groups),
+            ..Self::default()
+        }
+    }
+
+    /// Takes over a rule as it was and as it is. Returns the claims with another eviction.
+    pub(super) fn rule_changed(
         &mut self,
-        old: Option<&Pod>,
-        new: Option<&Pod>,
+        old: Option<&Arc<DeviceTaintRule>>,
+        new: Option<&Arc<DeviceTaintRule>>,
         now: Timestamp,
-    ) -> Option<Effect> {
+    ) -> Vec<Arc<ResourceClaim>> {
+        if let (Some(old), None) = (old, new) {
+            self.evicted.remove(&old.meta.uid);
+        }
+        self.devices.rule_changed(old, new, now)
+    }
+
+    /// Counts a pod that was evicted because of a rule.
+    pub(super) fn count_evicted(&mut self, rule: &RuleRef) {
+        *self.evicted.entry(rule.uid.clone()).or_default() += 1;
+    }
+
+    /// The effects of `rule`, as if its effect were `NoExecute`. Upstream: `countPendingPods` and
+    /// `countTaintedDevices`.
+    pub(super) fn effects_of(
+        &self,
+        rule: &DeviceTaintRule,
+        pods: &Pods,
+        now: Timestamp,
+    ) -> Effects {
+        let pods = pods.store.list();
+        let pods = pods.iter().map(|pod| &**pod);
+        let evicted = self.evicted.get(&rule.meta.uid);
+        Effects {
+            evicted: evicted.copied().unwrap_or_default(),
+            ..self.devices.effects_of(rule, pods, now)
+        }
+    }
+
+    /// Takes over a pod as it was and as it is.
+    pub(super) fn pod_changed(&mut self, old: Option<&Pod>, new: Option<&Pod>) -> Option<Effect> {
         match (old, new) {
             (Some(old), None) => {
                 self.evictions.gone(&PodRef::of(old));
                 None
             }
             (Some(old), Some(new)) if !is_relevant(old, new) => None,
-            (_, Some(new)) => self.check(new, now),
+            (_, Some(new)) => self.check(new),
             (None, None) => None,
         }
     }
@@ -105,15 +148,14 @@ impl Tracker {
         &mut self,
         claims: &[Arc<ResourceClaim>],
         pods: &Pods,
-        now: Timestamp,
     ) -> Vec<Effect> {
         let pods = claims.iter().flat_map(|claim| pods.of(claim));
-        pods.filter_map(|pod| self.check(&pod, now)).collect()
+        pods.filter_map(|pod| self.check(&pod)).collect()
     }
 
-    fn check(&mut self, pod: &Pod, now: Timestamp) -> Option<Effect> {
+    fn check(&mut self, pod: &Pod) -> Option<Effect> {
         let eviction = self.devices.eviction_of(pod);
-        self.evictions.update(PodRef::of(pod), eviction, now)
+        self.evictions.update(PodRef::of(pod), eviction)
     }
 }
 

@@ -155,7 +155,10 @@ fn status_of(slices: &[&ResourceSlice], allocated: usize) -> Result<PoolStatus, 
             generation: first.pool.generation,
         });
     }
-    let total = slices.iter().map(|slice| slice.spec.devices.count).sum();
+    let total = slices
+        .iter()
+        .map(|slice| slice.spec.devices.names.len())
+        .sum();
     let is_of_one_node = slices
         .iter()
         .all(|slice| slice.spec.node_name == first.node_name);

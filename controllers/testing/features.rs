@@ -39,6 +39,17 @@ async fn world(gate: Gate, is_on: bool) -> World {
         resourcequota::DESCRIPTOR,
         statefulset::DESCRIPTOR,
     ];
+    // The API server has these types by definitions.
+    let types = [
+        ("scheduling.k8s.io", "Workload", "v1alpha2", "Namespaced"),
+        ("scheduling.k8s.io", "PodGroup", "v1alpha2", "Namespaced"),
+        ("resource.k8s.io", "DeviceTaintRule", "v1beta2", "Cluster"),
+    ];
+    for (group, kind, version, scope) in types {
+        world
+            .create(definition(group, kind, &[version], scope))
+            .await;
+    }
     let set = |name: &str| if name == gate.name { is_on } else { true };
     world
         .restart_with(&controllers, |mut context| {
@@ -252,6 +263,36 @@ async fn leaves_the_device_of_its_group(world: &World) -> Value {
     json!(pods[0]["metadata"]["deletionTimestamp"].is_string())
 }
 
+/// Whether a pod leaves the device that a DeviceTaintRule taints.
+async fn leaves_the_device_of_a_rule(world: &World) -> Value {
+    let taint = json!({"key": "k", "effect": "NoExecute", "timeAdded": "2020-01-01T00:00:00Z"});
+    let rule = json!({
+        "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule",
+        "metadata": {"name": "r"}, "spec": {"deviceSelector": {"driver": "d"}, "taint": taint},
+    });
+    let device = json!({"driver": "d", "pool": "p", "device": "x"});
+    let consumer = json!({"resource": "pods", "name": "user", "uid": "u"});
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": NAMESPACE},
+        "status": {"allocation": {"devices": {"results": [device]}}, "reservedFor": [consumer]},
+    });
+    let claims = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    let mut user = pod(
+        "user",
+        NAMESPACE,
+        json!({"nodeName": "n", "resourceClaims": claims}),
+    );
+    user["metadata"]["uid"] = json!("u");
+    user["status"] = json!({"phase": "Running"});
+    for object in [rule, user, claim] {
+        world.cluster.load(object).unwrap();
+    }
+    world.a_minute().await;
+    let pods = world.cluster.objects("pods");
+    json!(pods[0]["metadata"]["deletionTimestamp"].is_string())
+}
+
 /// Whether a pod gets a claim from a template that lists alternatives.
 async fn has_claim_for_alternatives(world: &World) -> Value {
     let alternative = json!({"name": "a", "deviceClassName": "c"});
@@ -438,12 +479,6 @@ async fn pods_beside_a_terminating_one(world: &World) -> Value {
 
 /// The number of Workloads after the creation of a Job whose pods start together.
 async fn workloads_of_a_gang(world: &World) -> Value {
-    for kind in ["Workload", "PodGroup"] {
-        let group = "scheduling.k8s.io";
-        world
-            .create(definition(group, kind, &["v1alpha2"], "Namespaced"))
-            .await;
-    }
     let spec = json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2});
     create_job(world, spec).await;
     world.until("two pods", |state| state.pods.len() == 2).await;
@@ -523,6 +558,11 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                 features::TAINT_TOLERATION_COMPARISON_OPERATORS => {
                     (nodes_above(&world).await, json!(1), json!(0))
                 }
+                features::DRA_DEVICE_TAINT_RULES => (
+                    leaves_the_device_of_a_rule(&world).await,
+                    json!(true),
+                    json!(false),
+                ),
                 features::DRA_PRIORITIZED_LIST => {
                     (has_claim_for_alternatives(&world).await, json!(1), json!(0))
                 }

@@ -108,6 +108,18 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "API servers have the role with the feature gate ClusterTrustBundle, which is off by default",
     ),
     (
+        "device-taint-eviction-controller",
+        "get",
+        "devicetaintrules",
+        "API servers have the right with the feature gate DRADeviceTaintRules, which is off by default",
+    ),
+    (
+        "device-taint-eviction-controller",
+        "patch",
+        "devicetaintrules/status",
+        "API servers have the right with the feature gate DRADeviceTaintRules, which is off by default",
+    ),
+    (
         "job-controller",
         "*",
         "workloads",

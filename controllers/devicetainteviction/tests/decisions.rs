@@ -292,22 +292,18 @@ fn due_at(seconds: i64) -> Option<Arc<Eviction>> {
 #[test]
 fn an_eviction_is_queued_when_its_time_is_new() {
     let mut evictions = Evictions::default();
-    let evict = |seconds| Some(Effect::Evict(pod_ref(), Duration::from_secs(seconds)));
+    let evict = |seconds| due_at(seconds).map(|eviction| Effect::Evict(pod_ref(), eviction));
     // (case, eviction, effect)
     let cases = [
         ("none", None, None),
         ("new", due_at(60), evict(60)),
         ("the same", due_at(60), None),
-        ("earlier", due_at(-5), evict(0)),
+        ("earlier", due_at(-5), evict(-5)),
         ("gone", None, Some(Effect::Cancelled(pod_ref()))),
         ("still gone", None, None),
     ];
     for (case, eviction, effect) in cases {
-        assert_eq!(
-            evictions.update(pod_ref(), eviction, at(0)),
-            effect,
-            "{case}"
-        );
+        assert_eq!(evictions.update(pod_ref(), eviction), effect, "{case}");
     }
 }
 
@@ -315,17 +311,17 @@ fn an_eviction_is_queued_when_its_time_is_new() {
 fn an_eviction_that_has_ended_is_neither_repeated_nor_cancelled() {
     for is_cached in [true, false] {
         let mut evictions = Evictions::default();
-        evictions.update(pod_ref(), due_at(0), at(0));
+        evictions.update(pod_ref(), due_at(0));
         evictions.ended(&pod_ref(), is_cached);
         assert_eq!(evictions.due(&pod_ref(), at(0)), Due::Never);
-        let again = evictions.update(pod_ref(), due_at(0), at(0));
+        let again = evictions.update(pod_ref(), due_at(0));
         assert_eq!(
             again.is_none(),
             is_cached,
             "a pod that the cache lacks leaves no record"
         );
         if is_cached {
-            assert_eq!(evictions.update(pod_ref(), None, at(0)), None);
+            assert_eq!(evictions.update(pod_ref(), None), None);
         }
     }
     // (case, what happens, repeated)
@@ -338,7 +334,7 @@ fn an_eviction_that_has_ended_is_neither_repeated_nor_cancelled() {
         let mut evictions = Evictions::default();
         evictions.ended(&pod_ref(), true);
         happen(&mut evictions);
-        let again = evictions.update(pod_ref(), due_at(0), at(0));
+        let again = evictions.update(pod_ref(), due_at(0));
         assert_eq!(again.is_some(), repeated, "{case}");
     }
 }
@@ -347,15 +343,15 @@ fn an_eviction_that_has_ended_is_neither_repeated_nor_cancelled() {
 fn an_eviction_is_announced_once() {
     let mut evictions = Evictions::default();
     assert!(!evictions.announce(&pod_ref()));
-    evictions.update(pod_ref(), due_at(0), at(0));
+    evictions.update(pod_ref(), due_at(0));
     assert!(evictions.announce(&pod_ref()) && !evictions.announce(&pod_ref()));
-    evictions.update(pod_ref(), due_at(-1), at(0));
+    evictions.update(pod_ref(), due_at(-1));
     assert!(
         !evictions.announce(&pod_ref()),
         "another time is no other eviction"
     );
-    evictions.update(pod_ref(), None, at(0));
-    evictions.update(pod_ref(), due_at(0), at(0));
+    evictions.update(pod_ref(), None);
+    evictions.update(pod_ref(), due_at(0));
     assert!(
         evictions.announce(&pod_ref()),
         "but one after a cancellation is"
@@ -365,7 +361,7 @@ fn an_eviction_is_announced_once() {
 #[test]
 fn an_eviction_waits_for_its_time() {
     let mut evictions = Evictions::default();
-    evictions.update(pod_ref(), due_at(60), at(0));
+    evictions.update(pod_ref(), due_at(60));
     let waits = Due::After(Duration::from_secs(1));
     assert_eq!(evictions.due(&pod_ref(), at(59)), waits);
     let due = Due::Now(due_at(60).unwrap());

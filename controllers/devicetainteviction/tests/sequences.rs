@@ -1,18 +1,18 @@
 //! Upstream's sequences of events, and the state after them.
 //!
-//! Upstream: `TestController` in `device_taint_eviction_test.go`, without the sequences about
-//! DeviceTaintRules.
+//! Upstream: `TestController` in `device_taint_eviction_test.go`. The sequences about DeviceTaintRules
+//! are beside their conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steersman_objects::{Object, ObjectKey, Pod, ResourceClaim, ResourceSlice};
+use steersman_objects::{DeviceTaintRule, Object, ObjectKey, Pod, ResourceClaim, ResourceSlice};
 use steersman_runtime::informer::Store;
 
-use super::super::claims::Devices;
-use super::super::evictions::{Due, Effect, Evictions, PodRef};
+use super::super::evictions::{Due, Effect, PodRef};
+use super::super::rules::Effects;
 use super::super::tracker::{Pods, Tracker};
 use super::{CLAIM, DRIVER, KEY, NODE, POD, VALUE, claim, pod, slice, tolerates};
 
@@ -20,16 +20,16 @@ use super::{CLAIM, DRIVER, KEY, NODE, POD, VALUE, claim, pod, slice, tolerates};
 const START: &str = "2000-01-01T00:00:00Z";
 
 /// The objects of a change: old and new.
-type Pair = (Option<Value>, Option<Value>);
+pub(super) type Pair = (Option<Value>, Option<Value>);
 
 /// Changes that stay in their order.
-type Step = Vec<Pair>;
+pub(super) type Step = Vec<Pair>;
 
-fn add(object: Value) -> Step {
+pub(super) fn add(object: Value) -> Step {
     vec![(None, Some(object))]
 }
 
-fn remove(object: Value) -> Step {
+pub(super) fn remove(object: Value) -> Step {
     vec![(Some(object), None)]
 }
 
@@ -38,11 +38,11 @@ fn update(old: Value, new: Value) -> Step {
 }
 
 /// The tracker with the pods that it reads.
-struct Bubble {
+pub(super) struct Bubble {
     tracker: Tracker,
     pods: BTreeMap<ObjectKey, Arc<Pod>>,
     pod_groups: bool,
-    cancelled: Vec<PodRef>,
+    pub(super) cancelled: Vec<PodRef>,
     evicting: Vec<PodRef>,
 }
 
@@ -51,17 +51,14 @@ fn decode<T: Object>(object: &Option<Value>) -> Option<Arc<T>> {
     Some(Arc::new(T::decode(text.as_bytes()).unwrap()))
 }
 
-fn start() -> Timestamp {
+pub(super) fn start() -> Timestamp {
     START.parse().unwrap()
 }
 
 impl Bubble {
-    fn new(pod_groups: bool) -> Self {
+    pub(super) fn new(pod_groups: bool) -> Self {
         Self {
-            tracker: Tracker {
-                devices: Devices::new(pod_groups),
-                evictions: Evictions::default(),
-            },
+            tracker: Tracker::new(pod_groups),
             pods: BTreeMap::new(),
             pod_groups,
             cancelled: Vec::new(),
@@ -69,7 +66,7 @@ impl Bubble {
         }
     }
 
-    fn apply(&mut self, step: &Step) {
+    pub(super) fn apply(&mut self, step: &Step) {
         for (old, new) in step {
             let effects = self.change(old, new);
             for effect in effects {
@@ -95,7 +92,7 @@ impl Bubble {
                     self.pods.insert(new.key(), Arc::clone(new));
                 }
                 self.tracker
-                    .pod_changed(old.as_deref(), new.as_deref(), now)
+                    .pod_changed(old.as_deref(), new.as_deref())
                     .into_iter()
                     .collect()
             }
@@ -106,6 +103,12 @@ impl Bubble {
                     .tracker
                     .devices
                     .claim_changed(old.as_ref(), new.as_ref(), now);
+                self.check(&claims)
+            }
+            "DeviceTaintRule" => {
+                let old = decode::<DeviceTaintRule>(old);
+                let new = decode::<DeviceTaintRule>(new);
+                let claims = self.tracker.rule_changed(old.as_ref(), new.as_ref(), now);
                 self.check(&claims)
             }
             _ => {
@@ -121,9 +124,28 @@ impl Bubble {
     }
 
     fn check(&mut self, claims: &[Arc<ResourceClaim>]) -> Vec<Effect> {
+        let pods = self.pods();
+        self.tracker.check_pods_of(claims, &pods)
+    }
+
+    fn pods(&self) -> Pods {
         let store: Store<Pod> = self.pods.values().cloned().collect();
-        let pods = Pods::new(store, self.pod_groups);
-        self.tracker.check_pods_of(claims, &pods, start())
+        Pods::new(store, self.pod_groups)
+    }
+
+    pub(super) fn effects_of(&self, rule: &DeviceTaintRule) -> Effects {
+        self.tracker.effects_of(rule, &self.pods(), start())
+    }
+
+    /// All waiting evictions take place.
+    pub(super) fn evict_all(&mut self) {
+        for (pod, eviction) in self.tracker.evictions.pending() {
+            self.tracker.evictions.ended(&pod, false);
+            self.pods.remove(&pod.key);
+            eviction
+                .rules()
+                .for_each(|rule| self.tracker.count_evicted(rule));
+        }
     }
 
     fn seconds(at: Timestamp) -> i64 {
@@ -131,7 +153,7 @@ impl Bubble {
     }
 
     /// Allocated claims, with the seconds until the eviction and the number of its reasons.
-    fn claims(&self) -> BTreeMap<String, Option<(i64, usize)>> {
+    pub(super) fn claims(&self) -> BTreeMap<String, Option<(i64, usize)>> {
         let claims = self.tracker.devices.evictions().into_iter();
         let eviction = |eviction: super::super::claims::Eviction| {
             (Self::seconds(eviction.at), eviction.reasons.len())
@@ -142,7 +164,7 @@ impl Bubble {
     }
 
     /// UIDs of pods that wait, with the seconds until their eviction.
-    fn pending(&self) -> BTreeMap<String, i64> {
+    pub(super) fn pending(&self) -> BTreeMap<String, i64> {
         let pending = self.tracker.evictions.pending().into_iter();
         pending
             .map(|(pod, eviction)| (pod.uid.to_string(), Self::seconds(eviction.at)))
@@ -151,7 +173,7 @@ impl Bubble {
 }
 
 /// All orders of `0..count`.
-fn permutations(count: usize) -> Vec<Vec<usize>> {
+pub(super) fn permutations(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![Vec::new()];
     }
@@ -166,18 +188,18 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
     shorter.flat_map(with_last).collect()
 }
 
-fn with(mut object: Value, path: &str, value: Value) -> Value {
+pub(super) fn with(mut object: Value, path: &str, value: Value) -> Value {
     let (parent, field) = path.rsplit_once('/').unwrap();
     object.pointer_mut(parent).unwrap()[field] = value;
     object
 }
 
-fn taint(key: &str, value: &str, effect: &str) -> Value {
+pub(super) fn taint(key: &str, value: &str, effect: &str) -> Value {
     json!({"key": key, "value": value, "effect": effect, "timeAdded": START})
 }
 
 /// Upstream's `slice`, with these taints of the device `instance`.
-fn slice_with(taints: Value) -> Value {
+pub(super) fn slice_with(taints: Value) -> Value {
     let none_and_no_execute = json!([taint(KEY, "", "None"), taint(KEY, "", "NoExecute")]);
     let no_schedule = json!([{"key": KEY, "effect": "NoSchedule"}]);
     let devices = [

@@ -1,7 +1,7 @@
 //! The cached views of dynamic resource allocation: claims for devices, and the devices of drivers.
 //!
 //! Slices publish up to 128 devices each, with attributes and capacities. Controllers ask for the
-//! devices that evict pods, so a view keeps only these, and the number of all devices. Upstream:
+//! devices that evict pods, so a view keeps only these, and the names of all devices. Upstream:
 //! `k8s.io/api/resource/v1`.
 
 use jiff::Timestamp;
@@ -189,8 +189,8 @@ view! {
 /// The devices of a slice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SliceDevices {
-    /// Number of all devices.
-    pub count: usize,
+    /// Names of all devices.
+    pub names: Vec<Sym>,
     /// The devices that have taints with the effect `NoExecute`.
     pub tainted: Vec<TaintedDevice>,
 }
@@ -221,10 +221,10 @@ pub struct DeviceTaint {
 impl<'de> Deserialize<'de> for SliceDevices {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut tainted = Vec::<TaintedDevice>::deserialize(deserializer)?;
-        let count = tainted.len();
+        let names = tainted.iter().map(|device| device.name.clone()).collect();
         tainted.retain(|device| !device.taints.is_empty());
         tainted.shrink_to_fit();
-        Ok(Self { count, tainted })
+        Ok(Self { names, tainted })
     }
 }
 
@@ -301,7 +301,8 @@ mod tests {
             taints: vec![taint("k", "v", Some(time)), taint("l", "", None)],
         };
         assert_eq!(slice.spec.devices.tainted, [expected]);
-        assert_eq!(slice.spec.devices.count, 4);
+        let names = ["plain", "null", "other", "evicting"];
+        assert_eq!(slice.spec.devices.names, names);
         let empty: ResourceSlice = decode(json!({
             "metadata": {"name": "s"}, "spec": {"pool": null, "devices": null, "nodeName": null},
         }));

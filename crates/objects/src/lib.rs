@@ -24,6 +24,7 @@ mod csi;
 mod daemon_set;
 mod deployment;
 mod device;
+mod device_taint_rule;
 mod document;
 mod endpoint_slice;
 mod endpoints;
@@ -95,6 +96,10 @@ pub use device::{
     ResourceClaimAnnotations, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
     ResourceClaimTemplateSpec, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevices,
     TaintedDevice,
+};
+pub use device_taint_rule::{
+    DeviceTaintRule, DeviceTaintRuleCondition, DeviceTaintRuleSpec, DeviceTaintRuleStatus,
+    DeviceTaintSelector, RuleTaint,
 };
 pub use document::Document;
 pub use endpoint_slice::{

@@ -40,6 +40,8 @@ pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
 /// Generated claims for devices may ask for admin access.
 pub const DRA_ADMIN_ACCESS: Gate = Gate::on("DRAAdminAccess");
+/// DeviceTaintRules taint devices.
+pub const DRA_DEVICE_TAINT_RULES: Gate = Gate::off("DRADeviceTaintRules");
 /// Claims for devices count for extended resources of quotas.
 pub const DRA_EXTENDED_RESOURCE: Gate = Gate::on("DRAExtendedResource");
 /// Claims for devices may list alternatives.
@@ -89,8 +91,9 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
 pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 21] = [
+pub const ALL: [Gate; 22] = [
     DRA_ADMIN_ACCESS,
+    DRA_DEVICE_TAINT_RULES,
     DRA_EXTENDED_RESOURCE,
     DRA_PRIORITIZED_LIST,
     DRA_WORKLOAD_RESOURCE_CLAIMS,

@@ -50,7 +50,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("CoordinatedLeaderElection", NotYet(false, "LeaseCandidates and the election by the API server")),
     ("CronJobsScheduledAnnotation", Acts),
     ("DRAAdminAccess", Acts),
-    ("DRADeviceTaintRules", NotYet(false, "DeviceTaintRules taint no devices")),
+    ("DRADeviceTaintRules", Acts),
     ("DRADeviceTaints", Acts),
     ("DRAExtendedResource", Acts),
     ("DRAPrioritizedList", Acts),

@@ -90,7 +90,7 @@ impl fmt::Display for ResourceType {
 /// the same fields, as far as controllers use them.
 ///
 /// Upstream: `k8s.io/api` of 1.33 to 1.37.
-static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 8] = [
+static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 9] = [
     (&POD_GROUPS, &["v1alpha3"]),
     (&POD_CERTIFICATE_REQUESTS, &["v1", "v1alpha1"]),
     (&STORAGE_VERSION_MIGRATIONS, &["v1"]),
@@ -99,6 +99,7 @@ static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 8] = [
     (&RESOURCE_CLAIM_TEMPLATES, &["v1beta2"]),
     (&RESOURCE_SLICES, &["v1beta2"]),
     (&DEVICE_CLASSES, &["v1beta2"]),
+    (&DEVICE_TAINT_RULES, &["v1", "v1alpha3"]),
 ];
 
 /// The API group of dynamic resource allocation.
@@ -238,6 +239,14 @@ pub static RESOURCE_POOL_STATUS_REQUESTS: ResourceType = ResourceType::new(
 pub static RESOURCE_SLICES: ResourceType = device("ResourceSlice", "resourceslices", false);
 /// resource.k8s.io/v1 deviceclasses.
 pub static DEVICE_CLASSES: ResourceType = device("DeviceClass", "deviceclasses", false);
+/// resource.k8s.io/v1beta2 devicetaintrules. API servers have them only on request.
+pub static DEVICE_TAINT_RULES: ResourceType = ResourceType::new(
+    DEVICES,
+    "v1beta2",
+    "DeviceTaintRule",
+    "devicetaintrules",
+    false,
+);
 /// rbac.authorization.k8s.io/v1 clusterroles.
 pub static CLUSTER_ROLES: ResourceType = ResourceType::builtin(
     "rbac.authorization.k8s.io",

@@ -1,0 +1,72 @@
+//! The cached view of a DeviceTaintRule. Upstream: `k8s.io/api/resource/v1beta2`.
+
+use jiff::Timestamp;
+
+use steersman_values::intern::Sym;
+use steersman_values::resource::DEVICE_TAINT_RULES;
+
+use super::Parsed;
+use crate::view;
+
+view! {
+    /// A taint that an administrator puts on devices of any driver.
+    pub struct DeviceTaintRule: DEVICE_TAINT_RULES {
+        /// `spec`.
+        pub spec: DeviceTaintRuleSpec,
+        /// `status`.
+        pub status: DeviceTaintRuleStatus,
+    }
+
+    /// `spec` of a DeviceTaintRule.
+    pub struct DeviceTaintRuleSpec {
+        /// The devices. Unset selects none, and an empty selector selects all.
+        pub device_selector: Option<DeviceTaintSelector>,
+        /// The taint.
+        pub taint: RuleTaint,
+    }
+
+    /// `spec.deviceSelector` of a DeviceTaintRule. An unset field matches every device.
+    pub struct DeviceTaintSelector {
+        /// Name of the driver.
+        pub driver: Option<Sym>,
+        /// Name of the pool.
+        pub pool: Option<Sym>,
+        /// Name of the device in its pool.
+        pub device: Option<Sym>,
+    }
+
+    /// `spec.taint` of a DeviceTaintRule.
+    pub struct RuleTaint {
+        /// Key.
+        pub key: Sym,
+        /// Value; empty when unset.
+        pub value: Sym,
+        /// `NoExecute` evicts pods, and `None` only tells how many it would evict.
+        pub effect: Sym,
+        /// `timeAdded`, which API servers set.
+        pub time_added: Parsed<Timestamp>,
+    }
+
+    /// `status` of a DeviceTaintRule.
+    pub struct DeviceTaintRuleStatus {
+        /// Conditions.
+        pub conditions: Vec<DeviceTaintRuleCondition>,
+    }
+
+    /// A condition of a DeviceTaintRule.
+    pub struct DeviceTaintRuleCondition {
+        /// Type.
+        #[serde(rename = "type")]
+        pub kind: Sym,
+        /// `True`, `False` or `Unknown`.
+        pub status: Sym,
+        /// Reason: one word in CamelCase, for programs.
+        pub reason: Sym,
+        /// Message for users.
+        pub message: Box<str>,
+        /// The generation of the rule that the condition is about.
+        pub observed_generation: i64,
+        /// Time of the last change; unset when missing or malformed.
+        pub last_transition_time: Parsed<Timestamp>,
+    }
+}
